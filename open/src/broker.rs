@@ -1,0 +1,373 @@
+//! B: authenticates operator and user, judges by its policy, and grants (chapter 3.4.1, Figure 3.3).
+//!
+//! Each check yields what the next one needs: a request of an [`AuthenticOperator`], then an opened vector of a known user, then
+//! an unused counter, then the policy. Only an authenticated operator gets a signed refusal; only a request that passed all
+//! checks up to the counter uses it up.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_ids::Instant;
+
+use crate::CLOCK_SKEW_MAX_S;
+use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
+use crate::id::{Domain, OperatorId, Pseudonym, UserId};
+use crate::msg::{
+    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, EpochKey, Filter,
+    Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant, SignedRefusal, Trust,
+    UserAnswer, UserVector, Validity,
+};
+use crate::ticket::Tickets;
+
+/// How long B keeps an answer to give it again: well above the time in which T repeats a request after a failover.
+pub const ANSWER_KEPT: Duration = Duration::from_secs(60);
+
+/// Whom B deals with, and on what terms.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The operators allowed; `None` allows all.
+    pub operators: Option<BTreeSet<OperatorId>>,
+    /// The highest price.
+    pub price_cap: Price,
+    /// Operators whose reputation is below this are refused.
+    pub reputation_floor: u16,
+    /// What an operator's reputation is before anything is known of it.
+    pub reputation_newcomer: u16,
+    /// How long a grant is valid, in seconds.
+    pub validity_s: u64,
+    /// What B pays for a session at most, in millionths of a unit of the price's currency.
+    pub credit_micros: u64,
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Under which the user signs.
+    pub key: VerifyingKey,
+    /// Whether the key is revoked.
+    pub revoked: bool,
+    /// The QoS that the user is due.
+    pub qos: Qos,
+    /// Whether operators must intercept the user's sessions.
+    pub intercept: bool,
+    /// What operators must drop; at most [`OperatorOrders::FILTERS_MAX`].
+    pub filters: Vec<Filter>,
+    /// The highest counter that was used.
+    pub counter: u64,
+}
+
+/// What stays the same while B runs.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// Its domain.
+    pub domain: Domain,
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// The key of the certificate.
+    pub signing: SigningKey,
+    /// Whose word on operators it believes.
+    pub trust: Trust,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+/// A broker.
+#[derive(Debug)]
+pub struct Broker {
+    /// What stays the same.
+    pub config: BrokerConfig,
+    epochs: BTreeMap<u8, PrivateKey>,
+    current: EpochKey,
+    users: BTreeMap<UserId, User>,
+    reputation: BTreeMap<OperatorId, u16>,
+    tickets: Tickets,
+    answers: BTreeMap<UserId, (AnswerKey, Vec<u8>)>,
+    /// When each answer was given, oldest first.
+    given: VecDeque<(Instant, UserId, AnswerKey)>,
+}
+
+/// What B sends, and what came of the request.
+#[derive(Debug)]
+pub struct BrokerOutput {
+    /// The answer for T.
+    pub octets: Vec<u8>,
+    /// For the log, and to be made durable before the answer leaves.
+    pub event: BrokerEvent,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub enum BrokerEvent {
+    /// Whoever sent it is not authenticated.
+    Rejected(Rejection),
+    /// Refused.
+    Refused {
+        /// Why.
+        cause: RefusalCause,
+        /// The operator.
+        operator: OperatorId,
+        /// The user, where its signature was verified.
+        user: Option<UserId>,
+    },
+    /// The same request as before got the same answer.
+    Repeated {
+        /// The user.
+        user: UserId,
+    },
+    /// Granted.
+    Granted(Box<BrokerSession>),
+}
+
+/// What B has of an attach.
+#[derive(Debug)]
+pub struct BrokerSession {
+    /// Whose session it is.
+    pub user: UserId,
+    /// What was granted.
+    pub grant: Grant,
+    /// Between U and B.
+    pub k_ausf: KAusf,
+}
+
+/// A request that the operator which its certificate names has signed, at about this time, for this broker.
+struct AuthenticOperator {
+    request: AuthReqT,
+    id: OperatorId,
+}
+
+/// A vector that the user in it has signed for this request and for the operator that passed it on.
+struct AuthenticUser {
+    vector: UserVector,
+    exporter: Exporter,
+}
+
+impl Broker {
+    /// A broker whose users seal to `epoch`; `ticket_key` is its own.
+    pub fn new(config: BrokerConfig, epoch: (u8, PrivateKey), ticket_key: [u8; 16]) -> Self {
+        let current = EpochKey { id: epoch.0, public: epoch.1.share() };
+        Self {
+            config,
+            epochs: BTreeMap::from([epoch]),
+            current,
+            users: BTreeMap::new(),
+            reputation: BTreeMap::new(),
+            tickets: Tickets::new(ticket_key),
+            answers: BTreeMap::new(),
+            given: VecDeque::new(),
+        }
+    }
+
+    /// Adds a user, or replaces what is known of one.
+    pub fn set_user(&mut self, id: UserId, user: User) {
+        assert!(user.filters.len() <= OperatorOrders::FILTERS_MAX);
+        self.users.insert(id, user);
+    }
+
+    /// Revokes a user's key. From now on it gets no grant, not even one given before.
+    pub fn revoke_user(&mut self, id: UserId) {
+        if let Some(user) = self.users.get_mut(&id) {
+            user.revoked = true;
+        }
+    }
+
+    /// Sets an operator's reputation.
+    pub fn set_reputation(&mut self, operator: OperatorId, reputation: u16) {
+        self.reputation.insert(operator, reputation);
+    }
+
+    /// Begins an epoch: users learn the key at their next attach. The former keys stay until [`Broker::end_epoch`].
+    pub fn begin_epoch(&mut self, id: u8, key: PrivateKey) {
+        self.current = EpochKey { id, public: key.share() };
+        self.epochs.insert(id, key);
+    }
+
+    /// Ends an epoch: what was sealed to its key opens no more. Not that of the current one.
+    pub fn end_epoch(&mut self, id: u8) {
+        if id != self.current.id {
+            self.epochs.remove(&id);
+        }
+    }
+
+    /// The current key, for the SIMs that B issues.
+    pub const fn epoch(&self) -> EpochKey {
+        self.current
+    }
+
+    /// The tickets that B has given out.
+    pub const fn tickets(&mut self) -> &mut Tickets {
+        &mut self.tickets
+    }
+
+    /// Answers authReqT. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
+    pub fn answer(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
+        self.forget(now);
+        let authentic = match self.authenticate(octets, now) {
+            Ok(authentic) => authentic,
+            Err(cause) => {
+                let octets = self.octets(AnswerBody::Rejected(cause));
+                return BrokerOutput { octets, event: BrokerEvent::Rejected(cause) };
+            }
+        };
+        let AuthenticUser { vector, exporter } = match self.open(&authentic) {
+            Ok(user) => user,
+            Err(cause) => return self.refuse(&authentic, cause, None),
+        };
+        let AuthenticOperator { request, id } = &authentic;
+        let key = AnswerKey::new(&request.request.hash(), *id, &request.terms, &request.share);
+        let Some(user) = self.users.get_mut(&vector.user) else {
+            return self.refuse(&authentic, RefusalCause::UnknownUser, None);
+        };
+        if user.revoked {
+            return self.refuse(&authentic, RefusalCause::UserRevoked, Some(vector.user));
+        }
+        if let Some((given, octets)) = self.answers.get(&vector.user)
+            && *given == key
+        {
+            return BrokerOutput {
+                octets: octets.clone(),
+                event: BrokerEvent::Repeated { user: vector.user },
+            };
+        }
+        if vector.counter <= user.counter {
+            return self.refuse(&authentic, RefusalCause::CounterUsed, Some(vector.user));
+        }
+        user.counter = vector.counter;
+        let output = match self.judge(&authentic, &vector) {
+            Ok(()) => self.grant(&authentic, &vector, &exporter, key, now, seed),
+            Err(cause) => self.refuse(&authentic, cause, Some(vector.user)),
+        };
+        self.answers.insert(vector.user, (key, output.octets.clone()));
+        self.given.push_back((now, vector.user, key));
+        output
+    }
+
+    /// Drops the answers that are too old to be given again.
+    fn forget(&mut self, now: Instant) {
+        while let Some((at, user, key)) = self.given.front().copied()
+            && now.since(at) > ANSWER_KEPT
+        {
+            self.given.pop_front();
+            if self.answers.get(&user).is_some_and(|(given, _)| *given == key) {
+                self.answers.remove(&user);
+            }
+        }
+    }
+
+    fn authenticate(&self, octets: &[u8], now: Instant) -> Result<AuthenticOperator, Rejection> {
+        let request = AuthReqT::parse(octets).map_err(|_| Rejection::Malformed)?;
+        if *request.request.broker() != self.config.domain {
+            return Err(Rejection::OtherBroker);
+        }
+        let id = self.config.trust.operator(&request.certificate, now).map_err(|e| match e {
+            CertificateError::Untrusted | CertificateError::OtherKind => Rejection::CertificateUntrusted,
+            CertificateError::NotYetValid => Rejection::CertificateNotYetValid,
+            CertificateError::Expired => Rejection::CertificateExpired,
+            CertificateError::Revoked => Rejection::CertificateRevoked,
+        })?;
+        if !request.is_signed_by(id) {
+            return Err(Rejection::OperatorSignature);
+        }
+        if request.time.abs_diff(now.as_secs()) > CLOCK_SKEW_MAX_S {
+            return Err(Rejection::ClockSkew);
+        }
+        Ok(AuthenticOperator { request, id })
+    }
+
+    fn open(&self, authentic: &AuthenticOperator) -> Result<AuthenticUser, RefusalCause> {
+        let request = &authentic.request.request;
+        let key = self.epochs.get(&request.key_id()).ok_or(RefusalCause::UnknownKey)?;
+        let (plain, exporter) = request.open(key).ok_or(RefusalCause::Envelope)?;
+        let vector = UserVector::parse(&plain).map_err(|_| RefusalCause::Envelope)?;
+        let user = self.users.get(&vector.user).ok_or(RefusalCause::UnknownUser)?;
+        if !vector.is_signed_by(&user.key, &request.head()) {
+            return Err(RefusalCause::UserSignature);
+        }
+        if vector.operator != authentic.id {
+            return Err(RefusalCause::OtherOperator);
+        }
+        Ok(AuthenticUser { vector, exporter })
+    }
+
+    fn judge(&self, authentic: &AuthenticOperator, vector: &UserVector) -> Result<(), RefusalCause> {
+        let (policy, terms) = (&self.config.policy, &authentic.request.terms);
+        let qos = self.users.get(&vector.user).ok_or(RefusalCause::UnknownUser)?.qos;
+        let reputation = self.reputation.get(&authentic.id).copied().unwrap_or(policy.reputation_newcomer);
+        let allowed = policy.operators.as_ref().is_none_or(|o| o.contains(&authentic.id));
+        let checks = [
+            (allowed, RefusalCause::OperatorNotAllowed),
+            (reputation >= policy.reputation_floor, RefusalCause::OperatorReputation),
+            (terms.price.is_within(&policy.price_cap), RefusalCause::PriceTooHigh),
+            (terms.qos.covers(&qos), RefusalCause::QosTooLow),
+        ];
+        checks.into_iter().try_for_each(|(holds, cause)| if holds { Ok(()) } else { Err(cause) })
+    }
+
+    fn grant(
+        &mut self,
+        authentic: &AuthenticOperator,
+        vector: &UserVector,
+        exporter: &Exporter,
+        key: AnswerKey,
+        now: Instant,
+        seed: &Seed,
+    ) -> BrokerOutput {
+        let Some(user) = self.users.get(&vector.user) else {
+            return self.refuse(authentic, RefusalCause::UnknownUser, None);
+        };
+        let request = &authentic.request;
+        let ss = SharedSecret::new(*seed.derive("ss"));
+        let orders =
+            OperatorOrders { ss: ss.clone(), intercept: user.intercept, filters: user.filters.clone() };
+        // A share of small order would make DH(U, T) public.
+        let probe = PrivateKey::new(*seed.derive("probe"));
+        let sealed = orders.seal(&request.share, &key, seed).filter(|_| probe.agree(&vector.share).is_some());
+        let Some(orders) = sealed else {
+            return self.refuse(authentic, RefusalCause::WeakShare, Some(vector.user));
+        };
+        let from = now.as_secs();
+        let grant = Grant {
+            broker: self.config.domain.clone(),
+            pseudonym: Pseudonym(*seed.derive("pseudonym")),
+            operator: authentic.id,
+            terms: request.terms.clone(),
+            qos: user.qos,
+            validity: Validity { from, until: from.saturating_add(self.config.policy.validity_s) },
+            credit_micros: self.config.policy.credit_micros,
+            request: request.request.hash(),
+            user_share: vector.share,
+            operator_share: request.share,
+            orders: hash(&orders),
+        };
+        let signed = SignedGrant::sign(grant.clone(), &self.config.signing);
+        let answer = UserAnswer {
+            grant: signed.clone(),
+            ss,
+            ticket: Some(self.tickets.issue(now, seed)),
+            next_key: (request.request.key_id() != self.current.id).then_some(self.current),
+        };
+        let salt = *seed.derive("salt");
+        let answer_u = AnswerU { salt, sealed: exporter.seal(&salt, &answer.to_octets()).into() };
+        let octets = self.octets(AnswerBody::Granted { grant: signed, orders, answer_u });
+        let session = BrokerSession { user: vector.user, grant, k_ausf: exporter.k_ausf() };
+        BrokerOutput { octets, event: BrokerEvent::Granted(Box::new(session)) }
+    }
+
+    fn refuse(
+        &self,
+        authentic: &AuthenticOperator,
+        cause: RefusalCause,
+        user: Option<UserId>,
+    ) -> BrokerOutput {
+        let operator = authentic.id;
+        let next = (cause == RefusalCause::UnknownKey).then_some(self.current);
+        let request = authentic.request.request.hash();
+        let domain = self.config.domain.clone();
+        let refusal = SignedRefusal::sign(domain, cause, operator, request, next, &self.config.signing);
+        let octets = self.octets(AnswerBody::Refused(refusal));
+        BrokerOutput { octets, event: BrokerEvent::Refused { cause, operator, user } }
+    }
+
+    fn octets(&self, body: AnswerBody) -> Vec<u8> {
+        AnswerT { certificate: self.config.certificate.clone(), body }.to_octets()
+    }
+}

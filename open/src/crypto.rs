@@ -1,0 +1,430 @@
+//! What the three parties compute with: secrets that wipe themselves, entropy that the caller gives, signatures with a domain,
+//! HPKE (RFC 9180), and the derivation of K_SEAF.
+//!
+//! The suite is fixed for version 1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM; Ed25519 (RFC 8032) with strict
+//! verification; SHA-256.
+
+use aes_gcm::Aes128Gcm;
+use aes_gcm::aead::{AeadInOut, KeyInit};
+use ed25519_dalek::Signer;
+use hkdf::Hkdf;
+use hpke::rand_core::{TryCryptoRng, TryRng};
+use hpke::{Deserializable, OpModeR, OpModeS, Serializable};
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Declares a secret of `$n` octets: wiped when dropped, compared in constant time, redacted in `Debug`.
+macro_rules! secret {
+    ($(#[$doc:meta])* $name:ident, $n:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Zeroize, ZeroizeOnDrop)]
+        pub struct $name([u8; $n]);
+
+        impl $name {
+            /// From its octets.
+            pub const fn new(octets: [u8; $n]) -> Self {
+                Self(octets)
+            }
+
+            /// Its octets: secret, so hand them only to what must hold them.
+            pub const fn octets(&self) -> &[u8; $n] {
+                &self.0
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                bool::from(subtle::ConstantTimeEq::ct_eq(&self.0[..], &other.0[..]))
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(…)"))
+            }
+        }
+    };
+}
+
+secret! {
+    /// Entropy for one attach at one party: 32 octets that no other attach has. All random values of the attach are derived from
+    /// it, so that a replay of the same input gives the same octets.
+    Seed, 32
+}
+secret! {
+    /// The secret that the broker gives to user and operator (ss, chapter 3.4.1).
+    SharedSecret, 32
+}
+secret! {
+    /// Key of the serving network's anchor: what the 5G key hierarchy starts from (TS 33.501 §6.2).
+    KSeaf, 32
+}
+secret! {
+    /// Key that stays between user and broker.
+    KAusf, 32
+}
+
+impl Seed {
+    /// `N` octets for the use that `label` names.
+    pub(crate) fn derive<const N: usize>(&self, label: &str) -> Zeroizing<[u8; N]> {
+        let mut out = Zeroizing::new([0; N]);
+        expand(&Hkdf::new(None, &self.0), &[b"SAP-v1 seed ", label.as_bytes()], &mut out[..]);
+        out
+    }
+}
+
+/// HKDF-Expand with `info` in parts.
+fn expand(prk: &Hkdf<Sha256>, info: &[&[u8]], out: &mut [u8]) {
+    prk.expand_multi_info(info, out).expect("fewer octets than 255 digests");
+}
+
+/// SHA-256 of octets.
+pub fn hash(octets: &[u8]) -> [u8; 32] {
+    Sha256::digest(octets).into()
+}
+
+/// The public half of an X25519 ephemeral key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(pub [u8; 32]);
+
+/// An X25519 private key: the ephemeral one of an attach, or a broker's key of an epoch.
+#[derive(Clone)]
+pub struct PrivateKey(x25519_dalek::StaticSecret);
+
+impl PrivateKey {
+    /// Every 32 octets are a key.
+    pub fn new(octets: [u8; 32]) -> Self {
+        Self(octets.into())
+    }
+
+    pub(crate) fn ephemeral(seed: &Seed) -> Self {
+        Self::new(*seed.derive("ephemeral key"))
+    }
+
+    /// The public half.
+    pub fn share(&self) -> Share {
+        Share(x25519_dalek::PublicKey::from(&self.0).to_bytes())
+    }
+
+    /// `None` if the peer's share makes the result independent of this key.
+    pub(crate) fn agree(&self, peer: &Share) -> Option<Zeroizing<[u8; 32]>> {
+        let shared = self.0.diffie_hellman(&peer.0.into());
+        shared.was_contributory().then(|| Zeroizing::new(shared.to_bytes()))
+    }
+}
+
+impl core::fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("PrivateKey(…)")
+    }
+}
+
+/// An Ed25519 private key.
+#[derive(Clone)]
+pub struct SigningKey(ed25519_dalek::SigningKey);
+
+/// An Ed25519 public key, in octets that name a point of the curve.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct VerifyingKey(ed25519_dalek::VerifyingKey);
+
+/// An Ed25519 signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature(pub [u8; 64]);
+
+/// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signed {
+    /// U's request.
+    UserRequest,
+    /// T's request.
+    OperatorRequest,
+    /// B's grant.
+    Grant,
+    /// B's refusal.
+    Refusal,
+    /// An authority's certificate.
+    Certificate,
+}
+
+impl Signed {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::UserRequest => b"SAP-v1 user request\0",
+            Self::OperatorRequest => b"SAP-v1 operator request\0",
+            Self::Grant => b"SAP-v1 grant\0",
+            Self::Refusal => b"SAP-v1 refusal\0",
+            Self::Certificate => b"SAP-v1 certificate\0",
+        }
+    }
+}
+
+impl SigningKey {
+    /// Every 32 octets are a key.
+    pub fn new(octets: &[u8; 32]) -> Self {
+        Self(ed25519_dalek::SigningKey::from_bytes(octets))
+    }
+
+    /// The public half.
+    pub fn verifying_key(&self) -> VerifyingKey {
+        VerifyingKey(self.0.verifying_key())
+    }
+
+    /// Signs `octets` as what `kind` says they are.
+    pub fn sign(&self, kind: Signed, octets: &[u8]) -> Signature {
+        Signature(self.0.sign(&[kind.label(), octets].concat()).to_bytes())
+    }
+}
+
+impl core::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("SigningKey(…)")
+    }
+}
+
+impl VerifyingKey {
+    /// `None` if the octets name no point, or one of small order, under which anything verifies.
+    pub fn from_octets(octets: [u8; 32]) -> Option<Self> {
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&octets).ok()?;
+        (!key.is_weak()).then_some(Self(key))
+    }
+
+    /// The octets.
+    pub fn octets(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
+    /// Whether the key's owner signed `octets` as `kind`.
+    pub fn verifies(&self, kind: Signed, octets: &[u8], signature: &Signature) -> bool {
+        let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
+        self.0.verify_strict(&[kind.label(), octets].concat(), &signature).is_ok()
+    }
+}
+
+impl core::fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let octets = self.octets();
+        write!(f, "VerifyingKey({:02x}{:02x}…)", octets[0], octets[1])
+    }
+}
+
+type SuiteAead = hpke::aead::AesGcm128;
+type SuiteKdf = hpke::kdf::HkdfSha256;
+type SuiteKem = hpke::kem::X25519HkdfSha256;
+type KemPublic = <SuiteKem as hpke::Kem>::PublicKey;
+type KemPrivate = <SuiteKem as hpke::Kem>::PrivateKey;
+type KemEncapped = <SuiteKem as hpke::Kem>::EncappedKey;
+
+/// Octets that AES-128-GCM adds.
+pub(crate) const TAG_OCTETS: usize = 16;
+
+/// The ciphertext and its tag.
+pub(crate) fn seal(cipher: &Aes128Gcm, nonce: &[u8; 12], plain: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(plain.len() + TAG_OCTETS);
+    out.extend_from_slice(plain);
+    let tag = cipher.encrypt_inout_detached(nonce.into(), &[], out.as_mut_slice().into());
+    out.extend_from_slice(&tag.expect("far under 64 GiB"));
+    out
+}
+
+/// The plaintext, if the tag is right.
+pub(crate) fn unseal(cipher: &Aes128Gcm, nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (text, tag) = sealed.split_last_chunk::<TAG_OCTETS>()?;
+    let mut out = Zeroizing::new(text.to_vec());
+    cipher.decrypt_inout_detached(nonce.into(), &[], out.as_mut_slice().into(), tag.into()).ok()?;
+    Some(out)
+}
+
+/// The one draw of an HPKE sender.
+struct Draw(Zeroizing<[u8; 32]>);
+
+impl TryRng for Draw {
+    type Error = core::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        let mut out = [0; 4];
+        self.try_fill_bytes(&mut out)?;
+        Ok(u32::from_le_bytes(out))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        let mut out = [0; 8];
+        self.try_fill_bytes(&mut out)?;
+        Ok(u64::from_le_bytes(out))
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
+        let next = Seed::new(*self.0);
+        expand(&Hkdf::new(None, next.octets()), &[b"SAP-v1 draw"], out);
+        self.0 = next.derive("next draw");
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Draw {}
+
+/// The sender's side of an HPKE context in base mode.
+pub(crate) struct Sender {
+    /// The encapsulated key.
+    pub(crate) enc: [u8; 32],
+    context: hpke::aead::AeadCtxS<SuiteAead, SuiteKdf, SuiteKem>,
+}
+
+impl Sender {
+    /// To `recipient`; `None` if its public key is of small order.
+    pub(crate) fn new(recipient: &Share, info: &[u8], seed: &Seed) -> Option<Self> {
+        let recipient = KemPublic::from_bytes(&recipient.0).ok()?;
+        let mut draw = Draw(seed.derive("encapsulation"));
+        let (enc, context) = hpke::setup_sender_with_rng::<SuiteAead, SuiteKdf, SuiteKem>(
+            &OpModeS::Base,
+            &recipient,
+            info,
+            &mut draw,
+        )
+        .ok()?;
+        Some(Self { enc: enc.to_bytes().into(), context })
+    }
+
+    pub(crate) fn seal(&mut self, plain: &[u8], aad: &[u8]) -> Vec<u8> {
+        self.context.seal(plain, aad).expect("the first of 2^64 messages")
+    }
+
+    pub(crate) fn exporter(&self) -> Exporter {
+        let mut secret = Zeroizing::new([0; 32]);
+        self.context.export(EXPORTER, &mut secret[..]).expect("32 octets");
+        Exporter(secret)
+    }
+}
+
+/// Opens one message of an HPKE context in base mode; `None` if it was not sealed to this key with these octets around it.
+pub(crate) fn open(
+    key: &PrivateKey,
+    enc: &[u8; 32],
+    info: &[u8],
+    sealed: &[u8],
+    aad: &[u8],
+) -> Option<(Zeroizing<Vec<u8>>, Exporter)> {
+    let key = KemPrivate::from_bytes(key.0.as_bytes()).ok()?;
+    let enc = KemEncapped::from_bytes(enc).ok()?;
+    let mut context =
+        hpke::setup_receiver::<SuiteAead, SuiteKdf, SuiteKem>(&OpModeR::Base, &key, &enc, info).ok()?;
+    let plain = Zeroizing::new(context.open(sealed, aad).ok()?);
+    let mut secret = Zeroizing::new([0; 32]);
+    context.export(EXPORTER, &mut secret[..]).expect("32 octets");
+    Some((plain, Exporter(secret)))
+}
+
+const EXPORTER: &[u8] = b"SAP-v1 exporter";
+
+/// What U and B alone share: exported from the HPKE context of U's request.
+#[derive(Clone)]
+pub struct Exporter(Zeroizing<[u8; 32]>);
+
+impl Exporter {
+    /// K_AUSF.
+    pub fn k_ausf(&self) -> KAusf {
+        let mut key = [0; 32];
+        expand(&Hkdf::new(None, &self.0[..]), &[b"SAP-v1 K_AUSF"], &mut key);
+        KAusf(key)
+    }
+
+    fn answer_cipher(&self, salt: &[u8; 16]) -> (Aes128Gcm, [u8; 12]) {
+        let mut okm = Zeroizing::new([0; 28]);
+        expand(&Hkdf::new(Some(salt), &self.0[..]), &[b"SAP-v1 answer"], &mut okm[..]);
+        let mut nonce = [0; 12];
+        nonce.copy_from_slice(&okm[16..]);
+        (Aes128Gcm::new_from_slice(&okm[..16]).expect("16 octets"), nonce)
+    }
+
+    /// Seals B's answer to U. The salt is random for each answer, so that no two are sealed under one key.
+    pub fn seal(&self, salt: &[u8; 16], plain: &[u8]) -> Vec<u8> {
+        let (cipher, nonce) = self.answer_cipher(salt);
+        seal(&cipher, &nonce, plain)
+    }
+
+    /// Opens B's answer at U.
+    pub fn open(&self, salt: &[u8; 16], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (cipher, nonce) = self.answer_cipher(salt);
+        unseal(&cipher, &nonce, sealed)
+    }
+}
+
+impl core::fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Exporter(…)")
+    }
+}
+
+/// K_SEAF = HKDF(ss ‖ DH(U, T), H(authReqU ‖ grant)): `transcript` is that hash.
+///
+/// ss keeps it from whoever learns an ephemeral key of U, DH from whoever learns the broker's epoch key later.
+pub(crate) fn k_seaf(ss: &SharedSecret, dh: &[u8; 32], transcript: &[u8; 32]) -> KSeaf {
+    let mut ikm = Zeroizing::new([0; 64]);
+    ikm[..32].copy_from_slice(&ss.0);
+    ikm[32..].copy_from_slice(dh);
+    let mut key = [0; 32];
+    expand(&Hkdf::new(None, &ikm[..]), &[b"SAP-v1 K_SEAF", transcript], &mut key);
+    KSeaf(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_redacted_and_compare() {
+        let key = KSeaf::new([1; 32]);
+        assert_eq!(format!("{key:?}"), "KSeaf(…)");
+        assert_eq!(format!("{:?}", SigningKey::new(&[1; 32])), "SigningKey(…)");
+        assert_eq!(format!("{:?}", PrivateKey::new([1; 32])), "PrivateKey(…)");
+        assert_eq!(key, key.clone());
+        assert_ne!(key, KSeaf::new([2; 32]));
+    }
+
+    #[test] // ss, DH(U, T) and the transcript
+    fn k_seaf_depends_on_each_of_its_parts() {
+        let key = |ss: u8, dh: u8, transcript: u8| {
+            k_seaf(&SharedSecret::new([ss; 32]), &[dh; 32], &[transcript; 32])
+        };
+        let own = key(1, 2, 3);
+        assert_eq!(own, key(1, 2, 3));
+        for other in [key(9, 2, 3), key(1, 9, 3), key(1, 2, 9), key(2, 1, 3)] {
+            assert_ne!(own, other);
+        }
+    }
+
+    #[test]
+    fn a_signature_of_one_kind_is_none_of_another() {
+        let key = SigningKey::new(&[7; 32]);
+        let signature = key.sign(Signed::Grant, b"x");
+        assert!(key.verifying_key().verifies(Signed::Grant, b"x", &signature));
+        assert!(!key.verifying_key().verifies(Signed::Refusal, b"x", &signature));
+        assert!(!key.verifying_key().verifies(Signed::Grant, b"y", &signature));
+    }
+
+    #[test] // RFC 8032 §5.1.7 leaves room for keys under which anything verifies: the neutral point is one
+    fn a_key_of_small_order_is_no_key() {
+        let mut neutral = [0; 32];
+        neutral[0] = 1;
+        assert!(VerifyingKey::from_octets(neutral).is_none());
+        assert!(PrivateKey::new([9; 32]).agree(&Share([0; 32])).is_none());
+        assert!(Sender::new(&Share([0; 32]), b"", &Seed::new([1; 32])).is_none());
+    }
+
+    #[test]
+    fn both_ends_of_an_envelope_export_the_same_secret() {
+        let key = PrivateKey::new([3; 32]);
+        let mut sender = Sender::new(&key.share(), b"info", &Seed::new([4; 32])).unwrap();
+        let sealed = sender.seal(b"plain", b"aad");
+        let (plain, exporter) = open(&key, &sender.enc, b"info", &sealed, b"aad").unwrap();
+        assert_eq!(&plain[..], b"plain");
+        assert_eq!(exporter.k_ausf(), sender.exporter().k_ausf());
+        let answer = exporter.seal(&[1; 16], b"answer");
+        assert_eq!(&sender.exporter().open(&[1; 16], &answer).unwrap()[..], b"answer");
+        assert!(sender.exporter().open(&[2; 16], &answer).is_none());
+        for (info, aad) in [(&b"other"[..], &b"aad"[..]), (b"info", b"other")] {
+            assert!(open(&key, &sender.enc, info, &sealed, aad).is_none());
+        }
+    }
+}

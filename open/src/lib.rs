@@ -1,0 +1,28 @@
+//! Secure attachment protocol (SAP) of CellBricks, chapter 3 §3.4.1 of the dissertation that `docs/` names: a user (U) is served
+//! by an operator (T) with which neither the user nor its broker (B) has a contract, after one round trip.
+//!
+//! | part | here |
+//! | --- | --- |
+//! | names of the parties | [`id`] |
+//! | messages, in octets | [`msg`]; their octets are specified in `MESSAGES.md` |
+//! | the machines of U, T and B | [`user`], [`operator`], [`broker`] |
+//! | tickets against floods | [`ticket`] |
+//! | how 5GS carries the messages | [`carriage`] |
+//! | signatures, HPKE, keys | [`crypto`] |
+//!
+//! Time, octets and entropy come in; octets, keys and refusals go out. Not here: the post-quantum hybrid, changes of a session's
+//! parameters, usage reports.
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod carriage;
+pub mod crypto;
+pub mod id;
+pub mod msg;
+pub mod operator;
+pub mod ticket;
+pub mod user;
+
+/// How far the clocks of two parties may be apart, in seconds: what certificates of short life and a UE that takes its time from
+/// the network allow.
+pub const CLOCK_SKEW_MAX_S: u64 = 300;

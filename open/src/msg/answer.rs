@@ -1,0 +1,467 @@
+//! B's answers: to T, to U, and refusals.
+
+use core::net::IpAddr;
+
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
+use zeroize::Zeroizing;
+
+use super::certificate::Certificate;
+use super::grant::SignedGrant;
+use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
+use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::crypto::{
+    PrivateKey, Seed, Sender, Share, SharedSecret, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey,
+    open,
+};
+use crate::id::{Domain, OperatorId};
+
+/// A broker's public key of an epoch: users seal their requests to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochKey {
+    /// Its identifier: the home network public key identifier of the SUCI.
+    pub id: u8,
+    /// The key.
+    pub public: Share,
+}
+
+fn emit_key(key: Option<&EpochKey>, out: &mut Vec<u8>) {
+    match key {
+        None => out.push(0),
+        Some(key) => {
+            out.extend_from_slice(&[1, key.id]);
+            out.extend_from_slice(&key.public.0);
+        }
+    }
+}
+
+fn read_key(r: &mut Reader<'_>) -> Result<Option<EpochKey>, DecodeError> {
+    const IE: &str = "broker key";
+    Ok(match read_flag(r, IE)? {
+        false => None,
+        true => Some(EpochKey { id: r.u8(IE)?, public: Share(r.array(IE)?) }),
+    })
+}
+
+/// Traffic that T drops on B's order: to or from these addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Filter {
+    /// `None` if the prefix is longer than the address or bits are set behind it.
+    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let (bits, len) = match address {
+            IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
+            IpAddr::V6(a) => (a.to_bits(), 128),
+        };
+        let tail = bits.checked_shl(u32::from(prefix)).unwrap_or(0);
+        (prefix <= len && tail == 0).then_some(Self { address, prefix })
+    }
+
+    /// The first address.
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many leading bits count.
+    pub const fn prefix(&self) -> u8 {
+        self.prefix
+    }
+}
+
+/// `info` of the HPKE context from B to T.
+const ORDERS_INFO: &[u8] = b"SAP-v1 orders";
+
+/// What B seals to T.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OperatorOrders {
+    /// The shared secret.
+    pub ss: SharedSecret,
+    /// Whether T must intercept the session.
+    pub intercept: bool,
+    /// What T must drop; at most [`OperatorOrders::FILTERS_MAX`].
+    pub filters: Vec<Filter>,
+}
+
+impl core::fmt::Debug for OperatorOrders {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("OperatorOrders(…)")
+    }
+}
+
+impl OperatorOrders {
+    /// The most filters of a session.
+    pub const FILTERS_MAX: usize = 8;
+    const OCTETS_MAX: usize = 32 + 1 + 1 + Self::FILTERS_MAX * 18;
+
+    /// Seals them to T's share, for the request that `key` names: an encapsulated key and a ciphertext. `None` if the share is of
+    /// small order.
+    pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
+        let mut sender = Sender::new(share, ORDERS_INFO, seed)?;
+        let sealed = sender.seal(&self.to_octets(), &key.0);
+        Some([&sender.enc[..], &sealed].concat().into())
+    }
+
+    /// Opens them with T's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
+    pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
+        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
+        let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
+        Self::parse(&plain).ok()
+    }
+
+    /// Its octets. Panics on more filters than the bound.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        assert!(self.filters.len() <= Self::FILTERS_MAX);
+        let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
+        out.extend_from_slice(self.ss.octets());
+        out.extend_from_slice(&[u8::from(self.intercept), self.filters.len() as u8]);
+        for filter in &self.filters {
+            match filter.address {
+                IpAddr::V4(a) => {
+                    out.push(4);
+                    out.extend_from_slice(&a.octets());
+                }
+                IpAddr::V6(a) => {
+                    out.push(6);
+                    out.extend_from_slice(&a.octets());
+                }
+            }
+            out.push(filter.prefix);
+        }
+        out
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        const IE: &str = "orders";
+        whole(octets, |r| {
+            let ss = SharedSecret::new(r.array(IE)?);
+            let intercept = read_flag(r, "intercept")?;
+            let too_many = r.error(DecodeErrorKind::TooMany, "filters");
+            let count = usize::from(r.u8(IE)?);
+            if count > Self::FILTERS_MAX {
+                return Err(too_many);
+            }
+            let mut filters = Vec::with_capacity(count);
+            for _ in 0..count {
+                let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
+                let address = match r.u8(IE)? {
+                    4 => IpAddr::from(r.array::<4>(IE)?),
+                    6 => IpAddr::from(r.array::<16>(IE)?),
+                    _ => return Err(invalid),
+                };
+                filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
+            }
+            Ok(Self { ss, intercept, filters })
+        })
+    }
+}
+
+/// What B seals to U.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserAnswer {
+    /// The grant.
+    pub grant: SignedGrant,
+    /// The shared secret.
+    pub ss: SharedSecret,
+    /// For U's next attach.
+    pub ticket: Option<Ticket>,
+    /// The key of the next epoch, once B has one.
+    pub next_key: Option<EpochKey>,
+}
+
+impl core::fmt::Debug for UserAnswer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("UserAnswer(…)")
+    }
+}
+
+impl UserAnswer {
+    const OCTETS_MAX: usize = SignedGrant::OCTETS_MAX + 32 + 1 + TICKET_OCTETS + 1 + 33;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
+        out.extend_from_slice(&self.grant.to_octets());
+        out.extend_from_slice(self.ss.octets());
+        match &self.ticket {
+            None => out.push(0),
+            Some(ticket) => {
+                out.push(1);
+                out.extend_from_slice(&ticket.0);
+            }
+        }
+        emit_key(self.next_key.as_ref(), &mut out);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let grant = SignedGrant::read(r)?;
+            let ss = SharedSecret::new(r.array("ss")?);
+            let ticket = match read_flag(r, "ticket")? {
+                false => None,
+                true => Some(Ticket(r.array("ticket")?)),
+            };
+            Ok(Self { grant, ss, ticket, next_key: read_key(r)? })
+        })
+    }
+}
+
+/// The answer as U receives it: sealed under a key that only U and B can derive, so T and the air learn nothing from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerU {
+    /// Random, for the key of this answer.
+    pub salt: [u8; 16],
+    /// A sealed [`UserAnswer`].
+    pub sealed: Box<[u8]>,
+}
+
+impl AnswerU {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 16 + 2 + UserAnswer::OCTETS_MAX + TAG_OCTETS;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::AnswerU.begin();
+        out.extend_from_slice(&self.salt);
+        emit_part(&self.sealed, &mut out);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::AnswerU.read(r)?;
+            let salt = r.array("salt")?;
+            let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed answer")?.into();
+            Ok(Self { salt, sealed })
+        })
+    }
+}
+
+/// Declares an enumeration of one octet.
+macro_rules! causes {
+    ($(#[$doc:meta])* $name:ident, $ie:literal { $($(#[$d:meta])* $variant:ident = $v:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$d])* $variant = $v,)+ }
+
+        impl $name {
+            /// All, in the order of their code points.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                let unknown = r.error(DecodeErrorKind::Unknown, $ie);
+                match r.u8($ie)? {
+                    $($v => Ok(Self::$variant),)+
+                    _ => Err(unknown),
+                }
+            }
+        }
+    };
+}
+
+causes! {
+    /// Why B refuses a request of an operator that it has authenticated. B signs it.
+    RefusalCause, "refusal cause" {
+        /// The request is sealed to a key that B no longer has, or never had.
+        UnknownKey = 1,
+        /// The sealed part does not open, or holds no vector.
+        Envelope = 2,
+        /// B has no such user.
+        UnknownUser = 3,
+        /// The user's signature is wrong.
+        UserSignature = 4,
+        /// The user asked for another operator than the one that passed the request on.
+        OtherOperator = 5,
+        /// The user's key is revoked: stolen, or the contract is over.
+        UserRevoked = 6,
+        /// The counter of the SIM was used before, for another request.
+        CounterUsed = 7,
+        /// The broker's policy does not allow this operator.
+        OperatorNotAllowed = 8,
+        /// The operator's reputation is below the broker's floor.
+        OperatorReputation = 9,
+        /// The price is above the broker's cap, or in another currency.
+        PriceTooHigh = 10,
+        /// The operator cannot give the QoS that the user is due.
+        QosTooLow = 11,
+        /// The ephemeral share of U or T is of small order.
+        WeakShare = 12,
+    }
+}
+
+causes! {
+    /// Why B rejects what somebody sent it who is not authenticated as an operator. Not signed: a signed word would let
+    /// anybody make U believe that B refused T's request.
+    Rejection, "rejection cause" {
+        /// The octets are no request.
+        Malformed = 1,
+        /// The certificate is of no authority that B trusts, or no operator's.
+        CertificateUntrusted = 2,
+        /// The certificate's validity has not begun.
+        CertificateNotYetValid = 3,
+        /// The certificate has expired.
+        CertificateExpired = 4,
+        /// The certificate is revoked.
+        CertificateRevoked = 5,
+        /// T's signature is wrong.
+        OperatorSignature = 6,
+        /// T's clock and B's are too far apart.
+        ClockSkew = 7,
+        /// The request is for another broker.
+        OtherBroker = 8,
+        /// B has no room now.
+        Busy = 9,
+    }
+}
+
+/// B's signed refusal of one request by one operator. T passes it to U.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedRefusal {
+    /// B.
+    pub broker: Domain,
+    /// Why.
+    pub cause: RefusalCause,
+    /// The operator that asked, authenticated (idT).
+    pub operator: OperatorId,
+    /// H(authReqU), which covers U's nonce: B can give it also for a request that it could not open.
+    pub request: [u8; 32],
+    /// The key to seal the next request to, if this one was sealed to an unknown key.
+    pub key: Option<EpochKey>,
+    /// B's signature.
+    pub signature: Signature,
+}
+
+impl SignedRefusal {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 221 + 1 + 10 + 32 + 34 + 64;
+
+    /// Signs one as the broker.
+    pub fn sign(
+        broker: Domain,
+        cause: RefusalCause,
+        operator: OperatorId,
+        request: [u8; 32],
+        next: Option<EpochKey>,
+        key: &SigningKey,
+    ) -> Self {
+        let mut refusal = Self { broker, cause, operator, request, key: next, signature: Signature([0; 64]) };
+        refusal.signature = key.sign(Signed::Refusal, &refusal.signed_octets());
+        refusal
+    }
+
+    /// Whether the owner of `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
+        key.verifies(Signed::Refusal, &self.signed_octets(), &self.signature)
+    }
+
+    fn signed_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Refusal.begin();
+        self.broker.emit(&mut out);
+        out.push(self.cause as u8);
+        self.operator.emit(&mut out);
+        out.extend_from_slice(&self.request);
+        emit_key(self.key.as_ref(), &mut out);
+        out
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.signed_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::Refusal.read(r)?;
+            let broker = Domain::read(r)?;
+            let cause = RefusalCause::read(r)?;
+            let operator = OperatorId::read(r)?;
+            let (request, key) = (r.array("request")?, read_key(r)?);
+            Ok(Self { broker, cause, operator, request, key, signature: read_signature(r)? })
+        })
+    }
+}
+
+/// What B says to T.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerBody {
+    /// T may serve.
+    Granted {
+        /// On these terms.
+        grant: SignedGrant,
+        /// Sealed [`OperatorOrders`], under an encapsulated key.
+        orders: Box<[u8]>,
+        /// For U.
+        answer_u: AnswerU,
+    },
+    /// B refuses.
+    Refused(SignedRefusal),
+    /// T is not authenticated.
+    Rejected(Rejection),
+}
+
+/// B's answer to T, with the certificate by which T knows B.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerT {
+    /// B's certificate.
+    pub certificate: Certificate,
+    /// The answer.
+    pub body: AnswerBody,
+}
+
+impl AnswerT {
+    const SEALED_ORDERS_MAX: usize = 32 + OperatorOrders::OCTETS_MAX + TAG_OCTETS;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::AnswerT.begin();
+        emit_part(&self.certificate.to_octets(), &mut out);
+        match &self.body {
+            AnswerBody::Granted { grant, orders, answer_u } => {
+                out.push(1);
+                emit_part(&grant.to_octets(), &mut out);
+                emit_part(orders, &mut out);
+                emit_part(&answer_u.to_octets(), &mut out);
+            }
+            AnswerBody::Refused(refusal) => {
+                out.push(2);
+                emit_part(&refusal.to_octets(), &mut out);
+            }
+            AnswerBody::Rejected(cause) => out.extend_from_slice(&[3, *cause as u8]),
+        }
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        const IE: &str = "answer";
+        whole(octets, |r| {
+            MessageType::AnswerT.read(r)?;
+            let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
+            let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
+            let body = match r.u8(IE)? {
+                1 => AnswerBody::Granted {
+                    grant: SignedGrant::parse(read_part(r, SignedGrant::OCTETS_MAX, "grant")?)?,
+                    orders: read_part(r, Self::SEALED_ORDERS_MAX, "orders")?.into(),
+                    answer_u: AnswerU::parse(read_part(r, AnswerU::OCTETS_MAX, "answer to U")?)?,
+                },
+                2 => AnswerBody::Refused(SignedRefusal::parse(read_part(
+                    r,
+                    SignedRefusal::OCTETS_MAX,
+                    "refusal",
+                )?)?),
+                3 => AnswerBody::Rejected(Rejection::read(r)?),
+                _ => return Err(invalid),
+            };
+            Ok(Self { certificate, body })
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Certificates of operators and brokers: small statements that an authority signs.
+//!
+//! The chapter asks for a public key signed by a certificate authority (§3.4.1). An X.509 certificate of a public authority
+//! cannot name a PLMN, and such authorities issue no client certificates any more; so the statement is ours: subject, key,
+//! validity, serial number. An X.509 chain may still protect the connection between T and B, at the edge.
+
+use std::collections::BTreeSet;
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
+
+use super::{MessageType, read_signature, whole};
+use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
+use crate::id::{Domain, OperatorId};
+
+/// A span of time, in seconds since the Unix epoch; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The first second.
+    pub from: u64,
+    /// The last second.
+    pub until: u64,
+}
+
+impl Validity {
+    /// Whether `now` lies in it.
+    pub fn contains(&self, now: Instant) -> bool {
+        (self.from..=self.until).contains(&now.as_secs())
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.from.to_be_bytes());
+        out.extend_from_slice(&self.until.to_be_bytes());
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { from: r.u64("validity")?, until: r.u64("validity")? })
+    }
+}
+
+/// Whom a certificate names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// An operator, by its PLMN and NID.
+    Operator(OperatorId),
+    /// A broker, by its domain.
+    Broker(Domain),
+}
+
+/// The statement of an authority that a key belongs to an operator or a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Whose key it is.
+    pub subject: Subject,
+    /// The key.
+    pub key: VerifyingKey,
+    /// When it may be used.
+    pub validity: Validity,
+    /// By which the authority revokes it.
+    pub serial: u64,
+    /// The authority's signature.
+    pub signature: Signature,
+}
+
+/// Why a certificate proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateError {
+    /// No authority that is trusted here signed it.
+    Untrusted,
+    /// Its validity has not begun.
+    NotYetValid,
+    /// Its validity is over.
+    Expired,
+    /// Its authority revoked it.
+    Revoked,
+    /// It is a broker's where an operator's is needed, or the other way round.
+    OtherKind,
+}
+
+impl Certificate {
+    /// The longest: a broker's of 220 octets.
+    pub const OCTETS_MAX: usize = 2 + 1 + 1 + Domain::OCTETS_MAX + 32 + 16 + 8 + 64;
+
+    /// Signs a statement as an authority.
+    pub fn issue(
+        authority: &SigningKey,
+        subject: Subject,
+        key: VerifyingKey,
+        validity: Validity,
+        serial: u64,
+    ) -> Self {
+        let mut certificate = Self { subject, key, validity, serial, signature: Signature([0; 64]) };
+        certificate.signature = authority.sign(Signed::Certificate, &certificate.signed_octets());
+        certificate
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, Self::read)
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.signed_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    fn signed_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Certificate.begin();
+        match &self.subject {
+            Subject::Operator(id) => {
+                out.push(1);
+                id.emit(&mut out);
+            }
+            Subject::Broker(domain) => {
+                out.push(2);
+                domain.emit(&mut out);
+            }
+        }
+        out.extend_from_slice(&self.key.octets());
+        self.validity.emit(&mut out);
+        out.extend_from_slice(&self.serial.to_be_bytes());
+        out
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = "certificate";
+        MessageType::Certificate.read(r)?;
+        let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
+        let subject = match r.u8(IE)? {
+            1 => Subject::Operator(OperatorId::read(r)?),
+            2 => Subject::Broker(Domain::read(r)?),
+            _ => return Err(invalid),
+        };
+        let key = VerifyingKey::from_octets(r.array(IE)?).ok_or(invalid)?;
+        let validity = Validity::read(r)?;
+        Ok(Self { subject, key, validity, serial: r.u64(IE)?, signature: read_signature(r)? })
+    }
+}
+
+/// The authorities that a party trusts, and what they revoked.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    authorities: Vec<VerifyingKey>,
+    revoked: BTreeSet<u64>,
+}
+
+impl Trust {
+    /// The most authorities: each costs a signature check for a certificate that none of them signed.
+    pub const AUTHORITIES_MAX: usize = 8;
+
+    /// Trusts these. `None` if they are too many.
+    pub fn new(authorities: Vec<VerifyingKey>) -> Option<Self> {
+        (authorities.len() <= Self::AUTHORITIES_MAX).then(|| Self { authorities, revoked: BTreeSet::new() })
+    }
+
+    /// Takes note that the certificates of this serial number are revoked.
+    pub fn revoke(&mut self, serial: u64) {
+        self.revoked.insert(serial);
+    }
+
+    /// The operator that `certificate` names, if an authority says so now. Errors: [`CertificateError`].
+    pub fn operator(&self, certificate: &Certificate, now: Instant) -> Result<OperatorId, CertificateError> {
+        let Subject::Operator(id) = certificate.subject else { return Err(CertificateError::OtherKind) };
+        self.check(certificate, now)?;
+        Ok(id)
+    }
+
+    /// The broker that `certificate` names, if an authority says so now. Errors: [`CertificateError`].
+    pub fn broker<'a>(
+        &self,
+        certificate: &'a Certificate,
+        now: Instant,
+    ) -> Result<&'a Domain, CertificateError> {
+        let Subject::Broker(domain) = &certificate.subject else { return Err(CertificateError::OtherKind) };
+        self.check(certificate, now)?;
+        Ok(domain)
+    }
+
+    fn check(&self, certificate: &Certificate, now: Instant) -> Result<(), CertificateError> {
+        let octets = certificate.signed_octets();
+        let signed = |key: &VerifyingKey| key.verifies(Signed::Certificate, &octets, &certificate.signature);
+        if !self.authorities.iter().any(signed) {
+            return Err(CertificateError::Untrusted);
+        }
+        if now.as_secs() < certificate.validity.from {
+            return Err(CertificateError::NotYetValid);
+        }
+        if now.as_secs() > certificate.validity.until {
+            return Err(CertificateError::Expired);
+        }
+        if self.revoked.contains(&certificate.serial) {
+            return Err(CertificateError::Revoked);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! The grant: B's signed word, in clear, that T may serve one session of one of its users. T can show it to a judge.
+
+use whimbrel_ids::{DecodeError, Reader};
+
+use super::certificate::Validity;
+use super::terms::{Qos, Terms};
+use super::{MessageType, read_signature, whole};
+use crate::crypto::{Share, Signature, Signed, SigningKey, VerifyingKey, hash};
+use crate::id::{Domain, OperatorId, Pseudonym};
+
+/// What B grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// B.
+    pub broker: Domain,
+    /// The user part of the session's SUPI.
+    pub pseudonym: Pseudonym,
+    /// T.
+    pub operator: OperatorId,
+    /// The terms that T offered, price included.
+    pub terms: Terms,
+    /// What B takes of the QoS offered.
+    pub qos: Qos,
+    /// When T may serve.
+    pub validity: Validity,
+    /// What B pays for at most, in millionths of a unit of the price's currency.
+    pub credit_micros: u64,
+    /// H(authReqU).
+    pub request: [u8; 32],
+    /// U's ephemeral share, for T.
+    pub user_share: Share,
+    /// T's ephemeral share, for U.
+    pub operator_share: Share,
+    /// SHA-256 of the part sealed to T, so that T's orders (intercept, filters) are B's and can be proven to be.
+    pub orders: [u8; 32],
+}
+
+impl Grant {
+    /// The octets that B signs.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Grant.begin();
+        self.broker.emit(&mut out);
+        out.extend_from_slice(&self.pseudonym.0);
+        self.operator.emit(&mut out);
+        self.terms.emit(&mut out);
+        self.qos.emit(&mut out);
+        self.validity.emit(&mut out);
+        out.extend_from_slice(&self.credit_micros.to_be_bytes());
+        for part in [&self.request, &self.user_share.0, &self.operator_share.0, &self.orders] {
+            out.extend_from_slice(part);
+        }
+        out
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = "grant";
+        MessageType::Grant.read(r)?;
+        Ok(Self {
+            broker: Domain::read(r)?,
+            pseudonym: Pseudonym(r.array(IE)?),
+            operator: OperatorId::read(r)?,
+            terms: Terms::read(r)?,
+            qos: Qos::read(r)?,
+            validity: Validity::read(r)?,
+            credit_micros: r.u64(IE)?,
+            request: r.array(IE)?,
+            user_share: Share(r.array(IE)?),
+            operator_share: Share(r.array(IE)?),
+            orders: r.array(IE)?,
+        })
+    }
+
+    /// H(authReqU ‖ grant), where H(authReqU) stands for authReqU: what K_SEAF is bound to.
+    pub fn transcript(&self) -> [u8; 32] {
+        hash(&[&self.request[..], &self.to_octets()].concat())
+    }
+
+    /// The session's SUPI.
+    pub fn supi(&self) -> String {
+        self.pseudonym.nai(&self.broker)
+    }
+}
+
+/// A grant and B's signature on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedGrant {
+    /// The grant.
+    pub grant: Grant,
+    /// B's signature.
+    pub signature: Signature,
+}
+
+impl SignedGrant {
+    /// The longest, in octets.
+    pub const OCTETS_MAX: usize =
+        2 + 1 + Domain::OCTETS_MAX + 16 + 10 + Terms::OCTETS_MAX + 9 + 16 + 8 + 4 * 32 + 64;
+
+    /// Signs it as the broker.
+    pub fn sign(grant: Grant, key: &SigningKey) -> Self {
+        let signature = key.sign(Signed::Grant, &grant.to_octets());
+        Self { grant, signature }
+    }
+
+    /// Whether the owner of `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
+        key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.grant.to_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, Self::read)
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { grant: Grant::read(r)?, signature: read_signature(r)? })
+    }
+}

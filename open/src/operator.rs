@@ -1,0 +1,182 @@
+//! T: passes on a request with its terms, and checks what the broker answers (chapter 3.4.1, Figure 3.3).
+
+use whimbrel_ids::{DecodeError, Instant};
+
+use crate::crypto::{KSeaf, PrivateKey, Seed, SigningKey, hash, k_seaf};
+use crate::id::{Domain, OperatorId};
+use crate::msg::{
+    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Filter,
+    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Terms, Trust,
+};
+use crate::user::is_valid_now;
+
+/// What an operator is and offers.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Its PLMN and NID.
+    pub id: OperatorId,
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// The key of the certificate.
+    pub signing: SigningKey,
+    /// Whose word on brokers it believes.
+    pub trust: Trust,
+    /// What it offers.
+    pub terms: Terms,
+}
+
+/// Why T does not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorError {
+    /// The octets are no answer.
+    Malformed(DecodeError),
+    /// The broker does not take T for the operator that it claims to be.
+    Rejected(Rejection),
+    /// The broker refuses; U may have its word.
+    Refused(Box<SignedRefusal>),
+    /// The broker's certificate proves nothing.
+    BrokerCertificate(CertificateError),
+    /// The certificate is of another broker than the one asked.
+    OtherBroker,
+    /// The broker did not sign it.
+    BrokerSignature,
+    /// It is for another operator.
+    OtherOperator,
+    /// It is for another request: an answer out of another session.
+    OtherRequest,
+    /// It names another ephemeral share than T's.
+    OtherShare,
+    /// The grant is on terms that T did not offer.
+    TermsNotOffered,
+    /// The grant asks for a QoS that T did not offer.
+    QosNotOffered,
+    /// The grant is not valid now.
+    NotValidNow,
+    /// The sealed part is not the one that the grant names.
+    OtherOrders,
+    /// The sealed part does not open, or holds no orders.
+    Orders,
+    /// U's share is of small order.
+    WeakShare,
+}
+
+impl From<DecodeError> for OperatorError {
+    fn from(e: DecodeError) -> Self {
+        Self::Malformed(e)
+    }
+}
+
+/// T has asked and waits. What it has asked is a function of the request, the time and the seed, so a replica that has these
+/// three asks the same.
+#[derive(Debug)]
+pub struct OperatorAttach {
+    id: OperatorId,
+    trust: Trust,
+    terms: Terms,
+    broker: Domain,
+    request: [u8; 32],
+    private: PrivateKey,
+}
+
+impl OperatorAttach {
+    /// Passes on U's request. Gives the octets for the broker.
+    pub fn begin(operator: &Operator, request: AuthReqU, now: Instant, seed: &Seed) -> (Self, Vec<u8>) {
+        let private = PrivateKey::ephemeral(seed);
+        let attach = Self {
+            id: operator.id,
+            trust: operator.trust.clone(),
+            terms: operator.terms.clone(),
+            broker: request.broker().clone(),
+            request: request.hash(),
+            private: private.clone(),
+        };
+        let offer = (operator.terms.clone(), private.share());
+        let asked = AuthReqT::signed(
+            request,
+            operator.certificate.clone(),
+            operator.id,
+            offer,
+            now,
+            &operator.signing,
+        );
+        (attach, asked.to_octets())
+    }
+
+    /// Checks the broker's answer and derives K_SEAF. An answer that fails a check changes nothing.
+    pub fn answer(&self, octets: &[u8], now: Instant) -> Result<OperatorSession, OperatorError> {
+        let AnswerT { certificate, body } = AnswerT::parse(octets)?;
+        // A rejection carries no signature, so the certificate beside it proves nothing.
+        if let AnswerBody::Rejected(cause) = body {
+            return Err(OperatorError::Rejected(cause));
+        }
+        let broker = self.trust.broker(&certificate, now).map_err(OperatorError::BrokerCertificate)?;
+        if *broker != self.broker {
+            return Err(OperatorError::OtherBroker);
+        }
+        match body {
+            AnswerBody::Rejected(cause) => Err(OperatorError::Rejected(cause)),
+            AnswerBody::Refused(refusal) => Err(self.refused(refusal, &certificate)),
+            AnswerBody::Granted { grant, orders, answer_u } => {
+                self.check(&grant, &certificate, &orders, now)?;
+                let key = AnswerKey::new(&self.request, self.id, &self.terms, &self.private.share());
+                let orders =
+                    OperatorOrders::open(&self.private, &key, &orders).ok_or(OperatorError::Orders)?;
+                let OperatorOrders { ss, intercept, filters } = orders;
+                let dh = self.private.agree(&grant.grant.user_share).ok_or(OperatorError::WeakShare)?;
+                let k_seaf = k_seaf(&ss, &dh, &grant.grant.transcript());
+                Ok(OperatorSession { grant, k_seaf, intercept, filters, answer_u })
+            }
+        }
+    }
+
+    fn refused(&self, refusal: SignedRefusal, certificate: &Certificate) -> OperatorError {
+        if !refusal.is_signed_by(&certificate.key) {
+            OperatorError::BrokerSignature
+        } else if refusal.broker != self.broker {
+            OperatorError::OtherBroker
+        } else if refusal.operator != self.id {
+            OperatorError::OtherOperator
+        } else if refusal.request != self.request {
+            OperatorError::OtherRequest
+        } else {
+            OperatorError::Refused(Box::new(refusal))
+        }
+    }
+
+    fn check(
+        &self,
+        signed: &SignedGrant,
+        certificate: &Certificate,
+        orders: &[u8],
+        now: Instant,
+    ) -> Result<(), OperatorError> {
+        let grant = &signed.grant;
+        let checks = [
+            (signed.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
+            (grant.broker == self.broker, OperatorError::OtherBroker),
+            (grant.operator == self.id, OperatorError::OtherOperator),
+            (grant.request == self.request, OperatorError::OtherRequest),
+            (grant.operator_share == self.private.share(), OperatorError::OtherShare),
+            (grant.terms == self.terms, OperatorError::TermsNotOffered),
+            (self.terms.qos.covers(&grant.qos), OperatorError::QosNotOffered),
+            (is_valid_now(grant, now), OperatorError::NotValidNow),
+            (grant.orders == hash(orders), OperatorError::OtherOrders),
+        ];
+        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+    }
+}
+
+/// What T has of an attach. The ephemeral key and ss are gone once the attach is dropped.
+#[derive(Debug)]
+pub struct OperatorSession {
+    /// What T shows to a judge.
+    pub grant: SignedGrant,
+    /// Where the 5G key hierarchy starts.
+    pub k_seaf: KSeaf,
+    /// Whether T must intercept.
+    pub intercept: bool,
+    /// What T must drop.
+    pub filters: Vec<Filter>,
+    /// For U, in the EAP message of SECURITY MODE COMMAND.
+    pub answer_u: AnswerU,
+}

@@ -1,0 +1,184 @@
+//! U: the SIM, an attach, and the session that comes of it (chapter 3.4.1, Figure 3.2).
+//!
+//! ```text
+//! Sim ── begin ──► UserAttach ── answer ──► TentativeSession ── commit ──► UserSession
+//!                      └──────── refusal ──► SignedRefusal: try another operator, or another broker
+//! ```
+//! An answer or a refusal that fails a check changes nothing: the attach waits for the true one until its timer ends it.
+
+use whimbrel_ids::{DecodeError, Instant};
+
+use crate::CLOCK_SKEW_MAX_S;
+use crate::crypto::{Exporter, KAusf, KSeaf, PrivateKey, Seed, SigningKey, VerifyingKey, k_seaf};
+use crate::id::{Domain, OperatorId, UserId};
+use crate::msg::{
+    AnswerU, AuthReqU, EpochKey, Grant, SignedGrant, SignedRefusal, Ticket, UserAnswer, UserVector,
+};
+
+/// What the SIM holds for one broker.
+#[derive(Debug)]
+pub struct Sim {
+    /// Who the user is in the broker's domain.
+    pub user: UserId,
+    /// The broker.
+    pub broker: Domain,
+    /// Under which the broker signs.
+    pub broker_key: VerifyingKey,
+    /// To which requests are sealed.
+    pub epoch: EpochKey,
+    /// The user's own key.
+    pub signing: SigningKey,
+    /// The last counter used. It must be stored before a request leaves.
+    pub counter: u64,
+    /// For the next attach.
+    pub ticket: Option<Ticket>,
+}
+
+/// Why U does not accept what it received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserError {
+    /// The octets are no such message.
+    Malformed(DecodeError),
+    /// It was not sealed for this request, or not by the broker.
+    Sealed,
+    /// The broker did not sign it.
+    BrokerSignature,
+    /// It is of another broker.
+    OtherBroker,
+    /// It is for another operator than the one that U attaches to.
+    OtherOperator,
+    /// It is for another request of U's.
+    OtherRequest,
+    /// It names another ephemeral share than U's.
+    OtherShare,
+    /// The grant is not valid now.
+    NotValidNow,
+    /// The operator's share is of small order.
+    WeakShare,
+}
+
+impl From<DecodeError> for UserError {
+    fn from(e: DecodeError) -> Self {
+        Self::Malformed(e)
+    }
+}
+
+/// U has asked and waits.
+#[derive(Debug)]
+pub struct UserAttach {
+    broker: Domain,
+    broker_key: VerifyingKey,
+    operator: OperatorId,
+    request: [u8; 32],
+    private: PrivateKey,
+    exporter: Exporter,
+}
+
+impl UserAttach {
+    /// Asks to be served by `operator`. Takes the next counter and the ticket from the SIM. `None` if the broker's key on the SIM
+    /// is of small order or the counter is at its end.
+    pub fn begin(sim: &mut Sim, operator: OperatorId, seed: &Seed) -> Option<(Self, AuthReqU)> {
+        sim.counter = sim.counter.checked_add(1)?;
+        let private = PrivateKey::ephemeral(seed);
+        let who = (sim.user, operator, sim.counter);
+        let ticket = sim.ticket.take();
+        let (request, exporter) = AuthReqU::seal(sim.broker.clone(), &sim.epoch, ticket, seed, |head| {
+            UserVector::signed(head, who, *seed.derive("nonce"), private.share(), &sim.signing)
+        })?;
+        let attach = Self {
+            broker: sim.broker.clone(),
+            broker_key: sim.broker_key,
+            operator,
+            request: request.hash(),
+            private,
+            exporter,
+        };
+        Some((attach, request))
+    }
+
+    /// Checks an answer and derives the keys. The attach stays, since what carried the answer is not verified yet.
+    pub fn answer(&self, octets: &[u8], now: Instant) -> Result<TentativeSession, UserError> {
+        let answer = AnswerU::parse(octets)?;
+        let plain = self.exporter.open(&answer.salt, &answer.sealed).ok_or(UserError::Sealed)?;
+        let UserAnswer { grant, ss, ticket, next_key } = UserAnswer::parse(&plain)?;
+        self.check(&grant, now)?;
+        let dh = self.private.agree(&grant.grant.operator_share).ok_or(UserError::WeakShare)?;
+        let k_seaf = k_seaf(&ss, &dh, &grant.grant.transcript());
+        let session = UserSession { grant: grant.grant, k_seaf, k_ausf: self.exporter.k_ausf() };
+        Ok(TentativeSession { session, ticket, next_key })
+    }
+
+    fn check(&self, signed: &SignedGrant, now: Instant) -> Result<(), UserError> {
+        let grant = &signed.grant;
+        let checks = [
+            (signed.is_signed_by(&self.broker_key), UserError::BrokerSignature),
+            (grant.broker == self.broker, UserError::OtherBroker),
+            (grant.operator == self.operator, UserError::OtherOperator),
+            (grant.request == self.request, UserError::OtherRequest),
+            (grant.user_share == self.private.share(), UserError::OtherShare),
+            (is_valid_now(grant, now), UserError::NotValidNow),
+        ];
+        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+    }
+
+    /// Checks a refusal. It counts only if the broker signed it over this request and the operator that U attaches to; whatever
+    /// else says no says nothing about the broker, and U may try another operator.
+    pub fn refusal(&self, octets: &[u8]) -> Result<SignedRefusal, UserError> {
+        let refusal = SignedRefusal::parse(octets)?;
+        let checks = [
+            (refusal.is_signed_by(&self.broker_key), UserError::BrokerSignature),
+            (refusal.broker == self.broker, UserError::OtherBroker),
+            (refusal.operator == self.operator, UserError::OtherOperator),
+            (refusal.request == self.request, UserError::OtherRequest),
+        ];
+        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })?;
+        Ok(refusal)
+    }
+}
+
+/// Whether a grant is valid at `now`, give or take what clocks may differ.
+pub(crate) fn is_valid_now(grant: &Grant, now: Instant) -> bool {
+    let now = now.as_secs();
+    let (from, until) = (grant.validity.from, grant.validity.until);
+    now.saturating_add(CLOCK_SKEW_MAX_S) >= from && now <= until.saturating_add(CLOCK_SKEW_MAX_S)
+}
+
+/// The keys of an answer whose carrier is not verified yet: U derives the NAS keys from K_SEAF, verifies the MAC of the SECURITY
+/// MODE COMMAND that brought the answer, and commits only then.
+#[derive(Debug)]
+pub struct TentativeSession {
+    session: UserSession,
+    ticket: Option<Ticket>,
+    next_key: Option<EpochKey>,
+}
+
+impl TentativeSession {
+    /// For the verification of the MAC.
+    pub const fn k_seaf(&self) -> &KSeaf {
+        &self.session.k_seaf
+    }
+
+    /// What K_AMF is bound to.
+    pub fn supi(&self) -> String {
+        self.session.grant.supi()
+    }
+
+    /// The MAC was right. Ends the attach, which wipes its ephemeral keys, and leaves the ticket and the next key on the SIM.
+    pub fn commit(self, attach: UserAttach, sim: &mut Sim) -> UserSession {
+        drop(attach);
+        sim.ticket = self.ticket.or(sim.ticket.take());
+        sim.epoch = self.next_key.unwrap_or(sim.epoch);
+        self.session
+    }
+}
+
+/// What U has of an attach.
+#[derive(Debug)]
+pub struct UserSession {
+    /// The grant.
+    pub grant: Grant,
+    /// Where the 5G key hierarchy starts.
+    pub k_seaf: KSeaf,
+    /// Between U and B.
+    pub k_ausf: KAusf,
+}

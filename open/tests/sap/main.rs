@@ -1,0 +1,6 @@
+//! The protocol as a whole: attaches, bad input, messages, and the attacker model that is tied to the machines.
+
+mod attach;
+mod kept;
+mod messages;
+mod world;
