@@ -3,4 +3,6 @@
 mod attach;
 mod kept;
 mod messages;
+mod model;
+mod real;
 mod world;
