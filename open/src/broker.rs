@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whimbrel_ids::Instant;
 
 use crate::CLOCK_SKEW_MAX_S;
+use crate::admission::{Admission, Peer};
 use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
@@ -81,8 +82,10 @@ pub struct Broker {
     users: BTreeMap<UserId, User>,
     reputation: BTreeMap<OperatorId, u16>,
     tickets: Tickets,
-    answers: BTreeMap<UserId, (AnswerKey, Vec<u8>)>,
-    /// When each answer was given, oldest first.
+    admission: Admission,
+    /// The last answer of each user.
+    answers: BTreeMap<UserId, AnswerRecord>,
+    /// When each answer was given, oldest first: as many as B answers in [`ANSWER_KEPT`].
     given: VecDeque<(Instant, UserId, AnswerKey)>,
 }
 
@@ -91,8 +94,25 @@ pub struct Broker {
 pub struct BrokerOutput {
     /// The answer for T.
     pub octets: Vec<u8>,
-    /// For the log, and to be made durable before the answer leaves.
+    /// For the log.
     pub event: BrokerEvent,
+    /// To be made durable before the answer leaves: what [`Broker::restore`] takes.
+    pub record: Option<AnswerRecord>,
+}
+
+/// That a user's counter was used, and for which answer. It holds no secret in clear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerRecord {
+    /// The user.
+    pub user: UserId,
+    /// The counter.
+    pub counter: u64,
+    /// The request.
+    pub key: AnswerKey,
+    /// When it was answered.
+    pub given: Instant,
+    /// The answer.
+    pub octets: Vec<u8>,
 }
 
 /// What came of a request.
@@ -139,6 +159,7 @@ struct AuthenticOperator {
 struct AuthenticUser {
     vector: UserVector,
     exporter: Exporter,
+    profile: User,
 }
 
 impl Broker {
@@ -152,14 +173,18 @@ impl Broker {
             users: BTreeMap::new(),
             reputation: BTreeMap::new(),
             tickets: Tickets::new(ticket_key),
+            admission: Admission::default(),
             answers: BTreeMap::new(),
             given: VecDeque::new(),
         }
     }
 
-    /// Adds a user, or replaces what is known of one.
-    pub fn set_user(&mut self, id: UserId, user: User) {
+    /// Adds a user, or replaces what is known of one. A counter never goes back while the key stays.
+    pub fn set_user(&mut self, id: UserId, mut user: User) {
         assert!(user.filters.len() <= OperatorOrders::FILTERS_MAX);
+        if let Some(before) = self.users.get(&id).filter(|before| before.key == user.key) {
+            user.counter = user.counter.max(before.counter);
+        }
         self.users.insert(id, user);
     }
 
@@ -198,47 +223,74 @@ impl Broker {
         &mut self.tickets
     }
 
+    /// Lets a request of `peer` wait for its turn. Gives what is to be answered at once: that it is no request, or that B has no room
+    /// for one, which may be another peer's.
+    pub fn offer(&mut self, peer: Peer, octets: Vec<u8>, now: Instant) -> Option<(Peer, BrokerOutput)> {
+        let Ok(request) = AuthReqT::parse(&octets) else {
+            return Some((peer, self.reject(Rejection::Malformed)));
+        };
+        let ticketed = request.request.ticket().is_some_and(|ticket| self.tickets.redeem(ticket, now));
+        let given_up = self.admission.push(peer, ticketed, octets, now)?;
+        Some((given_up, self.reject(Rejection::Busy)))
+    }
+
+    /// Answers the request whose turn it is.
+    pub fn serve(&mut self, now: Instant, seed: &Seed) -> Option<(Peer, BrokerOutput)> {
+        let (peer, octets) = self.admission.pop(now)?;
+        Some((peer, self.answer(&octets, now, seed)))
+    }
+
+    /// The requests that wait.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
     /// Answers authReqT. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
     pub fn answer(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
         self.forget(now);
         let authentic = match self.authenticate(octets, now) {
             Ok(authentic) => authentic,
-            Err(cause) => {
-                let octets = self.octets(AnswerBody::Rejected(cause));
-                return BrokerOutput { octets, event: BrokerEvent::Rejected(cause) };
-            }
+            Err(cause) => return self.reject(cause),
         };
-        let AuthenticUser { vector, exporter } = match self.open(&authentic) {
+        let user = match self.open(&authentic) {
             Ok(user) => user,
             Err(cause) => return self.refuse(&authentic, cause, None),
         };
-        let AuthenticOperator { request, id } = &authentic;
-        let key = AnswerKey::new(&request.request.hash(), *id, &request.terms, &request.share);
-        let Some(user) = self.users.get_mut(&vector.user) else {
-            return self.refuse(&authentic, RefusalCause::UnknownUser, None);
+        let (id, request) = (user.vector.user, &authentic.request);
+        if user.profile.revoked {
+            return self.refuse(&authentic, RefusalCause::UserRevoked, Some(id));
+        }
+        let key = AnswerKey::new(&request.request.hash(), authentic.id, &request.terms, &request.share);
+        if let Some(given) = self.answers.get(&id).filter(|given| given.key == key) {
+            let event = BrokerEvent::Repeated { user: id };
+            return BrokerOutput { octets: given.octets.clone(), event, record: None };
+        }
+        if user.vector.counter <= user.profile.counter {
+            return self.refuse(&authentic, RefusalCause::CounterUsed, Some(id));
+        }
+        let granted =
+            self.judge(&authentic, &user).and_then(|()| self.grant(&authentic, &user, key, now, seed));
+        let mut output = granted.unwrap_or_else(|cause| self.refuse(&authentic, cause, Some(id)));
+        let record = AnswerRecord {
+            user: id,
+            counter: user.vector.counter,
+            key,
+            given: now,
+            octets: output.octets.clone(),
         };
-        if user.revoked {
-            return self.refuse(&authentic, RefusalCause::UserRevoked, Some(vector.user));
-        }
-        if let Some((given, octets)) = self.answers.get(&vector.user)
-            && *given == key
-        {
-            return BrokerOutput {
-                octets: octets.clone(),
-                event: BrokerEvent::Repeated { user: vector.user },
-            };
-        }
-        if vector.counter <= user.counter {
-            return self.refuse(&authentic, RefusalCause::CounterUsed, Some(vector.user));
-        }
-        user.counter = vector.counter;
-        let output = match self.judge(&authentic, &vector) {
-            Ok(()) => self.grant(&authentic, &vector, &exporter, key, now, seed),
-            Err(cause) => self.refuse(&authentic, cause, Some(vector.user)),
-        };
-        self.answers.insert(vector.user, (key, output.octets.clone()));
-        self.given.push_back((now, vector.user, key));
+        self.restore(record.clone());
+        output.record = Some(record);
         output
+    }
+
+    /// Takes over what a broker that failed had made durable, or what it has just answered: its counter counts as used, and the
+    /// same request gets the same answer. In the order in which they were given.
+    pub fn restore(&mut self, record: AnswerRecord) {
+        if let Some(user) = self.users.get_mut(&record.user) {
+            user.counter = user.counter.max(record.counter);
+        }
+        self.given.push_back((record.given, record.user, record.key));
+        self.answers.insert(record.user, record);
     }
 
     /// Drops the answers that are too old to be given again.
@@ -247,7 +299,7 @@ impl Broker {
             && now.since(at) > ANSWER_KEPT
         {
             self.given.pop_front();
-            if self.answers.get(&user).is_some_and(|(given, _)| *given == key) {
+            if self.answers.get(&user).is_some_and(|given| given.key == key) {
                 self.answers.remove(&user);
             }
         }
@@ -278,59 +330,52 @@ impl Broker {
         let key = self.epochs.get(&request.key_id()).ok_or(RefusalCause::UnknownKey)?;
         let (plain, exporter) = request.open(key).ok_or(RefusalCause::Envelope)?;
         let vector = UserVector::parse(&plain).map_err(|_| RefusalCause::Envelope)?;
-        let user = self.users.get(&vector.user).ok_or(RefusalCause::UnknownUser)?;
-        if !vector.is_signed_by(&user.key, &request.head()) {
+        let profile = self.users.get(&vector.user).ok_or(RefusalCause::UnknownUser)?.clone();
+        if !vector.is_signed_by(&profile.key, &request.head()) {
             return Err(RefusalCause::UserSignature);
         }
         if vector.operator != authentic.id {
             return Err(RefusalCause::OtherOperator);
         }
-        Ok(AuthenticUser { vector, exporter })
+        Ok(AuthenticUser { vector, exporter, profile })
     }
 
-    fn judge(&self, authentic: &AuthenticOperator, vector: &UserVector) -> Result<(), RefusalCause> {
+    fn judge(&self, authentic: &AuthenticOperator, user: &AuthenticUser) -> Result<(), RefusalCause> {
         let (policy, terms) = (&self.config.policy, &authentic.request.terms);
-        let qos = self.users.get(&vector.user).ok_or(RefusalCause::UnknownUser)?.qos;
         let reputation = self.reputation.get(&authentic.id).copied().unwrap_or(policy.reputation_newcomer);
         let allowed = policy.operators.as_ref().is_none_or(|o| o.contains(&authentic.id));
         let checks = [
             (allowed, RefusalCause::OperatorNotAllowed),
             (reputation >= policy.reputation_floor, RefusalCause::OperatorReputation),
             (terms.price.is_within(&policy.price_cap), RefusalCause::PriceTooHigh),
-            (terms.qos.covers(&qos), RefusalCause::QosTooLow),
+            (terms.qos.covers(&user.profile.qos), RefusalCause::QosTooLow),
         ];
         checks.into_iter().try_for_each(|(holds, cause)| if holds { Ok(()) } else { Err(cause) })
     }
 
     fn grant(
-        &mut self,
+        &self,
         authentic: &AuthenticOperator,
-        vector: &UserVector,
-        exporter: &Exporter,
+        AuthenticUser { vector, exporter, profile }: &AuthenticUser,
         key: AnswerKey,
         now: Instant,
         seed: &Seed,
-    ) -> BrokerOutput {
-        let Some(user) = self.users.get(&vector.user) else {
-            return self.refuse(authentic, RefusalCause::UnknownUser, None);
-        };
+    ) -> Result<BrokerOutput, RefusalCause> {
         let request = &authentic.request;
         let ss = SharedSecret::new(*seed.derive("ss"));
-        let orders =
-            OperatorOrders { ss: ss.clone(), intercept: user.intercept, filters: user.filters.clone() };
+        let (intercept, filters) = (profile.intercept, profile.filters.clone());
+        let orders = OperatorOrders { ss: ss.clone(), intercept, filters };
         // A share of small order would make DH(U, T) public.
         let probe = PrivateKey::new(*seed.derive("probe"));
-        let sealed = orders.seal(&request.share, &key, seed).filter(|_| probe.agree(&vector.share).is_some());
-        let Some(orders) = sealed else {
-            return self.refuse(authentic, RefusalCause::WeakShare, Some(vector.user));
-        };
+        probe.agree(&vector.share).ok_or(RefusalCause::WeakShare)?;
+        let orders = orders.seal(&request.share, &key, seed).ok_or(RefusalCause::WeakShare)?;
         let from = now.as_secs();
         let grant = Grant {
             broker: self.config.domain.clone(),
             pseudonym: Pseudonym(*seed.derive("pseudonym")),
             operator: authentic.id,
             terms: request.terms.clone(),
-            qos: user.qos,
+            qos: profile.qos,
             validity: Validity { from, until: from.saturating_add(self.config.policy.validity_s) },
             credit_micros: self.config.policy.credit_micros,
             request: request.request.hash(),
@@ -349,7 +394,13 @@ impl Broker {
         let answer_u = AnswerU { salt, sealed: exporter.seal(&salt, &answer.to_octets()).into() };
         let octets = self.octets(AnswerBody::Granted { grant: signed, orders, answer_u });
         let session = BrokerSession { user: vector.user, grant, k_ausf: exporter.k_ausf() };
-        BrokerOutput { octets, event: BrokerEvent::Granted(Box::new(session)) }
+        let event = BrokerEvent::Granted(Box::new(session));
+        Ok(BrokerOutput { octets, event, record: None })
+    }
+
+    fn reject(&self, cause: Rejection) -> BrokerOutput {
+        let octets = self.octets(AnswerBody::Rejected(cause));
+        BrokerOutput { octets, event: BrokerEvent::Rejected(cause), record: None }
     }
 
     fn refuse(
@@ -364,7 +415,7 @@ impl Broker {
         let domain = self.config.domain.clone();
         let refusal = SignedRefusal::sign(domain, cause, operator, request, next, &self.config.signing);
         let octets = self.octets(AnswerBody::Refused(refusal));
-        BrokerOutput { octets, event: BrokerEvent::Refused { cause, operator, user } }
+        BrokerOutput { octets, event: BrokerEvent::Refused { cause, operator, user }, record: None }
     }
 
     fn octets(&self, body: AnswerBody) -> Vec<u8> {

@@ -1,12 +1,13 @@
-//! Secure attachment protocol (SAP) of CellBricks, chapter 3 §3.4.1 of the dissertation that `docs/` names: a user (U) is served
-//! by an operator (T) with which neither the user nor its broker (B) has a contract, after one round trip.
+//! Secure attachment protocol (SAP) of CellBricks ("Democratizing cellular access with CellBricks", SIGCOMM 2021; clauses here are
+//! those of its form as chapter 3 of a dissertation, §3.4.1): a user (U) is served by an operator (T) with which neither the user
+//! nor its broker (B) has a contract, after one round trip.
 //!
 //! | part | here |
 //! | --- | --- |
 //! | names of the parties | [`id`] |
 //! | messages, in octets | [`msg`]; their octets are specified in `MESSAGES.md` |
 //! | the machines of U, T and B | [`user`], [`operator`], [`broker`] |
-//! | tickets against floods | [`ticket`] |
+//! | floods: fair queues, tickets | [`admission`], [`ticket`] |
 //! | how 5GS carries the messages | [`carriage`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
@@ -14,6 +15,7 @@
 //! parameters, usage reports.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod broker;
 pub mod carriage;
 pub mod crypto;

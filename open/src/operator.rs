@@ -60,6 +60,30 @@ pub enum OperatorError {
     WeakShare,
 }
 
+impl core::fmt::Display for OperatorError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Malformed(e) => return write!(f, "{e}"),
+            Self::Rejected(cause) => return write!(f, "the broker rejects the operator's request: {cause}"),
+            Self::Refused(refusal) => return write!(f, "{} refuses: {}", refusal.broker, refusal.cause),
+            Self::BrokerCertificate(e) => return write!(f, "the broker is not believed: {e}"),
+            Self::OtherBroker => "the answer is of another broker than the one asked",
+            Self::BrokerSignature => "the broker's signature is wrong",
+            Self::OtherOperator => "the answer is for another operator",
+            Self::OtherRequest => "the answer is for another request",
+            Self::OtherShare => "the answer names another ephemeral share",
+            Self::TermsNotOffered => "the broker grants on terms that were not offered",
+            Self::QosNotOffered => "the broker grants a QoS that was not offered",
+            Self::NotValidNow => "the grant is not valid now",
+            Self::OtherOrders => "the broker's orders are not those that its grant names",
+            Self::Orders => "the broker's orders do not open",
+            Self::WeakShare => "the user's ephemeral share is of small order",
+        })
+    }
+}
+
+impl core::error::Error for OperatorError {}
+
 impl From<DecodeError> for OperatorError {
     fn from(e: DecodeError) -> Self {
         Self::Malformed(e)
@@ -71,7 +95,6 @@ impl From<DecodeError> for OperatorError {
 #[derive(Debug)]
 pub struct OperatorAttach {
     id: OperatorId,
-    trust: Trust,
     terms: Terms,
     broker: Domain,
     request: [u8; 32],
@@ -84,7 +107,6 @@ impl OperatorAttach {
         let private = PrivateKey::ephemeral(seed);
         let attach = Self {
             id: operator.id,
-            trust: operator.trust.clone(),
             terms: operator.terms.clone(),
             broker: request.broker().clone(),
             request: request.hash(),
@@ -102,14 +124,19 @@ impl OperatorAttach {
         (attach, asked.to_octets())
     }
 
-    /// Checks the broker's answer and derives K_SEAF. An answer that fails a check changes nothing.
-    pub fn answer(&self, octets: &[u8], now: Instant) -> Result<OperatorSession, OperatorError> {
+    /// Checks the broker's answer, with what T trusts now, and derives K_SEAF. An answer that fails a check changes nothing.
+    pub fn answer(
+        &self,
+        octets: &[u8],
+        trust: &Trust,
+        now: Instant,
+    ) -> Result<OperatorSession, OperatorError> {
         let AnswerT { certificate, body } = AnswerT::parse(octets)?;
         // A rejection carries no signature, so the certificate beside it proves nothing.
         if let AnswerBody::Rejected(cause) = body {
             return Err(OperatorError::Rejected(cause));
         }
-        let broker = self.trust.broker(&certificate, now).map_err(OperatorError::BrokerCertificate)?;
+        let broker = trust.broker(&certificate, now).map_err(OperatorError::BrokerCertificate)?;
         if *broker != self.broker {
             return Err(OperatorError::OtherBroker);
         }

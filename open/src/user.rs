@@ -57,6 +57,24 @@ pub enum UserError {
     WeakShare,
 }
 
+impl core::fmt::Display for UserError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Malformed(e) => return write!(f, "{e}"),
+            Self::Sealed => "the answer was not sealed by the broker for this request",
+            Self::BrokerSignature => "the broker's signature is wrong",
+            Self::OtherBroker => "the answer is of another broker",
+            Self::OtherOperator => "the answer is for another operator",
+            Self::OtherRequest => "the answer is for another request",
+            Self::OtherShare => "the answer names another ephemeral share",
+            Self::NotValidNow => "the grant is not valid now",
+            Self::WeakShare => "the operator's ephemeral share is of small order",
+        })
+    }
+}
+
+impl core::error::Error for UserError {}
+
 impl From<DecodeError> for UserError {
     fn from(e: DecodeError) -> Self {
         Self::Malformed(e)

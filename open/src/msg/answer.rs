@@ -243,9 +243,9 @@ impl AnswerU {
     }
 }
 
-/// Declares an enumeration of one octet.
+/// Declares an enumeration of one octet, and what operators read of each.
 macro_rules! causes {
-    ($(#[$doc:meta])* $name:ident, $ie:literal { $($(#[$d:meta])* $variant:ident = $v:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $ie:literal { $($(#[$d:meta])* $variant:ident = $v:literal, $text:literal;)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$d])* $variant = $v,)+ }
@@ -262,6 +262,12 @@ macro_rules! causes {
                 }
             }
         }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $text,)+ })
+            }
+        }
     };
 }
 
@@ -269,29 +275,29 @@ causes! {
     /// Why B refuses a request of an operator that it has authenticated. B signs it.
     RefusalCause, "refusal cause" {
         /// The request is sealed to a key that B no longer has, or never had.
-        UnknownKey = 1,
+        UnknownKey = 1, "the request is sealed to a key that the broker does not have";
         /// The sealed part does not open, or holds no vector.
-        Envelope = 2,
+        Envelope = 2, "the sealed part of the request does not open";
         /// B has no such user.
-        UnknownUser = 3,
+        UnknownUser = 3, "the broker has no such user";
         /// The user's signature is wrong.
-        UserSignature = 4,
+        UserSignature = 4, "the user's signature is wrong";
         /// The user asked for another operator than the one that passed the request on.
-        OtherOperator = 5,
+        OtherOperator = 5, "the user asked for another operator";
         /// The user's key is revoked: stolen, or the contract is over.
-        UserRevoked = 6,
+        UserRevoked = 6, "the broker has revoked the user's key";
         /// The counter of the SIM was used before, for another request.
-        CounterUsed = 7,
+        CounterUsed = 7, "the counter of the SIM was used for another request";
         /// The broker's policy does not allow this operator.
-        OperatorNotAllowed = 8,
+        OperatorNotAllowed = 8, "the broker does not allow this operator";
         /// The operator's reputation is below the broker's floor.
-        OperatorReputation = 9,
+        OperatorReputation = 9, "the operator's reputation is below the broker's floor";
         /// The price is above the broker's cap, or in another currency.
-        PriceTooHigh = 10,
+        PriceTooHigh = 10, "the operator's price is above the broker's cap or in another currency";
         /// The operator cannot give the QoS that the user is due.
-        QosTooLow = 11,
+        QosTooLow = 11, "the operator cannot give the QoS that the user is due";
         /// The ephemeral share of U or T is of small order.
-        WeakShare = 12,
+        WeakShare = 12, "an ephemeral share is of small order";
     }
 }
 
@@ -300,23 +306,23 @@ causes! {
     /// anybody make U believe that B refused T's request.
     Rejection, "rejection cause" {
         /// The octets are no request.
-        Malformed = 1,
+        Malformed = 1, "the request is malformed";
         /// The certificate is of no authority that B trusts, or no operator's.
-        CertificateUntrusted = 2,
+        CertificateUntrusted = 2, "no authority that the broker trusts signed the operator's certificate";
         /// The certificate's validity has not begun.
-        CertificateNotYetValid = 3,
+        CertificateNotYetValid = 3, "the operator's certificate is not valid yet";
         /// The certificate has expired.
-        CertificateExpired = 4,
+        CertificateExpired = 4, "the operator's certificate has expired";
         /// The certificate is revoked.
-        CertificateRevoked = 5,
+        CertificateRevoked = 5, "the operator's certificate is revoked";
         /// T's signature is wrong.
-        OperatorSignature = 6,
+        OperatorSignature = 6, "the operator's signature is wrong";
         /// T's clock and B's are too far apart.
-        ClockSkew = 7,
+        ClockSkew = 7, "the operator's clock and the broker's are too far apart";
         /// The request is for another broker.
-        OtherBroker = 8,
+        OtherBroker = 8, "the request is for another broker";
         /// B has no room now.
-        Busy = 9,
+        Busy = 9, "the broker has no room for the request now";
     }
 }
 

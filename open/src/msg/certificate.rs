@@ -75,6 +75,20 @@ pub enum CertificateError {
     OtherKind,
 }
 
+impl core::fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Untrusted => "no authority that is trusted signed the certificate",
+            Self::NotYetValid => "the certificate is not valid yet",
+            Self::Expired => "the certificate has expired",
+            Self::Revoked => "the certificate is revoked",
+            Self::OtherKind => "the certificate is not of the kind needed",
+        })
+    }
+}
+
+impl core::error::Error for CertificateError {}
+
 impl Certificate {
     /// The longest: a broker's of 220 octets.
     pub const OCTETS_MAX: usize = 2 + 1 + 1 + Domain::OCTETS_MAX + 32 + 16 + 8 + 64;

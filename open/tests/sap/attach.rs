@@ -1,13 +1,14 @@
 //! Attaches with real cryptography, and every bad input that a party may meet.
 
 use whimbrel_ids::Instant;
+use whimbrel_open::admission::Peer;
 use whimbrel_open::broker::{ANSWER_KEPT, Broker, BrokerEvent};
 use whimbrel_open::carriage::{Scheme, SuciNai};
 use whimbrel_open::crypto::{PrivateKey, Share, SigningKey};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::{
     AnswerBody, AnswerT, AuthReqT, AuthReqU, Certificate, CertificateError, Filter, Price, RefusalCause,
-    Rejection, SignedGrant, SignedRefusal, Subject, UserVector, Validity,
+    Rejection, SignedGrant, SignedRefusal, Subject, Ticket, UserVector, Validity,
 };
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_open::user::{Sim, UserAttach, UserError};
@@ -49,7 +50,7 @@ impl Net {
         let (user, request) = self.ask();
         let (operator, asked) = self.pass(request, NOW);
         let (answer, _) = self.answer(&asked, NOW);
-        operator.answer(&answer, NOW).map(|session| (user, session))
+        operator.answer(&answer, &self.operator.trust, NOW).map(|session| (user, session))
     }
 
     /// The cause of a refusal that is the same for T and U.
@@ -57,7 +58,9 @@ impl Net {
         let (user, request) = self.ask();
         let (operator, asked) = self.pass(request, NOW);
         let (answer, event) = self.answer(&asked, NOW);
-        let Err(OperatorError::Refused(refusal)) = operator.answer(&answer, NOW) else { panic!("{event:?}") };
+        let Err(OperatorError::Refused(refusal)) = operator.answer(&answer, &self.operator.trust, NOW) else {
+            panic!("{event:?}")
+        };
         assert_eq!(user.refusal(&refusal.to_octets()).as_ref(), Ok(&*refusal));
         refusal.cause
     }
@@ -80,7 +83,7 @@ fn user_and_operator_have_the_same_keys_after_one_round_trip() {
     let (operator, asked) = net.pass(request, NOW);
     let (answer, event) = net.answer(&asked, NOW);
     let BrokerEvent::Granted(at_broker) = event else { panic!("{event:?}") };
-    let session = operator.answer(&answer, NOW).unwrap();
+    let session = operator.answer(&answer, &net.operator.trust, NOW).unwrap();
     assert!(session.intercept && session.filters == [filter]);
     let tentative = user.answer(&session.answer_u.to_octets(), NOW).unwrap();
     assert_eq!(tentative.k_seaf(), &session.k_seaf);
@@ -135,7 +138,7 @@ fn the_same_request_gets_the_same_answer_until_it_is_forgotten() {
     let (repeated, event) = net.answer(&again, NOW + ANSWER_KEPT);
     assert!(matches!(event, BrokerEvent::Repeated { user: ALICE }));
     assert_eq!(answer, repeated);
-    assert!(operator.answer(&repeated, NOW).is_ok());
+    assert!(operator.answer(&repeated, &net.operator.trust, NOW).is_ok());
     let late = NOW + ANSWER_KEPT * 2;
     let (_, event) = net.answer(&again, late);
     assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::CounterUsed, .. }), "{event:?}");
@@ -156,6 +159,61 @@ fn a_used_counter_is_refused_under_any_other_key() {
     let (_, other) = net.pass(request, NOW);
     let (_, event) = net.answer(&other, NOW);
     assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::CounterUsed, .. }), "{event:?}");
+}
+
+#[test]
+fn a_broker_that_takes_over_gives_the_same_answer_and_takes_no_used_counter() {
+    let mut net = Net::new();
+    let (_, request) = net.ask();
+    let (_, asked) = net.pass(request.clone(), NOW);
+    let output = net.broker.answer(&asked, NOW, &seed("b", 1));
+    let mut other = broker("b.example");
+    other.restore(output.record.unwrap());
+    let again = other.answer(&asked, NOW, &seed("b", 2));
+    assert!(matches!(again.event, BrokerEvent::Repeated { .. }) && again.record.is_none());
+    assert_eq!(again.octets, output.octets);
+    net.run += 1;
+    let (_, asked) = net.pass(request, NOW);
+    let event = other.answer(&asked, NOW, &seed("b", 3)).event;
+    assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::CounterUsed, .. }), "{event:?}");
+    other.set_user(ALICE, user("alice"));
+    let event = other.answer(&asked, NOW, &seed("b", 3)).event;
+    assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::CounterUsed, .. }), "{event:?}");
+}
+
+#[test]
+fn a_user_with_a_ticket_is_served_before_a_flood_of_ten_times_as_many() {
+    let mut net = Net::new();
+    let (user, session) = net.attach().unwrap();
+    user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
+    let garbage = AuthReqU::parse(&{
+        let mut octets = net.ask().1.to_octets();
+        *octets.last_mut().unwrap() ^= 1;
+        octets
+    });
+    let (_, garbage) = net.pass(garbage.unwrap(), NOW);
+    for _ in 0..10 {
+        // It carries the ticket, too: good once.
+        assert!(net.broker.offer(Peer(1), garbage.clone(), NOW).is_none());
+    }
+    assert_eq!(net.broker.admission().waiting(), (1, 9));
+    net.sim.ticket = session_ticket(&mut net);
+    let (_, request) = net.ask();
+    let (_, asked) = net.pass(request, NOW);
+    assert!(net.broker.offer(Peer(1), asked, NOW).is_none());
+    let served: Vec<_> = (0..3).filter_map(|n| net.broker.serve(NOW, &seed("b", 90 + n))).collect();
+    let granted = |n: usize| matches!(served[n].1.event, BrokerEvent::Granted(_));
+    assert!(!granted(0) && granted(1) && !granted(2), "{served:?}");
+    let (peer, output) = net.broker.offer(Peer(2), vec![0], NOW).unwrap();
+    assert_eq!(peer, Peer(2));
+    assert!(matches!(output.event, BrokerEvent::Rejected(Rejection::Malformed)));
+}
+
+/// A ticket out of an attach.
+fn session_ticket(net: &mut Net) -> Option<Ticket> {
+    let (user, session) = net.attach().unwrap();
+    user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
+    net.sim.ticket
 }
 
 #[test]
@@ -214,7 +272,7 @@ fn an_envelope_that_does_not_open_is_refused_without_using_the_counter() {
     );
     let (operator, asked) = net.pass(request, NOW);
     let (answer, _) = net.answer(&asked, NOW);
-    assert!(operator.answer(&answer, NOW).is_ok());
+    assert!(operator.answer(&answer, &net.operator.trust, NOW).is_ok());
 }
 
 #[test]
@@ -229,7 +287,9 @@ fn a_user_whose_epoch_is_over_learns_the_new_key_from_the_refusal_or_from_the_gr
     let (user, request) = net.ask();
     let (operator, asked) = net.pass(request, NOW);
     let (answer, _) = net.answer(&asked, NOW);
-    let Err(OperatorError::Refused(refusal)) = operator.answer(&answer, NOW) else { panic!() };
+    let Err(OperatorError::Refused(refusal)) = operator.answer(&answer, &net.operator.trust, NOW) else {
+        panic!()
+    };
     let refusal = user.refusal(&refusal.to_octets()).unwrap();
     assert_eq!((refusal.cause, refusal.key), (RefusalCause::UnknownKey, Some(net.broker.epoch())));
     net.sim.epoch = refusal.key.unwrap();
@@ -258,7 +318,10 @@ fn an_operator_whose_certificate_proves_nothing_gets_no_signed_word() {
         let (operator, asked) = net.pass(request, NOW);
         assert_eq!(net.rejected(&asked, NOW), cause);
         let (answer, _) = net.answer(&asked, NOW);
-        assert_eq!(operator.answer(&answer, NOW).unwrap_err(), OperatorError::Rejected(cause));
+        assert_eq!(
+            operator.answer(&answer, &net.operator.trust, NOW).unwrap_err(),
+            OperatorError::Rejected(cause)
+        );
     }
 }
 
@@ -320,7 +383,7 @@ fn changed(change: impl FnOnce(&mut SignedGrant)) -> Result<OperatorSession, Ope
     change(&mut grant);
     let grant = SignedGrant::sign(grant.grant, &key("b.example"));
     let body = AnswerBody::Granted { grant, orders, answer_u };
-    operator.answer(&AnswerT { certificate, body }.to_octets(), NOW)
+    operator.answer(&AnswerT { certificate, body }.to_octets(), &net.operator.trust, NOW)
 }
 
 #[test]
@@ -350,14 +413,17 @@ fn a_broker_whose_certificate_is_expired_or_revoked_or_of_another_is_not_believe
     net.operator.trust.revoke(2);
     let (operator, _) = net.pass(request.clone(), NOW);
     let revoked = OperatorError::BrokerCertificate(CertificateError::Revoked);
-    assert_eq!(operator.answer(&answer, NOW).unwrap_err(), revoked);
+    assert_eq!(operator.answer(&answer, &net.operator.trust, NOW).unwrap_err(), revoked);
     net.operator.trust = trust();
     let (operator, _) = net.pass(request, NOW);
     let expired = OperatorError::BrokerCertificate(CertificateError::Expired);
-    assert_eq!(operator.answer(&answer, NOW + DAY * 100).unwrap_err(), expired);
+    assert_eq!(operator.answer(&answer, &net.operator.trust, NOW + DAY * 100).unwrap_err(), expired);
     let mut other = AnswerT::parse(&answer).unwrap();
     other.certificate = broker_certificate("other.example");
-    assert_eq!(operator.answer(&other.to_octets(), NOW).unwrap_err(), OperatorError::OtherBroker);
+    assert_eq!(
+        operator.answer(&other.to_octets(), &net.operator.trust, NOW).unwrap_err(),
+        OperatorError::OtherBroker
+    );
 }
 
 #[test]
@@ -370,7 +436,7 @@ fn an_answer_or_refusal_of_another_session_changes_nothing() {
     let old = earlier.answer_u.to_octets();
     assert!(first.answer(&old, NOW).is_ok());
     assert_eq!(user.answer(&old, NOW).unwrap_err(), UserError::Sealed);
-    let session = operator.answer(&answer, NOW).unwrap();
+    let session = operator.answer(&answer, &net.operator.trust, NOW).unwrap();
     assert!(user.answer(&session.answer_u.to_octets(), NOW).is_ok());
 }
 
@@ -401,6 +467,60 @@ fn an_expired_grant_is_of_no_use_to_the_user() {
     assert_eq!(user.answer(&answer, NOW + DAY).unwrap_err(), UserError::NotValidNow);
     assert_eq!(user.answer(&answer, NOW - DAY).unwrap_err(), UserError::NotValidNow);
     assert!(user.answer(&answer, NOW).is_ok());
+}
+
+#[test]
+fn no_octet_of_a_message_can_be_changed() {
+    let mut net = Net::new();
+    let (user, request) = net.ask();
+    let (operator, asked) = net.pass(request.clone(), NOW);
+    for at in 0..asked.len() {
+        let mut changed = asked.clone();
+        changed[at] ^= 1 << (at % 8);
+        let (_, event) = net.answer(&changed, NOW);
+        assert!(matches!(event, BrokerEvent::Rejected(_)), "octet {at}: {event:?}");
+    }
+    let (answer, _) = net.answer(&asked, NOW);
+    let answer_u = operator.answer(&answer, &net.operator.trust, NOW).unwrap().answer_u.to_octets();
+    // T cannot read what is sealed to U, which ends the answer.
+    for at in 0..answer.len() - answer_u.len() {
+        let mut changed = answer.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(operator.answer(&changed, &net.operator.trust, NOW).is_err(), "octet {at}");
+    }
+    let cause = RefusalCause::QosTooLow;
+    let refusal =
+        SignedRefusal::sign(domain("b.example"), cause, t1(), request.hash(), None, &key("b.example"));
+    let refusal = refusal.to_octets();
+    for at in 0..answer_u.len().max(refusal.len()) {
+        let change = |octets: &[u8]| {
+            let mut changed = octets.to_vec();
+            changed[at] ^= 1 << (at % 8);
+            changed
+        };
+        assert!(at >= answer_u.len() || user.answer(&change(&answer_u), NOW).is_err(), "octet {at}");
+        assert!(at >= refusal.len() || user.refusal(&change(&refusal)).is_err(), "octet {at}");
+    }
+    assert!(user.answer(&answer_u, NOW).is_ok() && user.refusal(&refusal).is_ok());
+}
+
+#[test]
+fn a_message_sent_back_or_to_the_wrong_party_is_no_message_there() {
+    let mut net = Net::new();
+    let (user, request) = net.ask();
+    let (operator, asked) = net.pass(request.clone(), NOW);
+    let (answer, _) = net.answer(&asked, NOW);
+    for octets in [&request.to_octets(), &asked, &answer] {
+        assert!(matches!(user.answer(octets, NOW), Err(UserError::Malformed(_))));
+        assert!(matches!(user.refusal(octets), Err(UserError::Malformed(_))));
+    }
+    for octets in [&request.to_octets(), &asked] {
+        let error = operator.answer(octets, &net.operator.trust, NOW).unwrap_err();
+        assert!(matches!(error, OperatorError::Malformed(_)));
+    }
+    for octets in [&request.to_octets(), &answer] {
+        assert_eq!(net.rejected(octets, NOW), Rejection::Malformed);
+    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Real {
                     .to_octets();
                 let (attach, _, session) = &mut self.t1_runs[usize::from(run)];
                 let Some(waiting) = attach else { return (Verdict::Ignored, "served".to_owned()) };
-                match waiting.answer(&octets, NOW) {
+                match waiting.answer(&octets, &self.t1.trust, NOW) {
                     Ok(served) => {
                         (*attach, *session) = (None, Some(served));
                         (Verdict::Accepted, String::new())
