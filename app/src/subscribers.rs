@@ -1,7 +1,7 @@
 //! Subscribers as the commands and the API handle them, over the store.
 
 use serde_json::{Map, Value};
-use whimbrel_ids::Supi;
+use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
 
 use crate::config;
@@ -9,6 +9,11 @@ use crate::config;
 /// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
 pub(crate) fn open(config: &config::Store) -> Result<Store, String> {
     Store::open(&config.path, &config.key_file).map_err(|e| e.to_string())
+}
+
+/// Whether an IMSI begins with the digits of a PLMN (TS 23.003 §2.2).
+pub(crate) fn is_of(supi: Supi, plmn: PlmnId) -> bool {
+    supi.digits().zip(plmn.digits()).all(|(a, b)| a == b)
 }
 
 /// Why a change was not made.

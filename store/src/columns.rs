@@ -1,16 +1,17 @@
-//! The columns of a CSV import: a subscriber with one slice fits in plain columns, any other in `subscription`.
+//! The columns of a CSV import: a subscriber with one slice fits in plain columns, any other in `subscription`. The
+//! headings of card vendors' lists and of other cores are understood where they mean the same.
 
 use core::str::FromStr;
 use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
-use whimbrel_security::{AuthenticationManagementField, SqnOffset};
+use whimbrel_security::{AuthenticationManagementField, LongTermKey, Opc, Sqn, SqnOffset};
 
 use crate::bit_rate::BitRate;
 use crate::import::Problem;
 use crate::record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
-    long_term_key,
+    long_term_key, sqn_offset_after,
 };
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
@@ -27,6 +28,7 @@ enum Column {
     Amf,
     Algorithm,
     Auth,
+    Sqn,
     SqnOffset,
     Status,
     Msisdn,
@@ -48,7 +50,7 @@ enum Column {
 use Column as C;
 
 /// All columns, with their names in the header.
-const COLUMNS: [(Column, &str); 25] = [
+const COLUMNS: [(Column, &str); 26] = [
     (C::Supi, "supi"),
     (C::K, "k"),
     (C::Op, "op"),
@@ -58,6 +60,7 @@ const COLUMNS: [(Column, &str); 25] = [
     (C::Amf, "amf"),
     (C::Algorithm, "algorithm"),
     (C::Auth, "auth"),
+    (C::Sqn, "sqn"),
     (C::SqnOffset, "sqn_offset"),
     (C::Status, "status"),
     (C::Msisdn, "msisdn"),
@@ -75,6 +78,29 @@ const COLUMNS: [(Column, &str); 25] = [
     (C::Rfsp, "rfsp"),
     (C::Subscription, "subscription"),
 ];
+
+/// Other headings of some columns, [`plain`].
+const ALIASES: [(&str, Column); 7] = [
+    ("imsi", C::Supi),
+    ("ki", C::K),
+    ("key", C::K),
+    ("gpsi", C::Msisdn),
+    ("snssai", C::Slice),
+    ("apn", C::Dnn),
+    ("5qi", C::FiveQi),
+];
+
+/// A heading as it is compared: letters and digits alone, in lower case.
+fn plain(heading: &str) -> String {
+    heading.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The column of a heading.
+fn column_of(heading: &str) -> Option<Column> {
+    let heading = plain(heading);
+    let own = COLUMNS.iter().find(|(_, name)| plain(name) == heading).map(|(column, _)| *column);
+    own.or_else(|| ALIASES.iter().find(|(name, _)| *name == heading).map(|(_, column)| *column))
+}
 
 /// The columns that together say what `subscription` says alone.
 const OF_SUBSCRIPTION: [Column; 12] = [
@@ -103,41 +129,53 @@ pub(crate) struct Header {
     /// The field of each column, by the column's number.
     place: [Option<usize>; COLUMNS.len()],
     fields: usize,
+    ignored: Vec<String>,
     /// The subscription of the row before and the fields that said it: mostly the next row's are the same.
     last: Option<(Vec<String>, Arc<Subscription>)>,
 }
 
 impl Header {
-    /// The names of all columns, for who misspelt one.
-    pub(crate) fn names() -> String {
-        COLUMNS.map(|(_, name)| name).join(", ")
-    }
-
     pub(crate) fn read(fields: &[String]) -> Result<Self, Problem> {
         let mut place = [None; COLUMNS.len()];
-        for (at, name) in fields.iter().enumerate() {
-            let column = COLUMNS.iter().find(|(_, n)| n.eq_ignore_ascii_case(name));
-            let (column, name) = *column.ok_or_else(|| Problem::UnknownColumn(name.clone()))?;
+        let mut ignored = Vec::new();
+        for (at, heading) in fields.iter().enumerate() {
+            let Some(column) = column_of(heading) else {
+                ignored.extend((!heading.is_empty()).then(|| heading.clone()));
+                continue;
+            };
             if place[column as usize].replace(at).is_some() {
-                return Err(Problem::ColumnTwice(name));
+                return Err(Problem::ColumnTwice(column.name()));
             }
         }
-        let header = Self { place, fields: fields.len(), last: None };
+        if place.iter().all(Option::is_none) {
+            return Err(Problem::NoHeader);
+        }
+        let header = Self { place, fields: fields.len(), ignored, last: None };
         match [C::Supi, C::K].into_iter().find(|c| header.place[*c as usize].is_none()) {
-            Some(absent) => Err(Problem::Missing(absent.name())),
+            Some(absent) => Err(Problem::NoColumn(absent.name())),
             None => Ok(header),
         }
     }
 
+    /// The headings of columns that are not imported.
+    pub(crate) fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+
     /// The record of a row.
     pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
-        if fields.len() != self.fields {
+        // Spreadsheets end rows with separators that no heading stands over.
+        let more = fields.get(self.fields..).unwrap_or_default();
+        if fields.len() < self.fields || more.iter().any(|f| !f.is_empty()) {
             return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
         }
         let row = Fields { place: &self.place, fields };
+        let supi = row.number::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?;
+        let (op, opc) = (row.text(C::Op), row.text(C::Opc));
+        let op_beside_opc = op.filter(|_| opc.is_some());
+        let op = op.filter(|_| op_beside_opc.is_none());
         let operator_code =
-            OperatorCode::read(row.text(C::Op), row.text(C::Opc), row.text(C::Top), row.text(C::Topc))
-                .map_err(Problem::Record)?;
+            OperatorCode::read(op, opc, row.text(C::Top), row.text(C::Topc)).map_err(Problem::Record)?;
         let algorithm = operator_code.algorithm();
         let amf = match row.text(C::Amf) {
             Some(amf) => {
@@ -145,18 +183,21 @@ impl Header {
             }
             None => AuthenticationManagementField::FIVE_G,
         };
-        let sqn_offset: Option<u64> = row.value(C::SqnOffset, |_| "a whole number")?;
+        let k = long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
+            .map_err(Problem::Record)?;
+        if let Some(op) = op_beside_opc {
+            of_one_another(&k, op, &operator_code)?;
+        }
         let record = SubscriberRecord {
-            supi: row.parsed::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?,
-            k: long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
-                .map_err(Problem::Record)?,
+            supi,
+            k,
             operator_code,
             amf,
             algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
             auth: row.parsed::<AuthMethod>(C::Auth)?.unwrap_or_default(),
-            sqn_offset: sqn_offset.map_or_else(fresh_sqn_offset, SqnOffset::new),
+            sqn_offset: row.sqn_offset()?,
             status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
-            msisdn: row.parsed::<Msisdn>(C::Msisdn)?,
+            msisdn: row.number::<Msisdn>(C::Msisdn)?,
             subscription: self.subscription(fields)?,
         };
         record.check().map_err(Problem::Record)?;
@@ -206,6 +247,34 @@ impl Fields<'_> {
         self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
     }
 
+    /// A number that spreadsheets take for one to be rounded, and people write in groups.
+    fn number<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+        &self,
+        column: Column,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(column) else { return Ok(None) };
+        if text.contains("E+") || text.contains("e+") {
+            return Err(Problem::Rounded(column.name()));
+        }
+        let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        digits.parse().map(Some).map_err(|e: whimbrel_ids::ParseIdError| Problem::Field {
+            column: column.name(),
+            expected: e.expected,
+        })
+    }
+
+    /// From an offset of ours, or from the SQN that another authentication centre has come to.
+    fn sqn_offset(&self) -> Result<SqnOffset, Problem> {
+        let offset: Option<u64> = self.value(C::SqnOffset, |_| "a whole number")?;
+        let expected = Problem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
+        match (offset, self.text(C::Sqn)) {
+            (Some(_), Some(_)) => Err(Problem::SqnTwice),
+            (Some(offset), None) => Ok(SqnOffset::new(offset)),
+            (None, Some("0")) | (None, None) => Ok(fresh_sqn_offset()),
+            (None, Some(sqn)) => from_hex(sqn).map(Sqn::from_octets).map(sqn_offset_after).ok_or(expected),
+        }
+    }
+
     fn subscription(&self) -> Result<Subscription, Problem> {
         if let Some(json) = self.text(C::Subscription) {
             if let Some(other) = OF_SUBSCRIPTION.into_iter().find(|c| self.text(*c).is_some()) {
@@ -222,12 +291,12 @@ impl Fields<'_> {
         Ok(subscription)
     }
 
-    /// The data networks, separated by semicolons; the first is the default and has the static addresses.
+    /// The data networks, separated by semicolons or commas; the first is the default and has the static addresses.
     fn dnns(&self) -> Result<Vec<DnnConfiguration>, Problem> {
         let bad =
             |e: whimbrel_ids::ParseIdError| Problem::Field { column: C::Dnn.name(), expected: e.expected };
         let mut dnns = Vec::new();
-        for name in self.text(C::Dnn).unwrap_or("internet").split(';') {
+        for name in self.text(C::Dnn).unwrap_or("internet").split([';', ',']) {
             let mut d = DnnConfiguration::new(name.trim().parse::<Dnn>().map_err(bad)?);
             if let Some(only) = self.parsed::<SessionType>(C::SessionType)? {
                 (d.session_type, d.allowed_session_types) = (only, allowed_with(only));
@@ -258,7 +327,20 @@ impl Fields<'_> {
     }
 }
 
-/// A phone whose default is both IP versions may ask for either alone (TS 23.501 §5.8.2.2.1).
+/// Whether OPc is the one that K and OP give: TS 35.206 §8.2.
+fn of_one_another(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
+    let op = OperatorCode::read(Some(op), None, None, None).map_err(Problem::Record)?;
+    match (k, &op, code) {
+        (LongTermKey::K128(k), OperatorCode::Op(op), OperatorCode::Opc(opc))
+            if Opc::derive(k, op) == *opc =>
+        {
+            Ok(())
+        }
+        _ => Err(Problem::OpAgainstOpc),
+    }
+}
+
+/// A UE whose default is both IP versions may ask for either alone (TS 23.501 §5.8.2.2.1).
 fn allowed_with(session_type: SessionType) -> Vec<SessionType> {
     match session_type {
         SessionType::Ipv4v6 => vec![SessionType::Ipv4, SessionType::Ipv6, SessionType::Ipv4v6],
@@ -273,5 +355,16 @@ mod tests {
     #[test]
     fn columns_stand_in_the_order_of_their_numbers() {
         assert!(COLUMNS.iter().enumerate().all(|(i, (c, _))| *c as usize == i));
+    }
+
+    #[test]
+    fn a_heading_is_of_one_column() {
+        let own = COLUMNS.iter().map(|(_, name)| plain(name));
+        let mut all: Vec<String> = own.chain(ALIASES.iter().map(|(name, _)| (*name).to_owned())).collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(ALIASES.iter().all(|(name, _)| plain(name) == *name));
     }
 }

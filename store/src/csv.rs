@@ -1,11 +1,15 @@
-//! Rows of comma-separated values (RFC 4180), with the line on which each begins.
+//! Rows of separated values (RFC 4180), with the line on which each begins. Commas, semicolons or tabs separate them: the
+//! first row decides.
 
 use std::io::{self, BufRead, Read};
 
 /// Octets of a row at most: a subscription of all slices and DNNs that are allowed is a quarter of this.
 pub(crate) const ROW_OCTETS_MAX: usize = 1 << 20;
 
-/// Why a row cannot be told.
+/// What may separate the fields of a row; where the first row has none of them, or as many of each, the earlier one.
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
+/// Why a row cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowError {
     /// A quotation mark where none may be, or one that is never closed.
@@ -26,11 +30,13 @@ pub(crate) struct Row {
 pub(crate) struct Rows<R> {
     input: R,
     line: u64,
+    /// Known once the first row is read.
+    separator: Option<char>,
 }
 
 impl<R: BufRead> Rows<R> {
     pub(crate) fn new(input: R) -> Self {
-        Self { input, line: 0 }
+        Self { input, line: 0, separator: None }
     }
 
     /// The next row, or `None` at the end.
@@ -54,9 +60,15 @@ impl<R: BufRead> Rows<R> {
                     break;
                 }
             }
-            let fields = if text.len() > ROW_OCTETS_MAX { Err(RowError::TooLong) } else { split(text) };
+            let fields = if text.len() > ROW_OCTETS_MAX { Err(RowError::TooLong) } else { self.split(text) };
             return Ok(Some(Row { line, fields }));
         }
+    }
+
+    fn split(&mut self, text: Vec<u8>) -> Result<Vec<String>, RowError> {
+        let text = String::from_utf8(text).map_err(|_| RowError::Encoding)?;
+        let row = text.trim_end_matches(['\r', '\n']);
+        split(row, *self.separator.get_or_insert_with(|| separator_of(row)))
     }
 
     /// Appends a line and its break; `false` at the end. Of a line that is too long, the rest is passed over.
@@ -74,15 +86,22 @@ impl<R: BufRead> Rows<R> {
     }
 }
 
-fn split(text: Vec<u8>) -> Result<Vec<String>, RowError> {
-    let text = String::from_utf8(text).map_err(|_| RowError::Encoding)?;
-    let mut rest = text.trim_end_matches(['\r', '\n']);
+/// The separator that a row has most often outside of quotation marks.
+fn separator_of(row: &str) -> char {
+    let unquoted = || row.split('"').step_by(2).flat_map(str::chars);
+    let count = |separator| unquoted().filter(|c| *c == separator).count();
+    let [first, ..] = SEPARATORS;
+    SEPARATORS.into_iter().fold(first, |most, s| if count(s) > count(most) { s } else { most })
+}
+
+fn split(row: &str, separator: char) -> Result<Vec<String>, RowError> {
+    let mut rest = row;
     let mut fields = Vec::new();
     loop {
-        let (field, after) = match rest.strip_prefix('"') {
+        let (field, after) = match rest.trim_start_matches(' ').strip_prefix('"') {
             Some(quoted) => unquote(quoted)?,
             None => {
-                let (field, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+                let (field, after) = rest.split_at(rest.find(separator).unwrap_or(rest.len()));
                 if field.contains('"') {
                     return Err(RowError::Quotes);
                 }
@@ -90,9 +109,9 @@ fn split(text: Vec<u8>) -> Result<Vec<String>, RowError> {
             }
         };
         fields.push(field);
-        match after.strip_prefix(',') {
+        match after.trim_start_matches(' ').strip_prefix(separator) {
             Some(after) => rest = after,
-            None if after.is_empty() => return Ok(fields),
+            None if after.trim().is_empty() => return Ok(fields),
             None => return Err(RowError::Quotes),
         }
     }
@@ -144,6 +163,21 @@ mod tests {
             (7, Err(RowError::Quotes)),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_first_row_decides_what_separates_fields() {
+        for (text, separator) in [
+            ("IMSI;Ki;OPC\r\n1;2,5;3\r\n", ';'),
+            ("IMSI\tKi\tOPC\n1\t2,5\t3\n", '\t'),
+            ("\"IMSI,\";Ki; \"OPC\" \n1;\"2,5\"; \"3\" \n", ';'),
+        ] {
+            let found = rows(text.as_bytes());
+            assert_eq!(found[0].1.as_ref().unwrap().len(), 3, "{separator:?}");
+            let second: Vec<String> = ["1", "2,5", "3"].map(str::to_owned).into();
+            assert_eq!(found[1], (2, Ok(second)), "{separator:?}");
+        }
+        assert_eq!(separator_of("imsi"), ',');
     }
 
     #[test]

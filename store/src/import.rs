@@ -17,16 +17,23 @@ use crate::store::{Store, Writer};
 
 /// Bad lines that one report names; after these, reading stops.
 pub const BAD_LINES_MAX: usize = 20;
-/// Records between two calls of the progress function.
-const PROGRESS_STEP: u64 = 1_000;
-
 /// How a list of subscribers is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Comma-separated values with a header line; the columns are in this crate's README.
+    /// Values separated by commas, semicolons or tabs, with a header line; the columns are in this crate's README.
     Csv,
     /// A JSON array of records, or one record after the other.
     Json,
+}
+
+impl Format {
+    /// How a list is written, by its first character; nothing is consumed.
+    pub fn detect(input: &mut impl BufRead) -> io::Result<Self> {
+        let begin = input.fill_buf()?;
+        let begin = begin.strip_prefix("\u{feff}".as_bytes()).unwrap_or(begin);
+        let first = begin.iter().find(|c| !c.is_ascii_whitespace());
+        Ok(if matches!(first, Some(b'[' | b'{')) { Self::Json } else { Self::Csv })
+    }
 }
 
 /// What an import does with a SUPI that the store has already.
@@ -41,7 +48,7 @@ pub enum OnExisting {
 }
 
 /// What an import did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// New subscribers.
     pub added: u64,
@@ -49,6 +56,8 @@ pub struct Imported {
     pub replaced: u64,
     /// Lines passed over.
     pub skipped: u64,
+    /// Headings of the columns that are not imported.
+    pub ignored_columns: Vec<String>,
 }
 
 /// A line that cannot be imported.
@@ -66,11 +75,11 @@ pub struct BadLine {
 pub enum Problem {
     /// There is no header line.
     NoHeader,
-    /// The header names a column that is not known.
-    UnknownColumn(String),
-    /// The header names a column twice.
+    /// The header names a column twice, perhaps by two headings.
     ColumnTwice(&'static str),
-    /// A column or field that every line needs is absent or empty.
+    /// The header lacks a column that every line needs.
+    NoColumn(&'static str),
+    /// A field that every line needs is empty.
     Missing(&'static str),
     /// The row has another number of fields than the header.
     FieldCount {
@@ -86,6 +95,12 @@ pub enum Problem {
         /// What it holds.
         expected: &'static str,
     },
+    /// A number that a spreadsheet has rounded, such as 9.9970E+14.
+    Rounded(&'static str),
+    /// OPc is not what K and OP give (TS 35.206 §8.2).
+    OpAgainstOpc,
+    /// SQN beside the offset that gives it.
+    SqnTwice,
     /// The column `subscription` beside one of those that it contains.
     SubscriptionTwice(&'static str),
     /// The column `subscription` does not hold the JSON of a subscription.
@@ -122,28 +137,46 @@ impl fmt::Display for BadLine {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoHeader => f.write_str("the file is empty: begin with a header line such as supi,k,opc"),
-            Self::UnknownColumn(name) => {
-                write!(f, "there is no column {name:?}: the columns are {}", Header::names())
+            Self::NoHeader => {
+                f.write_str("no column is named: begin the list with a header line such as imsi,k,opc")
             }
-            Self::ColumnTwice(name) => write!(f, "column {name} is there twice"),
+            Self::ColumnTwice(name) => write!(f, "two columns are headed {name}: remove or rename one"),
+            Self::NoColumn("supi") => f.write_str("no column is headed imsi or supi: add it or rename one"),
+            Self::NoColumn("k") => f.write_str("no column is headed k or ki: add it or rename one"),
+            Self::NoColumn(name) => write!(f, "no column is headed {name}: add it or rename one"),
             Self::Missing(name) => write!(f, "{name} is missing"),
-            Self::FieldCount { found, expected } => {
-                write!(f, "{found} fields where the header has {expected}")
-            }
+            Self::FieldCount { found, expected } => write!(
+                f,
+                "{found} fields where the header has {expected}: add what is missing, or quote a field that holds a separator"
+            ),
             Self::Field { column, expected } => write!(f, "{column} must be {expected}"),
+            Self::Rounded(name) => write!(
+                f,
+                "{name} was rounded by a spreadsheet: format the column as text there and export the list again"
+            ),
+            Self::OpAgainstOpc => f.write_str(
+                "op and opc contradict each other (OPc follows from K and OP): keep the right one",
+            ),
+            Self::SqnTwice => f.write_str("sqn and sqn_offset contradict each other: give one of them"),
             Self::SubscriptionTwice(name) => {
                 write!(f, "{name} and subscription contradict each other: give one of them")
             }
             Self::Subscription(e) => write!(f, "subscription is not valid: {e}"),
             Self::Quotes => f.write_str("quotation marks are not balanced"),
             Self::TooLong => f.write_str("the line is longer than a megabyte"),
-            Self::Encoding => f.write_str("the line is not UTF-8"),
+            Self::Encoding => f.write_str("the line is not UTF-8: export the list as CSV in UTF-8"),
             Self::Json(e) => f.write_str(e),
             Self::Record(e) => fmt::Display::fmt(e, f),
-            Self::Exists(supi) => write!(f, "{supi} is a subscriber already"),
-            Self::Repeated { supi, first } => write!(f, "{supi} is on line {first} already"),
-            Self::MsisdnTaken => f.write_str("another subscriber has this msisdn"),
+            Self::Exists(supi) => write!(
+                f,
+                "{supi} is a subscriber already: remove the line, or have existing ones replaced or skipped (on-existing)"
+            ),
+            Self::Repeated { supi, first } => {
+                write!(f, "{supi} is on line {first} already: remove one of the two")
+            }
+            Self::MsisdnTaken => {
+                f.write_str("another subscriber has this msisdn: correct it or leave it empty")
+            }
         }
     }
 }
@@ -159,7 +192,7 @@ impl From<RowError> for Problem {
 }
 
 impl Store {
-    /// Imports a list of subscribers in one transaction; `progress` is told now and then how many lines are done.
+    /// Imports a list of subscribers in one transaction; `each` is called for each valid record.
     ///
     /// Errors: [`StoreError::Import`] with up to [`BAD_LINES_MAX`] bad lines; nothing is imported then.
     pub fn import(
@@ -167,13 +200,13 @@ impl Store {
         input: impl BufRead,
         format: Format,
         on_existing: OnExisting,
-        progress: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut(Supi),
     ) -> Result<Imported, StoreError> {
         let done = self.change(|writer| {
             let mut import = Import {
                 writer,
                 on_existing,
-                progress,
+                each,
                 lines: HashMap::new(),
                 replaced_subscriptions: false,
                 imported: Imported::default(),
@@ -190,10 +223,27 @@ impl Store {
     }
 }
 
+/// The subscribers of a CSV list, for who does not keep them in a store.
+///
+/// Errors: [`StoreError::Import`] with the first bad line; [`StoreError::Io`].
+pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError> {
+    let bad = |line, problem| StoreError::Import(vec![BadLine { line, problem }]);
+    let mut rows = Rows::new(input);
+    let Some(first) = rows.next()? else { return Err(bad(1, Problem::NoHeader)) };
+    let header = first.fields.map_err(Problem::from).and_then(|f| Header::read(&f));
+    let mut header = header.map_err(|problem| bad(first.line, problem))?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let record = row.fields.map_err(Problem::from).and_then(|f| header.record(&f));
+        records.push(record.map_err(|problem| bad(row.line, problem))?);
+    }
+    Ok(records)
+}
+
 struct Import<'a, 'w> {
     writer: &'a mut Writer<'w>,
     on_existing: OnExisting,
-    progress: &'a mut dyn FnMut(u64),
+    each: &'a mut dyn FnMut(Supi),
     /// The line of each SUPI so far.
     lines: HashMap<Supi, u64>,
     replaced_subscriptions: bool,
@@ -215,6 +265,7 @@ impl Import<'_, '_> {
                 return Ok(());
             }
         };
+        self.imported.ignored_columns = header.ignored().to_vec();
         while let Some(row) = rows.next()? {
             let record = row.fields.map_err(Problem::from).and_then(|f| header.record(&f));
             self.take(row.line, record)?;
@@ -277,10 +328,6 @@ impl Import<'_, '_> {
             Ok(Ok(None)) => {}
             Ok(Err(e)) => return Err(e),
         }
-        let done = self.lines.len() as u64;
-        if done.is_multiple_of(PROGRESS_STEP) {
-            (self.progress)(done);
-        }
         Ok(())
     }
 
@@ -290,6 +337,7 @@ impl Import<'_, '_> {
             return Ok(Some(Problem::Repeated { supi, first }));
         }
         self.lines.insert(supi, line);
+        (self.each)(supi);
         match (self.writer.exists(supi)?, self.on_existing) {
             (false, _) => self.imported.added += 1,
             (true, OnExisting::Refuse) => return Ok(Some(Problem::Exists(supi))),
@@ -313,7 +361,6 @@ impl Import<'_, '_> {
             self.writer.sweep_all()?;
         }
         self.writer.log(None)?;
-        (self.progress)(self.lines.len() as u64);
         Ok(self.imported)
     }
 }

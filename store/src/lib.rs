@@ -36,7 +36,7 @@ pub use cache::Changes;
 pub use copy::{EXCERPT_MAX, Excerpt, TakenOver};
 pub use error::StoreError;
 pub use export::Secrets;
-pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem};
+pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets,
 };

@@ -9,8 +9,8 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_ids::{Instant, ParseIdError, Supi};
 use whimbrel_security::{
-    AkaFunctions, AuthenticationManagementField, K, K256, LongTermKey, Milenage, Op, Opc, SqnOffset, Top,
-    Topc, Tuak,
+    AkaFunctions, AuthenticationManagementField, K, K256, LongTermKey, Milenage, Op, Opc, Sqn, SqnOffset,
+    Top, Topc, Tuak,
 };
 
 use crate::subscription::{InvalidSubscription, Subscription};
@@ -330,8 +330,13 @@ impl SubscriberRecord {
 
 /// The offset of a subscriber that begins now.
 pub(crate) fn fresh_sqn_offset() -> SqnOffset {
+    sqn_offset_after(Sqn::ZERO)
+}
+
+/// The offset of a subscriber of whom another authentication centre has issued SQNs up to this one: SEQ goes on behind it.
+pub(crate) fn sqn_offset_after(issued: Sqn) -> SqnOffset {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    SqnOffset::with_seq_at(Instant(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)), 1)
+    SqnOffset::with_seq_at(Instant(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)), issued.seq() + 1)
 }
 
 /// The record as JSON has it. Its texts of keys are short-lived; the octets that they become are wiped.

@@ -61,16 +61,13 @@ pub(crate) fn to_hex(octets: &[u8]) -> String {
         .collect()
 }
 
-/// `N` octets of hexadecimal text, in either case.
+/// `N` octets of hexadecimal text, in either case; white space between the digits does not count.
 pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let nibble = |c: u8| char::from(c).to_digit(16).map(|n| n as u8);
+    let mut digits = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16));
     let mut out = [0; N];
-    for (octet, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        *octet = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    for octet in &mut out {
+        let (high, low) = (digits.next()??, digits.next()??);
+        *octet = (high << 4 | low) as u8;
     }
-    Some(out)
+    digits.next().is_none().then_some(out)
 }

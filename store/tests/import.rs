@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use common::{Folder, csv, record};
 use whimbrel_store::{
-    BAD_LINES_MAX, Format, Imported, InvalidRecord, OnExisting, Problem, Secrets, Status, Store, StoreError,
+    BAD_LINES_MAX, Format, Imported, InvalidRecord, OnExisting, OperatorCode, Problem, Secrets, Status,
+    Store, StoreError,
 };
 
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
@@ -30,10 +31,10 @@ fn a_hundred_thousand_lines() {
     let mut store = folder.store();
     let text = csv(100_000);
     let start = Instant::now();
-    let mut told = 0;
-    let done = store.import(text.as_bytes(), Format::Csv, OnExisting::Refuse, &mut |n| told = n).unwrap();
+    let mut seen = 0;
+    let done = store.import(text.as_bytes(), Format::Csv, OnExisting::Refuse, &mut |_| seen += 1).unwrap();
     let took = start.elapsed();
-    assert_eq!((done.added, told, store.count().unwrap()), (100_000, 100_000, 100_000));
+    assert_eq!((done.added, seen, store.count().unwrap()), (100_000, 100_000, 100_000));
     println!("100,000 lines in {took:?}"); // optimised, on a quiet machine: about two seconds
     assert_eq!(store.get(record(99_999).supi).unwrap().unwrap().k, record(99_999).k);
     let size = std::fs::metadata(folder.db()).unwrap().len();
@@ -55,7 +56,10 @@ fn every_problem_of_a_row_is_named() {
         (format!(",{K},{K},,"), "supi is missing"),
         (format!("999701,,{K},,"), "k is missing"),
         (format!("999701,{K},,,"), "give exactly one of opc and op, or under TUAK of topc and top"),
-        (format!("999701,{K},{K}"), "3 fields where the header has 5"),
+        (
+            format!("999701,{K},{K}"),
+            "3 fields where the header has 5: add what is missing, or quote a field that holds a separator",
+        ),
         (
             format!("999701,{K},{K},a b,"),
             "dnn must be a DNN of letters, digits, hyphens and dots, such as internet",
@@ -72,13 +76,79 @@ fn every_problem_of_a_row_is_named() {
         assert_eq!((found[0].0, found[0].1.to_string().as_str()), (2, expected));
     }
     for (header, expected) in [
-        ("supi,opc", "k is missing"),
-        ("supi,k,k", "column k is there twice"),
-        ("", "the file is empty: begin with a header line such as supi,k,opc"),
+        ("supi,opc", "no column is headed k or ki: add it or rename one"),
+        ("K,OPc", "no column is headed imsi or supi: add it or rename one"),
+        ("supi,k,Ki", "two columns are headed k: remove or rename one"),
+        ("", "no column is named: begin the list with a header line such as imsi,k,opc"),
     ] {
         assert_eq!(bad(header, Format::Csv)[0].1.to_string(), expected);
     }
-    assert!(matches!(&bad("supi,key", Format::Csv)[0].1, Problem::UnknownColumn(c) if c == "key"));
+    // A list without a header: its first row, with a key in it, is not repeated.
+    let row = format!("999700000000001,{K},{K}\n");
+    assert_eq!(bad(&row, Format::Csv)[0].1, Problem::NoHeader);
+}
+
+/// The list of a card vendor as a spreadsheet writes it: semicolons, a byte order mark, CRLF, quotes, hexadecimal digits in groups.
+const VENDORS: &str = "\u{feff}IMSI;\"ICCID\";PIN 1;Ki;OPC;AMF;MSISDN;SQN;\r\n\
+    999700000000001;\"8988211000000000001\";1234;465b5ce8 b199b49f aa5f0a2e e238a6bc;\
+    \"CD 63 CB 71 95 4A 9F 4E 48 A5 99 4E 37 A0 2B AF\";8000;+49 170 1234567;0000000003E0;\r\n\
+    999700000000002;8988211000000000002;1234;465B5CE8B199B49FAA5F0A2EE238A6BC;\
+    cd63cb71954a9f4e48a5994e37a02baf;;;0;;\r\n";
+
+#[test]
+fn a_card_vendors_list_is_imported_and_names_the_columns_that_are_not() {
+    let commas = VENDORS.replace(';', ",");
+    let tabs = VENDORS.replace(';', "\t");
+    let others = VENDORS.replace("IMSI", "Imsi").replace("Ki", "K").replace("OPC", "op_c");
+    for text in [VENDORS, &commas, &tabs, &others] {
+        let folder = Folder::new();
+        let mut store = folder.store();
+        let done = import(&mut store, text, Format::Csv).unwrap();
+        assert_eq!((done.added, done.ignored_columns), (2, vec!["ICCID".to_owned(), "PIN 1".to_owned()]));
+        let one = store.get("999700000000001".parse().unwrap()).unwrap().unwrap();
+        let two = store.get("999700000000002".parse().unwrap()).unwrap().unwrap();
+        assert_eq!((&one.k, &one.operator_code), (&two.k, &two.operator_code));
+        assert_eq!(one.msisdn.as_ref().unwrap().digits(), "491701234567");
+        // SQN 3E0 is SEQ 31: the next one is behind it, where a fresh subscriber has 1. What passed meanwhile is in both.
+        let ahead = one.sqn_offset.value().wrapping_sub(two.sqn_offset.value()) % (1 << 43);
+        assert!((29..=31).contains(&ahead), "{ahead}");
+    }
+}
+
+#[test] // TS 35.206 §8.2: OPc follows from K and OP, here those of test set 1 (TS 35.208 §4.3)
+fn op_beside_opc_is_compared() {
+    let row = |op: &str| format!("IMSI,KI,OP,OPC\n999701,{K},{op},cd63cb71954a9f4e48a5994e37a02baf\n");
+    let folder = Folder::new();
+    let mut store = folder.store();
+    import(&mut store, &row("cdc202d5123e20f62b6d676ac72cb318"), Format::Csv).unwrap();
+    let kept = store.get("999701".parse().unwrap()).unwrap().unwrap();
+    assert!(matches!(kept.operator_code, OperatorCode::Opc(_)));
+    assert_eq!(bad(&row(K), Format::Csv), [(2, Problem::OpAgainstOpc)]);
+}
+
+#[test]
+fn a_number_that_a_spreadsheet_rounded_is_refused_with_the_fix() {
+    let text =
+        format!("IMSI;KI;OPC;SQN;sqn_offset\n9,9970E+14;{K};;;\n999701;{K};{K};1f;\n999702;{K};{K};0;7\n");
+    let found = bad(&text, Format::Csv);
+    assert_eq!(
+        found,
+        [
+            (2, Problem::Rounded("supi")),
+            (3, Problem::Field { column: "sqn", expected: "12 hexadecimal digits" }),
+            (4, Problem::SqnTwice),
+        ]
+    );
+    assert!(found[0].1.to_string().contains("format the column as text"));
+}
+
+#[test]
+fn how_a_list_is_written_shows_at_its_first_character() {
+    for (text, format) in
+        [("\u{feff} [", Format::Json), ("\n{", Format::Json), ("IMSI", Format::Csv), ("", Format::Csv)]
+    {
+        assert_eq!(Format::detect(&mut text.as_bytes()).unwrap(), format, "{text:?}");
+    }
 }
 
 #[test]

@@ -19,9 +19,14 @@ fn import_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
     let mut store = Store::open(&folder.join("subscribers.db"), &folder.join("subscribers.key")).unwrap();
     let text = csv(ROWS);
-    store
-        .import(text.as_bytes(), Format::Csv, OnExisting::Replace, &mut |n| println!("\nimported {n}"))
-        .unwrap();
+    let mut n = 0;
+    let mut each = |_| {
+        n += 1;
+        if n % 1_000 == 0 {
+            println!("\nimported {n}");
+        }
+    };
+    store.import(text.as_bytes(), Format::Csv, OnExisting::Replace, &mut each).unwrap();
     println!("\nimported all");
     std::thread::sleep(Duration::from_secs(30));
 }

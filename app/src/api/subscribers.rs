@@ -15,7 +15,7 @@ use super::handlers::{page, supi};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use crate::audit::{self, Access};
-use crate::subscribers::{EditError, open, patch, record_of};
+use crate::subscribers::{EditError, is_of, open, patch, record_of};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
@@ -141,6 +141,8 @@ struct Imported {
     added: u64,
     replaced: u64,
     skipped: u64,
+    ignored_columns: Vec<String>,
+    other_plmn: u64,
 }
 
 pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
@@ -151,12 +153,20 @@ pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
         Some("skip") => OnExisting::Skip,
         Some(_) => return Err(Problem::bad_request("`on_existing` must be refuse, replace or skip")),
     };
-    let body = request.body;
+    let (body, served) = (request.body, shared.config.amf.plmn);
     let done = with_store(&shared, move |store| {
-        Ok(store.import(Cursor::new(body), format, on_existing, &mut |_| {})?)
+        let mut other_plmn = 0;
+        let mut each = |supi| other_plmn += u64::from(!is_of(supi, served));
+        let done = store.import(Cursor::new(body), format, on_existing, &mut each)?;
+        Ok(Imported {
+            added: done.added,
+            replaced: done.replaced,
+            skipped: done.skipped,
+            ignored_columns: done.ignored_columns,
+            other_plmn,
+        })
     });
-    let done = done.await?;
-    Reply::json(&Imported { added: done.added, replaced: done.replaced, skipped: done.skipped })
+    Reply::json(&done.await?)
 }
 
 /// What the store says of a SUPI: whether it may register; `None` if the store cannot tell.

@@ -428,6 +428,21 @@ fn an_import_is_whole_or_nothing() {
 }
 
 #[test]
+fn an_import_names_ignored_columns_and_counts_subscribers_of_another_plmn() {
+    let (server, _console) = served();
+    let k = "465b5ce8b199b49faa5f0a2ee238a6bc";
+    let list = format!("IMSI;ICCID;KI;OPC\r\n001010000000001;89;{k};{k}\r\n999700000000001;90;{k};{k}\r\n");
+    let csv = "Content-Type: text/csv\r\n";
+    let (status, done) = ask(server.address, "POST", "/api/v1/subscribers/import", csv, &list);
+    assert_eq!(
+        (status, done["added"].as_u64(), done["other_plmn"].as_u64()),
+        (200, Some(2), Some(1)),
+        "{done}"
+    );
+    assert_eq!(done["ignored_columns"], serde_json::json!(["ICCID"]));
+}
+
+#[test]
 fn an_aggregator_that_does_not_serve_says_so_of_phones_and_subscribers() {
     let (server, console) = served();
     let a = server.address;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
-use whimbrel_ids::{Dnn, SNssai, Supi};
+use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
 use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
 
 use super::{Done, print, print_json, table};
@@ -17,6 +17,8 @@ use crate::{config, subscribers};
 
 /// Subscribers read at once for a list.
 const PAGE: usize = 1000;
+/// Lines of an import after which a terminal shows their number again.
+const PROGRESS_STEP: u64 = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum SubscriberCommand {
@@ -64,11 +66,12 @@ pub(crate) enum SubscriberCommand {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Import a CSV or JSON list, all of it or nothing.
+    /// Import a list, CSV or JSON, all of it or nothing. Lists of card vendors and of other cores need no changes: headings such
+    /// as IMSI, KI, OPC, MSISDN are understood, separated by commas, semicolons or tabs.
     Import {
         /// The list; - reads standard input.
         file: PathBuf,
-        /// How it is written; without it, the file's name says so, else JSON.
+        /// How it is written; without it, the list's first character shows it.
         #[arg(long)]
         format: Option<ListFormat>,
         /// What to do with a SUPI that is there already.
@@ -148,7 +151,9 @@ pub(crate) enum Existing {
 pub(crate) fn run(command: SubscriberCommand) -> Done {
     use SubscriberCommand as C;
     match command {
-        C::Add { supi, fields, config } => add(&mut open(&config, "add", &[supi])?, supi, &fields),
+        C::Add { supi, fields, config } => {
+            add(&mut open(&config, "add", &[supi])?, supi, &fields, served(&config)?)
+        }
         C::Show { supi, secrets, config } => {
             let what = if secrets { "show with keys" } else { "show" };
             show(&mut open(&config, what, &[supi])?, supi, secrets)
@@ -157,7 +162,7 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
         C::Edit { supi, fields, config } => edit(&mut open(&config, "edit", &[supi])?, supi, &fields),
         C::Remove { supis, config } => remove(&mut open(&config, "remove", &supis)?, &supis),
         C::Import { file, format, on_existing, config } => {
-            import(&mut open(&config, "import", &[])?, &file, format, on_existing)
+            import(&mut open(&config, "import", &[])?, &file, format, on_existing, served(&config)?)
         }
         C::Export { file, format, secrets, config } => {
             let what = if secrets { "export with keys" } else { "export" };
@@ -180,6 +185,12 @@ fn open(file: &ConfigFile, what: &str, whose: &[Supi]) -> Result<Store, String> 
         told(None);
     }
     Ok(store)
+}
+
+/// The PLMN that the core serves.
+fn served(file: &ConfigFile) -> Result<PlmnId, String> {
+    let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
+    Ok(config.amf.plmn)
 }
 
 fn told(e: StoreError) -> String {
@@ -226,19 +237,24 @@ fn slice(text: &str) -> Result<Value, String> {
     Ok(json!({ "s_nssai": slice.to_string(), "dnns": dnns }))
 }
 
-fn add(store: &mut Store, supi: Supi, fields: &Fields) -> Done {
+fn add(store: &mut Store, supi: Supi, fields: &Fields, served: PlmnId) -> Done {
     let mut map = fields_of(fields)?;
-    let code = ["opc", "op", "topc", "top"].iter().any(|name| map.contains_key(*name));
-    for (key, missing) in [("k", !map.contains_key("k")), ("opc", !code)] {
-        if missing {
-            return Err(format!(
-                "a subscriber needs its key: name --{key} with 32 hexadecimal digits, as on the SIM"
-            ));
-        }
+    if !map.contains_key("k") {
+        return Err(
+            "a subscriber needs its permanent key: name --k with 32 hexadecimal digits, as on the SIM".into(),
+        );
+    }
+    if !["opc", "op", "topc", "top"].iter().any(|name| map.contains_key(*name)) {
+        return Err("a subscriber needs --opc with 32 hexadecimal digits, as on the SIM; or --op, the operator's constant, \
+                    from which OPc is then derived (TS 35.206 §8.2)"
+            .into());
     }
     map.insert("supi".into(), json!(supi.to_string()));
     let record = subscribers::record_of(Value::Object(map))?;
     store.add(&record).map_err(told)?;
+    if !subscribers::is_of(supi, served) {
+        eprintln!("{}", other_plmn(supi, 1, served));
+    }
     print(&format!("{supi} was added\n"))
 }
 
@@ -297,8 +313,14 @@ fn remove(store: &mut Store, supis: &[Supi]) -> Done {
     Ok(())
 }
 
-fn import(store: &mut Store, file: &Path, format: Option<ListFormat>, on_existing: Existing) -> Done {
-    let input: Box<dyn BufRead> = if file == Path::new("-") {
+fn import(
+    store: &mut Store,
+    file: &Path,
+    format: Option<ListFormat>,
+    on_existing: Existing,
+    served: PlmnId,
+) -> Done {
+    let mut input: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
         let opened = File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
@@ -309,15 +331,26 @@ fn import(store: &mut Store, file: &Path, format: Option<ListFormat>, on_existin
         Existing::Replace => OnExisting::Replace,
         Existing::Skip => OnExisting::Skip,
     };
-    let seen = std::io::stderr().is_terminal();
-    let mut progress = |lines: u64| {
-        if seen {
-            eprint!("\r{lines} lines read");
+    let format = match format {
+        Some(ListFormat::Csv) => Format::Csv,
+        Some(ListFormat::Json) => Format::Json,
+        None => Format::detect(&mut input).map_err(|e| format!("{} cannot be read: {e}", file.display()))?,
+    };
+    let shown = std::io::stderr().is_terminal();
+    let (mut count, mut of_others, mut first_of_others) = (0u64, 0u64, None);
+    let mut each = |supi| {
+        count += 1;
+        if !subscribers::is_of(supi, served) {
+            of_others += 1;
+            first_of_others.get_or_insert(supi);
+        }
+        if shown && count.is_multiple_of(PROGRESS_STEP) {
+            eprint!("\r{count} lines read");
         }
     };
-    let done = store.import(input, list_format(Some(file), format), on_existing, &mut progress);
-    if seen {
-        eprintln!();
+    let done = store.import(input, format, on_existing, &mut each);
+    if shown {
+        eprintln!("\r{count} lines read");
     }
     let done = done.map_err(|e| match e {
         StoreError::Import(lines) => {
@@ -326,7 +359,25 @@ fn import(store: &mut Store, file: &Path, format: Option<ListFormat>, on_existin
         }
         other => told(other),
     })?;
+    if !done.ignored_columns.is_empty() {
+        eprintln!("columns that are not imported: {}", done.ignored_columns.join(", "));
+    }
+    if let Some(supi) = first_of_others {
+        eprintln!("{}", other_plmn(supi, of_others, served));
+    }
     print(&format!("{} added, {} replaced, {} skipped\n", done.added, done.replaced, done.skipped))
+}
+
+/// What is said of subscribers whose IMSIs do not begin with the PLMN that the core serves: how many, and the first.
+fn other_plmn(supi: Supi, count: u64, served: PlmnId) -> String {
+    let whose = match count {
+        1 => format!("the IMSI of {supi} does"),
+        n => format!("{n} IMSIs, the first of them {supi}, do"),
+    };
+    format!(
+        "warning: {whose} not begin with {served}, the PLMN that this core serves: a UE of another PLMN registers here only \
+         if its SIM lets it select {served}; check the IMSI, or `plmn` in the configuration"
+    )
 }
 
 fn export(store: &mut Store, file: Option<&Path>, format: Option<ListFormat>, secrets: bool) -> Done {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,11 @@ use whimbrel_nas::ie::UeSecurityCapability;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::scenario::{Scenario, Step};
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
-use whimbrel_security::{HomeNetworkPublicKey, UsimSqn};
+use whimbrel_security::{HomeNetworkPublicKey, LongTermKey, Opc, UsimSqn};
+use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
 
 use crate::config::value::unhex;
+use crate::subscribers::is_of;
 
 /// What phones are like.
 #[derive(Args)]
@@ -30,7 +32,7 @@ pub(super) struct PhoneOptions {
     /// OPc of the one phone.
     #[arg(long, value_name = "HEX", requires = "k")]
     opc: Option<String>,
-    /// Take IMSIs and keys from this list: a CSV file with the columns supi, k and opc.
+    /// Take IMSIs and keys from this list, a CSV file as `whimbrel subscriber import` takes it.
     #[arg(long, value_name = "FILE.csv")]
     subscribers: Option<PathBuf>,
     /// Without --k and --subscribers, the keys of all phones follow from this number. Everybody can know them.
@@ -129,7 +131,7 @@ pub(super) fn phones(
 
 /// The network whose digits begin the IMSI: the one that the phones select, or that of the first five digits.
 fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
-    if imsi.digits().zip(plmn.digits()).all(|(a, b)| a == b) {
+    if is_of(imsi, plmn) {
         return plmn;
     }
     imsi.imsi().get(..5).and_then(|digits| digits.parse().ok()).unwrap_or(plmn)
@@ -138,9 +140,8 @@ fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
 fn subscriptions(options: &PhoneOptions, count: u32) -> Result<Vec<Subscription>, String> {
     let seed = wide(options.seed);
     if let Some(file) = &options.subscribers {
-        let text = fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
-        let mut listed =
-            listed(&text).map_err(|(line, what)| format!("{}:{line}: {what}", file.display()))?;
+        let opened = fs::File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+        let mut listed = listed(BufReader::new(opened)).map_err(|e| format!("{}: {e}", file.display()))?;
         if (listed.len() as u64) < u64::from(count) {
             return Err(format!(
                 "{} lists {} subscribers, and {count} phones are asked for: add lines, or name --phones {}",
@@ -175,27 +176,25 @@ fn key(hex: &str) -> Option<[u8; 16]> {
 }
 
 /// Subscribers of a list. Errors: the line, and what is wrong there.
-fn listed(text: &str) -> Result<Vec<Subscription>, (usize, String)> {
-    let cells =
-        |line: &str| line.split(',').map(|c| c.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
-    let mut lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
-    let (at, head) = lines.next().ok_or((1, "the list is empty".to_owned()))?;
-    let head = cells(head.trim_start_matches('\u{feff}'));
-    let column = |name: &str| {
-        let found = head.iter().position(|h| h.eq_ignore_ascii_case(name));
-        found.ok_or_else(|| (at, format!("the first line names the columns, and `{name}` is not among them")))
-    };
-    let (supi, k, opc) = (column("supi")?, column("k")?, column("opc")?);
-    let one = |(at, line): (usize, &str)| {
-        let cells = cells(line);
-        let cell = |i: usize| cells.get(i).map_or("", String::as_str);
-        let supi: Supi = cell(supi).parse().map_err(|e| (at, format!("{e}")))?;
-        let octets = |i, name| key(cell(i)).ok_or((at, format!("`{name}` is not 32 hexadecimal digits")));
-        let mut subscription = Subscription::derive(&[0; 32], supi);
-        (subscription.k, subscription.opc) = (octets(k, "k")?, octets(opc, "opc")?);
+fn listed(list: impl BufRead) -> Result<Vec<Subscription>, String> {
+    let records = whimbrel_store::read_csv(list).map_err(|e| match e {
+        StoreError::Import(lines) => lines.iter().map(ToString::to_string).collect(),
+        e => e.to_string(),
+    })?;
+    let one = |record: SubscriberRecord| {
+        let (k, opc) = match (record.k, record.operator_code) {
+            (LongTermKey::K128(k), OperatorCode::Opc(opc)) => (k, opc),
+            (LongTermKey::K128(k), OperatorCode::Op(op)) => {
+                let opc = Opc::derive(&k, &op);
+                (k, opc)
+            }
+            _ => return Err(format!("{}: the SIMs of emulated UEs have Milenage alone", record.supi)),
+        };
+        let mut subscription = Subscription::derive(&[0; 32], record.supi);
+        (subscription.k, subscription.opc) = (*k.octets(), *opc.octets());
         Ok(subscription)
     };
-    lines.map(one).collect()
+    records.into_iter().map(one).collect()
 }
 
 fn home_network_key(options: &PhoneOptions) -> Result<Option<Arc<HomeNetworkPublicKey>>, String> {
@@ -274,23 +273,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_in_whatever_order_its_columns_are() {
-        let (k, opc) = ("0".repeat(32), "f".repeat(32));
-        let text = format!("# test SIMs\nopc,supi,k\n{opc},imsi-999700000000007,{k}\n");
-        let list = listed(&text).unwrap();
+    fn a_list_of_subscribers_is_read_as_the_store_reads_it() {
+        let (k, op) = ("465b5ce8b199b49faa5f0a2ee238a6bc", "cdc202d5123e20f62b6d676ac72cb318");
+        let opc = "cd63cb71954a9f4e48a5994e37a02baf";
+        let text =
+            format!("# test SIMs\nOPC;IMSI;ICCID;OP;Ki\n{opc};999700000000007;89;;{k}\n;999701;;{op};{k}\n");
+        let list = listed(text.as_bytes()).unwrap();
         assert_eq!(list[0].supi.imsi(), "999700000000007");
-        assert_eq!((list[0].k, list[0].opc), ([0; 16], [0xff; 16]));
+        assert_eq!((Some(list[0].k), Some(list[0].opc)), (key(k), key(opc)));
+        // TS 35.206 §8.2: OPc of OP.
+        assert_eq!((list[1].k, list[1].opc), (list[0].k, list[0].opc));
     }
 
     #[test]
-    fn what_is_wrong_in_a_list_is_told_with_its_line() {
-        let told = |text: &str| listed(text).unwrap_err();
-        assert_eq!(told("").0, 1);
-        let (line, what) = told("supi,k\n");
-        assert!(line == 1 && what.contains("`opc`"), "{what}");
-        let (line, what) = told(&format!("supi,k,opc\n\n999700000000001,12,{}\n", "0".repeat(32)));
-        assert!(line == 3 && what.contains("`k`"), "{what}");
-        assert_eq!(told("supi,k,opc\n99x,1,2\n").0, 2);
+    fn what_is_wrong_in_a_list_is_named_with_its_line() {
+        let e = listed(&b"supi,k,opc\n\n999700000000001,12,34\n"[..]).unwrap_err();
+        assert_eq!(e, "line 3: opc must be 32 hexadecimal digits");
+        let tuak = format!("supi,k,topc\n999701,{},{}\n", "0".repeat(32), "0".repeat(64));
+        assert!(listed(tuak.as_bytes()).unwrap_err().contains("Milenage"));
     }
 
     #[test]
