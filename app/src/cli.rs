@@ -224,7 +224,7 @@ impl Running {
 /// Runs the command that the program was started with.
 pub(crate) fn run() -> ExitCode {
     match command(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(sentence) => {
             eprintln!("{sentence}");
             ExitCode::FAILURE
@@ -232,15 +232,16 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn command(command: Command) -> Done {
-    match command {
+/// Runs a command to its end: what the program ends with, or the sentence that says what went wrong.
+fn command(command: Command) -> Result<ExitCode, String> {
+    let done: Done = match command {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
         Command::Cpf(options) => command::cpf::run(options),
         Command::Taste => crate::cluster::taste(),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
-        Command::Ran(options) => command::ran::run(&options),
+        Command::Ran(options) => return command::ran::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
         Command::Subscriber { command } => command::subscriber::run(command),
@@ -267,7 +268,8 @@ fn command(command: Command) -> Done {
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
         Command::Top { once, at } => command::top::run(at.client()?, once),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -132,7 +132,6 @@ any_program() {
     ip -n phone addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
     sleep 0.05
   done
-  ip -n phone route add default dev wbue0
   SAID=$(ip netns exec phone ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
   kill -INT "$phone"
   wait "$phone" || rc=$?

@@ -88,7 +88,8 @@ fn runner(playground: &Playground, scenario: Scenario) -> RunnerConfig {
         phones: playground.phones(),
         scenario,
         seed: 1,
-        netns: None,
+        namespace: None,
+        hold: false,
         spin: Duration::from_millis(1),
     }
 }

@@ -88,7 +88,8 @@ pub(crate) fn run(options: &Options) -> Done {
         phones: playground.phones(),
         scenario: scenario.clone(),
         seed: 1,
-        netns: None,
+        namespace: None,
+        hold: false,
         spin: Duration::from_micros(20),
     };
     print(&format!("{} phones on {gnbs} gNBs: {}\n", scenario.count(), what_they_do(&scenario)))?;

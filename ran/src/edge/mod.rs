@@ -4,11 +4,15 @@
 //! is due. Everything that decides anything is in the pure modules.
 
 mod clock;
+mod namespace;
+mod netlink;
 mod runner;
+mod session;
 mod site;
 mod tun;
 
 pub use clock::Clock;
+pub use namespace::{Namespace, NamespaceError};
 pub use runner::{GnbPlace, RunError, RunnerConfig, Silent, Watch, run};
-pub use tun::{Tun, TunError};
+pub use tun::{Tun, TunConfig, TunError};
 pub use whimbrel_sctp_io::Mode;

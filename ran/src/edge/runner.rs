@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -12,8 +13,10 @@ use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError};
 
 use super::clock::Clock;
+use super::namespace::Namespace;
+use super::session::SessionDevice;
 use super::site::{Role, Site};
-use super::tun::{Tun, TunError};
+use super::tun::TunError;
 use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
 use crate::gnb::{self, Gnb, GnbConfig, cause_text};
 use crate::outbox::Outbox;
@@ -21,7 +24,7 @@ use crate::player::Player;
 use crate::radio::PhoneId;
 use crate::report::Report;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::ue::{self, UeConfig};
+use crate::ue::{self, Command, MmState, UeConfig};
 
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_536;
@@ -60,8 +63,10 @@ pub struct RunnerConfig {
     pub scenario: Scenario,
     /// Where ports and sequence numbers of the phones' stacks come from.
     pub seed: u64,
-    /// Network namespace for TUN devices.
-    pub netns: Option<String>,
+    /// Network namespace of the TUN devices; without one they are in that of the process, and no default route leads to them.
+    pub namespace: Option<Arc<Namespace>>,
+    /// Go on after the scenario as long as a TUN device is there, until stopped; then switch the UEs off.
+    pub hold: bool,
     /// How long the loop spins before it sleeps: for latencies without wake-ups, at the price of a busy core.
     pub spin: Duration,
 }
@@ -88,9 +93,9 @@ pub trait Watch {
     fn stands(&mut self, phone: PhoneId, cells: &Cells) {
         let _ = (phone, cells);
     }
-    /// A TUN device of a phone stands.
-    fn tun(&mut self, phone: PhoneId, name: &str) {
-        let _ = (phone, name);
+    /// A session of a UE has its TUN device, with addresses and user plane; the DNS servers are those that the network announced.
+    fn attached(&mut self, phone: PhoneId, device: &str, dns: &[IpAddr]) {
+        let _ = (phone, device, dns);
     }
     /// Whether to end now, before the phones have.
     fn stop(&mut self) -> bool {
@@ -152,7 +157,11 @@ impl std::error::Error for RunError {}
 /// Errors: [`RunError`], before the first phone arrives; later losses end phones, not the run.
 pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, RunError> {
     let mut runner = Runner::open(config)?;
-    runner.run(watch)?;
+    let ended = runner.run(watch);
+    if config.hold {
+        runner.switch_off(watch)?;
+    }
+    ended?;
     runner.close();
     Ok(runner.player.reports().to_vec())
 }
@@ -162,7 +171,7 @@ struct Runner<'a> {
     clock: Clock,
     sites: Vec<Site>,
     player: Player,
-    tuns: BTreeMap<(PhoneId, PduSessionId), Tun>,
+    devices: BTreeMap<(PhoneId, PduSessionId), SessionDevice>,
     started: bool,
     out: Outbox<Output>,
     events: Events,
@@ -188,7 +197,7 @@ impl<'a> Runner<'a> {
             clock,
             sites,
             player,
-            tuns: BTreeMap::new(),
+            devices: BTreeMap::new(),
             started: false,
             out: Outbox::new(),
             events: Events::default(),
@@ -203,7 +212,8 @@ impl<'a> Runner<'a> {
         loop {
             let now = self.clock.now();
             let worked = self.turn(now, watch)?;
-            if self.player.is_done() {
+            let held = self.config.hold && !self.devices.is_empty();
+            if self.player.is_done() && !held {
                 return Ok(());
             }
             if self.player.sections_begun() != sections {
@@ -236,7 +246,7 @@ impl<'a> Runner<'a> {
             worked |= self.take_gtp(now, i);
             self.connect(now, i)?;
         }
-        worked |= self.take_tuns(now);
+        worked |= self.take_devices(now, watch)?;
         if self.player.next_deadline().is_some_and(|at| at <= now) {
             worked = true;
             self.player.handle(now, Input::Tick, &mut self.out);
@@ -317,17 +327,27 @@ impl<'a> Runner<'a> {
         taken > 0
     }
 
-    fn take_tuns(&mut self, now: Instant) -> bool {
+    /// Takes what programs send, and configures devices whose sessions are ready for it.
+    fn take_devices(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
         let mut taken = false;
-        for ((phone, session), tun) in &self.tuns {
+        for ((phone, session), device) in &mut self.devices {
+            let usable = self.player.cells().phone(*phone).is_some_and(|p| p.has_user_plane(*session));
+            if let Some(solicitation) = device.due(now, usable) {
+                taken = true;
+                let input = Input::Packet(*phone, *session, &solicitation);
+                self.player.handle(now, input, &mut self.out);
+            }
+            if device.becomes_ready(usable) {
+                watch.attached(*phone, device.name(), device.dns());
+            }
             for _ in 0..DATAGRAMS_A_TURN {
-                let Some(n) = tun.read(&mut self.datagram) else { break };
+                let Some(n) = device.read(&mut self.datagram) else { break };
                 taken = true;
                 let packet = self.datagram.get(..n).unwrap_or_default();
                 self.player.handle(now, Input::Packet(*phone, *session, packet), &mut self.out);
             }
         }
-        taken
+        Ok(taken)
     }
 
     /// Connects a gNB that has no association, or should have a further one, when its time has come.
@@ -375,8 +395,8 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Output::Packet(phone, session, packet) => {
-                    if let Some(tun) = self.tuns.get(&(phone, session)) {
-                        tun.write(&packet);
+                    if let Some(device) = self.devices.get_mut(&(phone, session)) {
+                        device.write(&packet).map_err(RunError::Tun)?;
                     }
                 }
                 Output::Gnb(gnb, event) => {
@@ -391,7 +411,7 @@ impl<'a> Runner<'a> {
                 Output::Phone(phone, event) => {
                     watch.phone(phone, &event);
                     watch.stands(phone, self.player.cells());
-                    self.follow_session(phone, &event, watch)?;
+                    self.follow_session(phone, &event)?;
                 }
                 Output::Task(..) | Output::StreamFlows(_) | Output::StreamEnded(_) => {}
             }
@@ -412,40 +432,62 @@ impl<'a> Runner<'a> {
     }
 
     /// TUN devices come and go with the sessions.
-    fn follow_session(
-        &mut self,
-        phone: PhoneId,
-        event: &ue::Event,
-        watch: &mut dyn Watch,
-    ) -> Result<(), RunError> {
+    fn follow_session(&mut self, phone: PhoneId, event: &ue::Event) -> Result<(), RunError> {
         if !self.config.scenario.tun {
             return Ok(());
         }
         match event {
             ue::Event::SessionUp { session, .. } => {
-                let first = self.tuns.keys().all(|(p, _)| *p != phone);
+                let first = self.devices.keys().all(|(p, _)| *p != phone);
                 let name = match first {
                     true => format!("wbue{}", phone.0),
                     false => format!("wbue{}_{}", phone.0, session.id),
                 };
-                let link_local = session.interface_id.map(link_local);
-                let netns = self.config.netns.as_deref();
-                let tun =
-                    Tun::open(&name, netns, session.ipv4, link_local, session.mtu).map_err(RunError::Tun)?;
-                self.tuns.insert((phone, session.id), tun);
-                watch.tun(phone, &name);
+                let before = self.devices.len() as u32;
+                let device = SessionDevice::open(name, session, before, self.config.namespace.clone());
+                self.devices.insert((phone, session.id), device.map_err(RunError::Tun)?);
             }
             ue::Event::SessionReleased { session, .. } => {
-                self.tuns.remove(&(phone, *session));
+                self.devices.remove(&(phone, *session));
             }
+            ue::Event::Deregistered { .. } => self.devices.retain(|(of, _), _| *of != phone),
             _ => {}
         }
         Ok(())
     }
 
+    /// Switches the UEs off that are registered, and waits a little until the core has released them.
+    fn switch_off(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let until = self.clock.now() + PATIENCE;
+        for phone in (0..self.config.phones.len() as u32).map(PhoneId) {
+            let registered = |ue: &ue::Ue| ue.state() != MmState::Deregistered;
+            if self.player.cells().phone(phone).is_some_and(registered) {
+                let input = Input::Command(phone, Command::Deregister { switch_off: true });
+                self.player.cells_mut().handle(self.clock.now(), input, &mut self.out);
+            }
+        }
+        loop {
+            let now = self.clock.now();
+            self.turn(now, watch)?;
+            let cells = self.player.cells();
+            let busy = |phone: u32| cells.phone(PhoneId(phone)).is_some_and(ue::Ue::is_connected);
+            if now >= until || !(0..self.config.phones.len() as u32).any(busy) {
+                return Ok(());
+            }
+            self.sleep(until)?;
+        }
+    }
+
     /// Sleeps until something comes, is due, or `until`.
     fn sleep(&self, until: Instant) -> Result<(), RunError> {
-        let due = self.sites.iter().filter_map(Site::next_deadline).chain(self.player.next_deadline());
+        let devices = self.devices.values().filter_map(SessionDevice::next_deadline);
+        let due = self
+            .sites
+            .iter()
+            .filter_map(Site::next_deadline)
+            .chain(self.player.next_deadline())
+            .chain(devices);
         let next = due.fold(until, Instant::min);
         let wait = next.since(self.clock.now());
         if wait.is_zero() {
@@ -458,7 +500,7 @@ impl<'a> Runner<'a> {
             );
             fds.push(PollFd::from_borrowed_fd(site.gtp.as_fd(), PollFlags::IN));
         }
-        fds.extend(self.tuns.values().map(|t| PollFd::from_borrowed_fd(t.fd(), PollFlags::IN)));
+        fds.extend(self.devices.values().map(|t| PollFd::from_borrowed_fd(t.fd(), PollFlags::IN)));
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -483,11 +525,4 @@ impl<'a> Runner<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-}
-
-fn link_local(interface_id: [u8; 8]) -> Ipv6Addr {
-    let mut octets = [0; 16];
-    octets[..2].copy_from_slice(&[0xfe, 0x80]);
-    octets[8..].copy_from_slice(&interface_id);
-    octets.into()
 }

@@ -1,28 +1,28 @@
-//! A TUN device for a phone's session, so that any program can use it.
+//! A TUN device for a UE's PDU session, so that any program can use it.
 //!
-//! It gets the IPv4 address of the session and the link-local address of its IPv6 interface identifier. Global IPv6
-//! addresses and routes are left to who uses the device (`ping -I wbue0` needs none).
+//! It gets the IPv4 address of the session, the link-local address of its IPv6 interface identifier, and the address in the
+//! prefix that is advertised. In a network namespace of its own it gets default routes too; on the host, programs name the
+//! device (`ping -I wbue0`).
 
 use std::ffi::c_void;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
 
+use super::namespace::Namespace;
+use super::netlink::Netlink;
+
 const TUNSETIFF: Opcode = 0x4004_54ca;
-const SIOCSIFFLAGS: Opcode = 0x8914;
-const SIOCSIFADDR: Opcode = 0x8916;
-const SIOCSIFNETMASK: Opcode = 0x891c;
-const SIOCSIFMTU: Opcode = 0x8922;
-const SIOCGIFINDEX: Opcode = 0x8933;
-const IFF_UP_RUNNING: u16 = 0x41;
 /// A packet a read, without a header before it.
 const IFF_TUN_NO_PI: u16 = 0x1001;
-const AF_INET: u16 = 2;
+/// Metric of the first device's default routes in a namespace: behind those that somebody set by hand.
+const METRIC: u32 = 100;
 /// `O_NONBLOCK` on Linux.
 const O_NONBLOCK: i32 = 0o4000;
 
@@ -52,19 +52,11 @@ struct IfReq {
     data: [u8; 24],
 }
 
-/// `struct in6_ifreq`.
-#[repr(C)]
-struct In6IfReq {
-    address: [u8; 16],
-    prefix_len: u32,
-    index: i32,
-}
-
 /// A request that reads and writes a structure of ours.
 struct Request<'a, T>(Opcode, &'a mut T);
 
-// SAFETY: the opcodes above take a pointer to the structure that `Request` is made with (`ifreq`, or `in6_ifreq` for an
-// IPv6 socket), read and write no more than it, and keep no pointer; `open` alone makes requests, with these pairs.
+// SAFETY: TUNSETIFF takes a pointer to `ifreq`, reads and writes no more than it, and keeps no pointer; `open_here` alone makes
+// requests, with this pair.
 unsafe impl<T> Ioctl for Request<'_, T> {
     type Output = ();
     const IS_MUTATING: bool = true;
@@ -99,86 +91,63 @@ impl IfReq {
         self.data.iter_mut().zip(data).for_each(|(to, from)| *to = *from);
         self
     }
+}
 
-    /// `struct sockaddr_in` of an address.
-    fn with_ipv4(self, address: Ipv4Addr) -> Self {
-        let [f0, f1] = AF_INET.to_ne_bytes();
-        let [a, b, c, d] = address.octets();
-        self.with(&[f0, f1, 0, 0, a, b, c, d])
-    }
+/// How a device is to be.
+#[derive(Clone, Debug, Default)]
+pub struct TunConfig {
+    /// Its name.
+    pub name: String,
+    /// The session's IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The link-local address of the session's interface identifier.
+    pub link_local: Option<Ipv6Addr>,
+    /// Link MTU in octets.
+    pub mtu: Option<u16>,
+    /// How many devices the namespace has before it, which its default routes stand back behind.
+    pub before: u32,
 }
 
 /// A TUN device; it is gone when dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
+    config: TunConfig,
+    /// Where it is; without it, in the namespace of this process.
+    namespace: Option<Arc<Namespace>>,
 }
 
 impl Tun {
-    /// Makes a device with the addresses of a session, in the network namespace `netns` of `/run/netns`, if given, else in that of the
-    /// calling thread. Errors: the step that failed.
-    pub fn open(
-        name: &str,
-        netns: Option<&str>,
-        ipv4: Option<Ipv4Addr>,
-        link_local: Option<Ipv6Addr>,
-        mtu: Option<u16>,
-    ) -> Result<Self, TunError> {
-        let Some(netns) = netns else { return Self::open_here(name, ipv4, link_local, mtu) };
-        // A namespace is entered by a thread of its own, so that the caller stays where it is.
-        let inside = || {
-            let failed =
-                |error: io::Error| TunError { name: name.into(), doing: "entering its namespace", error };
-            let file = File::open(format!("/run/netns/{netns}")).map_err(failed)?;
-            let network = rustix::thread::LinkNameSpaceType::Network;
-            rustix::thread::move_into_link_name_space(file.as_fd(), Some(network))
-                .map_err(|e| failed(e.into()))?;
-            Self::open_here(name, ipv4, link_local, mtu)
-        };
-        std::thread::scope(|s| s.spawn(inside).join()).unwrap_or_else(|_| {
-            let error = io::Error::other("the thread in the namespace ended");
-            Err(TunError { name: name.into(), doing: "entering its namespace", error })
-        })
+    /// Makes a device with the addresses of a session. Errors: the step that failed.
+    pub fn open(config: TunConfig, namespace: Option<Arc<Namespace>>) -> Result<Self, TunError> {
+        let file = inside(namespace.as_deref(), &config.name, || open_here(&config, namespace.is_some()))??;
+        Ok(Self { file, config, namespace })
     }
 
-    fn open_here(
-        name: &str,
-        ipv4: Option<Ipv4Addr>,
-        link_local: Option<Ipv6Addr>,
-        mtu: Option<u16>,
-    ) -> Result<Self, TunError> {
-        let failed = |doing| move |error| TunError { name: name.to_owned(), doing, error };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(failed("opening /dev/net/tun"))?;
-        let mut make = IfReq::new(name).with(&IFF_TUN_NO_PI.to_ne_bytes());
-        request(file.as_fd(), TUNSETIFF, &mut make).map_err(failed("making it (needs CAP_NET_ADMIN)"))?;
-        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("opening a socket for its settings"))?;
-        let set =
-            |opcode, mut r: IfReq, doing| request(socket.as_fd(), opcode, &mut r).map_err(failed(doing));
-        if let Some(mtu) = mtu {
-            let mtu = i32::from(mtu).to_ne_bytes();
-            set(SIOCSIFMTU, IfReq::new(name).with(&mtu), "setting its MTU")?;
-        }
-        if let Some(ipv4) = ipv4 {
-            set(SIOCSIFADDR, IfReq::new(name).with_ipv4(ipv4), "setting its IPv4 address")?;
-            set(SIOCSIFNETMASK, IfReq::new(name).with_ipv4(Ipv4Addr::BROADCAST), "setting its netmask")?;
-        }
-        let flags = IFF_UP_RUNNING.to_ne_bytes();
-        set(SIOCSIFFLAGS, IfReq::new(name).with(&flags), "bringing it up")?;
-        if let Some(address) = link_local {
-            let mut index = IfReq::new(name);
-            request(socket.as_fd(), SIOCGIFINDEX, &mut index).map_err(failed("asking its index"))?;
-            let [a, b, c, d, ..] = index.data;
-            let index = i32::from_ne_bytes([a, b, c, d]);
-            let v6 = UdpSocket::bind("[::]:0").map_err(failed("opening an IPv6 socket for its settings"))?;
-            let mut set = In6IfReq { address: address.octets(), prefix_len: 64, index };
-            request(v6.as_fd(), SIOCSIFADDR, &mut set).map_err(failed("setting its IPv6 address"))?;
-        }
-        Ok(Self { file })
+    /// Gives it the address in the prefix that the network advertises. Errors: the step that failed.
+    pub fn add_prefix(&self, address: Ipv6Addr, mtu: Option<u32>) -> Result<(), TunError> {
+        let failed = |doing| move |error| TunError { name: self.config.name.clone(), doing, error };
+        let add = || {
+            let netlink = Netlink::open().map_err(failed("opening a socket for its settings"))?;
+            let index = netlink.index(&self.config.name).map_err(failed("asking its index"))?;
+            if mtu.is_some() {
+                netlink.bring_up(index, mtu).map_err(failed("setting its MTU"))?;
+            }
+            netlink.add_address(index, address.into(), 64).map_err(failed("setting its IPv6 address"))?;
+            if self.namespace.is_some() {
+                let metric = METRIC + self.config.before;
+                netlink
+                    .add_default_route(index, true, metric)
+                    .map_err(failed("setting its IPv6 default route"))?;
+            }
+            Ok(())
+        };
+        inside(self.namespace.as_deref(), &self.config.name, add)?
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
     }
 
     /// To wait for packets.
@@ -197,6 +166,55 @@ impl Tun {
     }
 }
 
+/// Does something in a namespace, or in this one.
+fn inside<T: Send>(
+    namespace: Option<&Namespace>,
+    name: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, TunError> {
+    match namespace {
+        Some(namespace) => namespace.inside(work).map_err(|error| TunError {
+            name: name.to_owned(),
+            doing: "entering its namespace",
+            error,
+        }),
+        None => Ok(work()),
+    }
+}
+
+fn open_here(config: &TunConfig, default_route: bool) -> Result<File, TunError> {
+    let name = config.name.as_str();
+    let failed = |doing| move |error| TunError { name: name.to_owned(), doing, error };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(failed("opening /dev/net/tun"))?;
+    let mut make = IfReq::new(name).with(&IFF_TUN_NO_PI.to_ne_bytes());
+    request(file.as_fd(), TUNSETIFF, &mut make).map_err(failed("making it (needs CAP_NET_ADMIN)"))?;
+    // Addresses and routes are those of the session, and no others. A kernel without IPv6 has no such files.
+    for (setting, value) in [("addr_gen_mode", "1"), ("accept_ra", "0")] {
+        let _no_ipv6 = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value);
+    }
+    let netlink = Netlink::open().map_err(failed("opening a socket for its settings"))?;
+    let index = netlink.index(name).map_err(failed("asking its index"))?;
+    netlink.bring_up(index, config.mtu.map(u32::from)).map_err(failed("bringing it up"))?;
+    if let Some(address) = config.ipv4 {
+        netlink.add_address(index, IpAddr::V4(address), 32).map_err(failed("setting its IPv4 address"))?;
+        if default_route {
+            let metric = METRIC + config.before;
+            netlink
+                .add_default_route(index, false, metric)
+                .map_err(failed("setting its IPv4 default route"))?;
+        }
+    }
+    if let Some(address) = config.link_local {
+        netlink.add_address(index, IpAddr::V6(address), 64).map_err(failed("setting its IPv6 address"))?;
+    }
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -210,18 +228,28 @@ mod tests {
     }
 
     #[test]
-    fn a_device_in_a_namespace_gets_its_addresses_and_packets() {
-        let ns = format!("wbran-{}", std::process::id());
-        let made = Command::new("ip").args(["netns", "add", &ns]).status();
-        if !made.is_ok_and(|s| s.success()) || std::fs::File::open("/dev/net/tun").is_err() {
-            eprintln!("skipped: a TUN device in a network namespace needs root, iproute2 and /dev/net/tun");
-            return;
-        }
+    fn a_device_in_a_namespace_has_addresses_mtu_default_routes_and_gets_packets() {
+        let ns = format!("wbtun-{}", std::process::id());
+        let namespace = match Namespace::named(&ns) {
+            Ok(namespace) if File::open("/dev/net/tun").is_ok() => Arc::new(namespace),
+            _ => {
+                eprintln!("skipped: a TUN device in a network namespace needs root and /dev/net/tun");
+                return;
+            }
+        };
         let address = Ipv4Addr::new(10, 45, 0, 2);
-        let link_local: Ipv6Addr = "fe80::9".parse().unwrap();
-        let tun = Tun::open("wbue0", Some(&ns), Some(address), Some(link_local), Some(1400)).unwrap();
-        let shown = ip(&format!("-n {ns} addr show dev wbue0"));
-        ip(&format!("-n {ns} route add default dev wbue0"));
+        let config = TunConfig {
+            name: "wbue0".into(),
+            ipv4: Some(address),
+            link_local: Some("fe80::9".parse().unwrap()),
+            mtu: Some(1400),
+            before: 0,
+        };
+        let tun = Tun::open(config, Some(namespace)).unwrap();
+        tun.add_prefix("2001:db8:0:7::9".parse().unwrap(), Some(1380)).unwrap();
+        let shown = ip(&format!("-n {ns} addr show dev wbue0"))
+            + &ip(&format!("-n {ns} route show"))
+            + &ip(&format!("-n {ns} -6 route show"));
         ip(&format!("netns exec {ns} bash -c echo>/dev/udp/192.0.2.1/9"));
         let mut buffer = [0; 2000];
         let mut seen = false;
@@ -231,10 +259,18 @@ mod tests {
             seen |= n > 20 && buffer[0] == 0x45 && buffer[9] == 17 && buffer[12..16] == address.octets();
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        ip(&format!("netns del {ns}"));
-        for part in ["mtu 1400", "inet 10.45.0.2/32", "inet6 fe80::9/64", "UP"] {
+        for part in [
+            "mtu 1380",
+            "inet 10.45.0.2/32",
+            "inet6 fe80::9/64",
+            "inet6 2001:db8:0:7::9/64",
+            "default dev wbue0 proto static scope link metric 100",
+            "default dev wbue0 proto static metric 100",
+            "UP",
+        ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
+        assert_eq!(shown.matches("inet6 ").count(), 2, "addresses of the kernel's own making: {shown}");
         assert!(seen);
     }
 }

@@ -3,7 +3,7 @@
 mod device;
 mod dns;
 mod http;
-mod router;
+pub(crate) mod router;
 mod stack;
 mod stream;
 #[cfg(test)]

@@ -29,19 +29,19 @@ pub struct RouterAdvertisement {
 }
 
 /// The link-local address of an interface identifier.
-pub(super) fn link_local(interface_id: [u8; 8]) -> Ipv6Addr {
+pub(crate) fn link_local(interface_id: [u8; 8]) -> Ipv6Addr {
     with_interface_id(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), interface_id)
 }
 
 /// The address of an interface identifier within a prefix of 64 bits.
-pub(super) fn with_interface_id(prefix: Ipv6Addr, interface_id: [u8; 8]) -> Ipv6Addr {
+pub(crate) fn with_interface_id(prefix: Ipv6Addr, interface_id: [u8; 8]) -> Ipv6Addr {
     let mut octets = prefix.octets();
     octets[8..].copy_from_slice(&interface_id);
     octets.into()
 }
 
 /// A router solicitation from a link-local address.
-pub(super) fn solicitation(from: Ipv6Addr) -> Vec<u8> {
+pub(crate) fn solicitation(from: Ipv6Addr) -> Vec<u8> {
     let mut message = [ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
     let sum = checksum(from, ALL_ROUTERS, &message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -53,7 +53,7 @@ pub(super) fn solicitation(from: Ipv6Addr) -> Vec<u8> {
 }
 
 /// Whether a packet is a router advertisement; its contents if it is a right one (RFC 4861 §6.1.2).
-pub(super) fn advertisement(packet: &[u8]) -> Option<Result<RouterAdvertisement, DecodeError>> {
+pub(crate) fn advertisement(packet: &[u8]) -> Option<Result<RouterAdvertisement, DecodeError>> {
     let is_icmpv6 = packet.first().is_some_and(|o| o >> 4 == 6) && packet.get(6) == Some(&NEXT_HEADER_ICMPV6);
     (is_icmpv6 && packet.get(IPV6_OCTETS) == Some(&ROUTER_ADVERTISEMENT)).then(|| read(packet))
 }

@@ -193,7 +193,8 @@ fn goes_on(end: End) {
         phones: phones(&fleet),
         scenario,
         seed: 1,
-        netns: None,
+        namespace: None,
+        hold: false,
         spin: Duration::from_micros(50),
     };
     let done = AtomicBool::new(false);

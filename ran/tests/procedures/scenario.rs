@@ -363,7 +363,8 @@ fn over_sockets(mode: Mode) {
         phones: phones(&fleet),
         scenario,
         seed: 1,
-        netns: None,
+        namespace: None,
+        hold: false,
         spin: Duration::from_micros(50),
     };
     let done = std::sync::atomic::AtomicBool::new(false);

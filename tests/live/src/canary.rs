@@ -141,7 +141,8 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
         phones: phones.iter().map(radio::phone).collect::<Vec<UeConfig>>(),
         scenario,
         seed: 1,
-        netns: None,
+        namespace: None,
+        hold: false,
         spin: Duration::ZERO,
     };
     let waker = match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {

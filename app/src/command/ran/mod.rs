@@ -1,13 +1,16 @@
-//! `whimbrel ran`: emulated gNBs and phones, over real SCTP and GTP-U, use a core that runs somewhere.
+//! `whimbrel ran`: emulated gNBs and UEs, over real SCTP and GTP-U, use a core that runs somewhere.
 
 mod gnbs;
 mod phones;
+mod program;
 pub(crate) mod scenario;
 mod summary;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,11 +18,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use whimbrel_ran::PhoneId;
 use whimbrel_ran::cells::{Cells, GnbId};
-use whimbrel_ran::edge::{self, Mode, RunError, RunnerConfig, Watch};
+use whimbrel_ran::edge::{self, Mode, Namespace, RunError, RunnerConfig, Watch};
 use whimbrel_ran::scenario::Scenario;
 use whimbrel_ran::{gnb, ue};
 
-use super::{Done, print};
+use self::program::Program;
+use super::print;
 
 /// Phones of which each session is told by itself.
 const TOLD_PHONES_MAX: usize = 10;
@@ -52,6 +56,11 @@ pub(crate) struct Options {
     phone: phones::PhoneOptions,
     #[command(flatten)]
     session: SessionOptions,
+    /// A program that uses the UE's PDU session, such as `-- ping -c 3 1.1.1.1`. It runs in a network namespace with the session's
+    /// addresses, default routes and DNS servers, starts when the session is ready, and its exit status is ours (125: there was
+    /// no session). The UE is switched off when it ends.
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
 }
 
 /// Where the core is.
@@ -87,28 +96,48 @@ struct SessionOptions {
     /// Data network of the sessions whose step names none.
     #[arg(long)]
     dnn: Option<String>,
-    /// Give each session a TUN device, so that any program can use it, and hold it until interrupted. On the core's own
-    /// host, name --netns too: one host does not take packets from its own addresses.
+    /// Give each session a TUN device, so that any program can use it, and hold it after the scenario until interrupted. On the
+    /// core's own host, name --netns too: one host does not take packets from its own addresses.
     #[arg(long)]
     tun: bool,
-    /// Make the TUN devices in this network namespace.
-    #[arg(long, value_name = "NAME", requires = "tun")]
+    /// Make the TUN devices in this network namespace, with default routes, and the session's DNS servers in
+    /// /etc/netns/NAME/resolv.conf: use it by `ip netns exec NAME`. A namespace that is not there is made, and removed at the end.
+    #[arg(long, value_name = "NAME")]
     netns: Option<String>,
 }
 
-pub(crate) fn run(options: &Options) -> Done {
+/// Runs it; what it ends with is the program's exit status, if there is a program. Errors: one sentence.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
+    match play(options) {
+        Err(sentence) if !options.program.is_empty() => {
+            eprintln!("{sentence}");
+            Ok(ExitCode::from(program::NO_SESSION))
+        }
+        ended => ended,
+    }
+}
+
+fn play(options: &Options) -> Result<ExitCode, String> {
     let scenario = scenario(options)?;
     let phones = phones::phones(&options.phone, options.gnb.plmn(), scenario.count(), options.gnb.slices())?;
     if let Some(file) = &options.write_subscribers {
         phones::write(file, &phones, &scenario, options.phone.slices(options.gnb.slices()))?;
         let file = file.display();
-        return print(&format!(
+        print(&format!(
             "{} subscribers were written to {file}: import them with `whimbrel subscriber import {file}`\n",
+            phones.len()
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !options.program.is_empty() && phones.len() != 1 {
+        return Err(format!(
+            "a program uses the session of one UE, and there are {}: name --phones 1",
             phones.len()
         ));
     }
     let amf = options.amf.addresses.first().copied().unwrap_or(IpAddr::V4([127, 0, 0, 1].into()));
     let gnbs = gnbs::places(&options.gnb, amf, scenario.gnbs)?;
+    let namespace = namespace(options)?;
     let interrupted = interrupts()?;
     let mut onlooker = Onlooker {
         names: phones.iter().map(|p| p.config.supi.to_string()).collect(),
@@ -119,6 +148,8 @@ pub(crate) fn run(options: &Options) -> Done {
         set_up: BTreeSet::new(),
         waiting: Some((Instant::now(), format!("{amf} port {}", options.amf.port))),
         refused: None,
+        namespace: namespace.clone(),
+        program: (!options.program.is_empty()).then(|| Program::new(options.program.clone())),
     };
     let config = RunnerConfig {
         amf: options.amf.addresses.clone(),
@@ -134,7 +165,8 @@ pub(crate) fn run(options: &Options) -> Done {
         phones: phones.into_iter().map(|p| p.config).collect(),
         scenario,
         seed: options.phone.seed(),
-        netns: options.session.netns.clone(),
+        namespace,
+        hold: options.uses_devices(),
         spin: Duration::from_micros(options.spin),
     };
     let reports = edge::run(&config, &mut onlooker);
@@ -143,15 +175,41 @@ pub(crate) fn run(options: &Options) -> Done {
         Some(refused) => Err(told(&refused, &config)),
         None => reports.map_err(|e| told(&e, &config)),
     }?;
-    summary::print_all(&reports)?;
-    summary::verdict(&reports, interrupted.load(Ordering::Relaxed))
+    let verdict = summary::verdict(&reports, interrupted.load(Ordering::Relaxed));
+    let Some(program) = &onlooker.program else {
+        summary::print_all(&reports)?;
+        return verdict.map(|()| ExitCode::SUCCESS);
+    };
+    // Standard output is the program's.
+    if let Err(sentence) = &verdict {
+        reports.iter().for_each(|report| eprint!("{}", summary::text(report)));
+        eprintln!("{sentence}");
+    }
+    program.exit_code().ok_or_else(|| "the UE had no PDU session for the program, or lost it".into())
+}
+
+impl Options {
+    /// Whether sessions have TUN devices that stay when the scenario is done.
+    fn uses_devices(&self) -> bool {
+        self.session.tun || self.session.netns.is_some() || !self.program.is_empty()
+    }
+}
+
+/// Where the TUN devices are: in the namespace that is named, or in one without a name if a program is to use them.
+fn namespace(options: &Options) -> Result<Option<Arc<Namespace>>, String> {
+    let made = match (&options.session.netns, options.program.is_empty()) {
+        (Some(name), _) => Namespace::named(name),
+        (None, false) => Namespace::private(),
+        (None, true) => return Ok(None),
+    };
+    made.map(|namespace| Some(Arc::new(namespace))).map_err(|e| e.to_string())
 }
 
 /// The scenario, with what the command line says in its place.
 fn scenario(options: &Options) -> Result<Scenario, String> {
     let mut scenario = match &options.scenario {
         Some(file) => scenario::read(file)?,
-        None => scenario::default(options.session.tun),
+        None => scenario::default(options.uses_devices()),
     };
     if let Some(phones) = options.phones.or_else(|| options.phone.lone().then_some(1)) {
         scenario.phones = phones;
@@ -159,7 +217,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     if let Some(gnbs) = options.gnb.count() {
         scenario.gnbs = gnbs;
     }
-    scenario.tun |= options.session.tun;
+    scenario.tun |= options.uses_devices();
     if let Some(dnn) = &options.session.dnn {
         scenario::use_dnn(&mut scenario, dnn);
     }
@@ -167,7 +225,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     Ok(scenario)
 }
 
-/// Becomes true at the first SIGINT or SIGTERM; the second one ends the program as usual.
+/// Becomes true at the first SIGINT or SIGTERM; the second one ends this process as usual.
 fn interrupts() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -175,6 +233,9 @@ fn interrupts() -> Result<Arc<AtomicBool>, String> {
         signal_hook::flag::register_conditional_default(signal, flag.clone()).map_err(cannot)?;
         signal_hook::flag::register(signal, flag.clone()).map_err(cannot)?;
     }
+    // That a program has ended is noticed at once: the signal ends the loop's sleep.
+    let child = signal_hook::flag::register(signal_hook::consts::SIGCHLD, Arc::default());
+    child.map_err(|e| format!("signals cannot be awaited: {e}"))?;
     Ok(flag)
 }
 
@@ -219,6 +280,9 @@ struct Onlooker {
     waiting: Option<(Instant, String)>,
     /// A gNB that it has never taken. A gNB would try again for ever; who runs this wants to know.
     refused: Option<RunError>,
+    /// Where the TUN devices are, if not in our own.
+    namespace: Option<Arc<Namespace>>,
+    program: Option<Program>,
 }
 
 impl Onlooker {
@@ -249,7 +313,7 @@ impl Watch for Onlooker {
             ));
         }
         let mut err = std::io::stderr();
-        if err.is_terminal() {
+        if err.is_terminal() && self.program.is_none() {
             self.shown = true;
             let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} at it ", self.of);
         }
@@ -286,12 +350,24 @@ impl Watch for Onlooker {
         }
     }
 
-    fn tun(&mut self, phone: PhoneId, name: &str) {
-        self.tell(&format!("{} is at device {name}", self.name(phone)));
+    fn attached(&mut self, phone: PhoneId, device: &str, dns: &[IpAddr]) {
+        self.tell(&format!("{} is at device {device}", self.name(phone)));
+        let Some(namespace) = self.namespace.clone() else { return };
+        if !dns.is_empty()
+            && let Err(e) = namespace.set_dns(dns)
+        {
+            self.tell(&format!("the DNS servers of the session cannot be set for programs: {e}"));
+        }
+        self.end_line();
+        if let Some(Err(e)) = self.program.as_mut().map(|p| p.start(&namespace)) {
+            self.tell(&e);
+        }
     }
 
     fn stop(&mut self) -> bool {
-        self.refused.is_some() || self.interrupted.load(Ordering::Relaxed)
+        let interrupted = self.interrupted.load(Ordering::Relaxed);
+        let ended = self.program.as_mut().map_or(interrupted, |p| p.has_ended(interrupted));
+        self.refused.is_some() || ended
     }
 }
 

@@ -7,14 +7,12 @@ use std::path::Path;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
-use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, Step};
+use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
 
 use crate::config::yaml::{self, Key, Node, NodeValue, Position};
 
 /// The largest file: thousands of steps fit.
 const FILE_OCTETS_MAX: usize = 1 << 20;
-/// How long a phone with a device stays without being interrupted, in seconds: a day.
-const STAY_S: f64 = 86_400.0;
 
 /// Reads a scenario from a file, or from standard input if it is named `-`. Errors: one sentence with file and line.
 pub(super) fn read(file: &Path) -> Result<Scenario, String> {
@@ -72,10 +70,14 @@ fn steps(node: &Node) -> Vec<Position> {
     }
 }
 
-/// What phones do without a scenario: with a device of its own, stay until interrupted.
+/// What UEs do without a scenario: register, open a session and leave; or stay, with a session that programs can use for IPv4 and IPv6.
 pub(super) fn default(stay: bool) -> Scenario {
-    let mut steps = vec![Step::Register, Step::Session(SessionStep::default())];
-    steps.push(if stay { Step::Wait(STAY_S) } else { Step::Deregister });
+    let session =
+        |pdu_session_type| Step::Session(SessionStep { pdu_session_type, ..SessionStep::default() });
+    let steps = match stay {
+        true => vec![Step::Register, session(SessionType::Ipv4v6)],
+        false => vec![Step::Register, session(SessionType::default()), Step::Deregister],
+    };
     Scenario {
         phones: 1,
         gnbs: 1,
@@ -299,8 +301,6 @@ impl<'de> de::VariantAccess<'de> for Variant<'de> {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_ran::scenario::SessionType;
-
     use super::*;
 
     #[test]

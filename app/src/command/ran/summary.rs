@@ -25,7 +25,8 @@ pub(super) fn print_all(reports: &[Report]) -> Done {
     print(&format!("{line}\n"))
 }
 
-fn text(report: &Report) -> String {
+/// A report as people read it.
+pub(super) fn text(report: &Report) -> String {
     let mut text = report.rate.map(|r| format!("{r} phones a second\n")).unwrap_or_default();
     let rows: Vec<Vec<String>> = report
         .steps
