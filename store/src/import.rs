@@ -6,12 +6,15 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
-use serde::de::{Deserializer as _, SeqAccess, Visitor};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use whimbrel_ids::Supi;
 
 use crate::columns::Header;
 use crate::csv::{RowError, Rows};
 use crate::error::StoreError;
+use crate::open5gs;
 use crate::record::{InvalidRecord, Raw, SubscriberRecord};
 use crate::store::{Store, Writer};
 
@@ -22,7 +25,7 @@ pub const BAD_LINES_MAX: usize = 20;
 pub enum Format {
     /// Values separated by commas, semicolons or tabs, with a header line; the columns are in this crate's README.
     Csv,
-    /// A JSON array of records, or one record after the other.
+    /// A JSON array of records, or one record after the other; also the documents of Open5GS's database.
     Json,
 }
 
@@ -309,8 +312,8 @@ impl Import<'_, '_> {
         reader: serde_json::Deserializer<serde_json::de::IoRead<R>>,
         lines: &Cell<u64>,
     ) -> serde_json::Result<Result<(), StoreError>> {
-        for record in reader.into_iter::<Raw>() {
-            let taken = self.take(lines.get(), checked(record?));
+        for record in reader.into_iter::<Listed>() {
+            let taken = self.take(lines.get(), record?.checked());
             if taken.is_err() || self.bad.len() == BAD_LINES_MAX {
                 return Ok(taken);
             }
@@ -379,8 +382,8 @@ impl<'de> Visitor<'de> for Records<'_, '_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        while let Some(record) = seq.next_element::<Raw>()? {
-            let taken = self.import.take(self.lines.get(), checked(record));
+        while let Some(record) = seq.next_element::<Listed>()? {
+            let taken = self.import.take(self.lines.get(), record.checked());
             if taken.is_err() || self.import.bad.len() == BAD_LINES_MAX {
                 // What is left must be read, or the array seems not to end.
                 while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
@@ -391,12 +394,25 @@ impl<'de> Visitor<'de> for Records<'_, '_, '_> {
     }
 }
 
-/// Judged apart from its parsing, so that the error has a line.
-fn checked(raw: Raw) -> Result<SubscriberRecord, Problem> {
-    raw.try_into().map_err(Problem::Record)
+/// A record in a JSON list, ours or of another core. What is wrong with it is kept apart from its syntax, so that the error has
+/// the record's line and the next one is read.
+struct Listed(Result<Raw, String>);
+
+impl<'de> Deserialize<'de> for Listed {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(d)?;
+        let value = open5gs::converted(&value).unwrap_or(value);
+        Ok(Self(serde_json::from_value(value).map_err(|e| e.to_string())))
+    }
 }
 
-/// Passes over white space; tells whether an array begins.
+impl Listed {
+    fn checked(self) -> Result<SubscriberRecord, Problem> {
+        self.0.map_err(Problem::Json)?.try_into().map_err(Problem::Record)
+    }
+}
+
+/// Passes over white space; returns whether an array begins.
 fn begins_array(input: &mut impl BufRead, lines: &Cell<u64>) -> io::Result<bool> {
     loop {
         let Some(&next) = input.fill_buf()?.first() else { return Ok(false) };

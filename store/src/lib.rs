@@ -24,6 +24,7 @@ mod csv;
 mod error;
 mod export;
 mod import;
+mod open5gs;
 mod record;
 mod schema;
 mod seal;

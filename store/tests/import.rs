@@ -222,6 +222,56 @@ fn json_as_an_array_and_one_by_one() {
 }
 
 #[test]
+fn subscribers_that_mongoexport_writes_of_open5gs_are_imported() {
+    let document = |imsi: &str, sqn: &str| {
+        format!(
+            r#"{{"_id": {{"$oid": "64f0"}}, "imsi": "{imsi}", "msisdn": ["491701{sqn_digits}"], "imeisv": [],
+            "security": {{"k": "465B5CE8 B199B49F AA5F0A2E E238A6BC", "amf": "8000", "op": null,
+              "opc": "CD63CB71 954A9F4E 48A5994E 37A02BAF", "sqn": {sqn}}},
+            "ambr": {{"downlink": {{"value": 1, "unit": 3}}, "uplink": {{"value": {{"$numberInt": "500"}}, "unit": 2}}}},
+            "slice": [{{"sst": 1, "sd": "0000ab", "default_indicator": true, "session": [
+              {{"name": "internet", "type": 1, "pcc_rule": [], "ue": {{"ipv4": "10.45.0.9"}}, "_id": {{"$oid": "1"}},
+                "qos": {{"index": 7, "arp": {{"priority_level": 5, "pre_emption_capability": 1, "pre_emption_vulnerability": 2}}}},
+                "ambr": {{"downlink": {{"value": 20, "unit": 2}}, "uplink": {{"value": 10, "unit": 2}}}}}},
+              {{"name": "ims", "type": 3}}]}}],
+            "subscriber_status": {{"$numberInt": "0"}}, "schema_version": 1, "__v": 0}}"#,
+            sqn_digits = imsi.get(10..).unwrap_or_default(),
+        )
+    };
+    let one = document("999700000000001", r#"{"$numberLong": "992"}"#);
+    let two = document("999700000000002", "0")
+        .replace(r#""subscriber_status": {"$numberInt": "0"}"#, r#""subscriber_status": 1"#);
+    let folder = Folder::new();
+    let mut store = folder.store();
+    assert_eq!(import(&mut store, &format!("{one}\n{two}\n"), Format::Json).unwrap().added, 2);
+    let two = store.get("999700000000002".parse().unwrap()).unwrap().unwrap();
+    let one = store.get("999700000000001".parse().unwrap()).unwrap().unwrap();
+    assert!(matches!(one.operator_code, OperatorCode::Opc(_)));
+    assert_eq!((one.k == record_k(), one.status, two.status), (true, Status::Enabled, Status::Barred));
+    // SQN 992 is SEQ 31.
+    let ahead = one.sqn_offset.value().wrapping_sub(two.sqn_offset.value()) % (1 << 43);
+    assert!((29..=31).contains(&ahead), "{ahead}");
+    let s = &one.subscription;
+    assert_eq!((s.ue_ambr.uplink.bps(), s.ue_ambr.downlink.bps()), (500_000_000, 1_000_000_000));
+    assert_eq!(s.slices[0].s_nssai.to_string(), "1-0000ab");
+    let [internet, ims] = &s.slices[0].dnns[..] else { panic!("two DNNs") };
+    assert!(internet.default && !ims.default && internet.arp.preemptable && !internet.arp.may_preempt);
+    assert_eq!((internet.five_qi.0, internet.arp.priority_level, ims.dnn.as_str()), (7, 5, "ims"));
+    assert_eq!(
+        (internet.ipv4, internet.allowed_session_types.len()),
+        (Some("10.45.0.9".parse().unwrap()), 1)
+    );
+    assert_eq!((internet.session_ambr.uplink.bps(), ims.allowed_session_types.len()), (10_000_000, 3));
+    let bad_key = document("999700000000001", "0").replace("465B5CE8", "465B5CE");
+    assert_eq!(bad(&bad_key, Format::Json)[0].1, Problem::Record(InvalidRecord::Key("k")));
+}
+
+fn record_k() -> whimbrel_security::LongTermKey {
+    let octets: Vec<u8> = (0..16).map(|i| u8::from_str_radix(&K[2 * i..2 * i + 2], 16).unwrap()).collect();
+    whimbrel_security::K::new(octets.try_into().unwrap()).into()
+}
+
+#[test]
 fn a_bad_json_record_is_told_by_its_line() {
     let good = format!(r#"{{"supi": "999701", "k": "{K}", "opc": "{K}"}}"#);
     for (text, line, says) in [
