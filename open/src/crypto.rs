@@ -356,16 +356,18 @@ impl core::fmt::Debug for Exporter {
     }
 }
 
-/// K_SEAF = HKDF(ss ‖ DH(U, T), H(authReqU ‖ grant)): `transcript` is that hash.
+/// K_SEAF = HKDF(ss ‖ DH(U, T), transcript), where the transcript is H(H(authReqU) ‖ grant). `None` if the peer's share is of small
+/// order.
 ///
 /// ss keeps it from whoever learns an ephemeral key of U, DH from whoever learns the broker's epoch key later.
-pub(crate) fn k_seaf(ss: &SharedSecret, dh: &[u8; 32], transcript: &[u8; 32]) -> KSeaf {
+pub fn k_seaf(ss: &SharedSecret, own: &PrivateKey, peer: &Share, transcript: &[u8; 32]) -> Option<KSeaf> {
+    let dh = own.agree(peer)?;
     let mut ikm = Zeroizing::new([0; 64]);
     ikm[..32].copy_from_slice(&ss.0);
-    ikm[32..].copy_from_slice(dh);
+    ikm[32..].copy_from_slice(&dh[..]);
     let mut key = [0; 32];
     expand(&Hkdf::new(None, &ikm[..]), &[b"SAP-v1 K_SEAF", transcript], &mut key);
-    KSeaf(key)
+    Some(KSeaf(key))
 }
 
 #[cfg(test)]
@@ -384,8 +386,10 @@ mod tests {
 
     #[test] // ss, DH(U, T) and the transcript
     fn k_seaf_depends_on_each_of_its_parts() {
+        let share = |dh: u8| PrivateKey::new([dh; 32]).share();
         let key = |ss: u8, dh: u8, transcript: u8| {
-            k_seaf(&SharedSecret::new([ss; 32]), &[dh; 32], &[transcript; 32])
+            let (ss, own) = (SharedSecret::new([ss; 32]), PrivateKey::new([7; 32]));
+            k_seaf(&ss, &own, &share(dh), &[transcript; 32]).unwrap()
         };
         let own = key(1, 2, 3);
         assert_eq!(own, key(1, 2, 3));

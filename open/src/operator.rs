@@ -149,8 +149,9 @@ impl OperatorAttach {
                 let orders =
                     OperatorOrders::open(&self.private, &key, &orders).ok_or(OperatorError::Orders)?;
                 let OperatorOrders { ss, intercept, filters } = orders;
-                let dh = self.private.agree(&grant.grant.user_share).ok_or(OperatorError::WeakShare)?;
-                let k_seaf = k_seaf(&ss, &dh, &grant.grant.transcript());
+                let (share, transcript) = (&grant.grant.user_share, grant.grant.transcript());
+                let k_seaf =
+                    k_seaf(&ss, &self.private, share, &transcript).ok_or(OperatorError::WeakShare)?;
                 Ok(OperatorSession { grant, k_seaf, intercept, filters, answer_u })
             }
         }

@@ -120,8 +120,8 @@ impl UserAttach {
         let plain = self.exporter.open(&answer.salt, &answer.sealed).ok_or(UserError::Sealed)?;
         let UserAnswer { grant, ss, ticket, next_key } = UserAnswer::parse(&plain)?;
         self.check(&grant, now)?;
-        let dh = self.private.agree(&grant.grant.operator_share).ok_or(UserError::WeakShare)?;
-        let k_seaf = k_seaf(&ss, &dh, &grant.grant.transcript());
+        let (share, transcript) = (&grant.grant.operator_share, grant.grant.transcript());
+        let k_seaf = k_seaf(&ss, &self.private, share, &transcript).ok_or(UserError::WeakShare)?;
         let session = UserSession { grant: grant.grant, k_seaf, k_ausf: self.exporter.k_ausf() };
         Ok(TentativeSession { session, ticket, next_key })
     }

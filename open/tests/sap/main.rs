@@ -5,4 +5,5 @@ mod kept;
 mod messages;
 mod model;
 mod real;
+mod vectors;
 mod world;
