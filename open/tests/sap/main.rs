@@ -5,5 +5,6 @@ mod kept;
 mod messages;
 mod model;
 mod real;
+mod schedule;
 mod vectors;
 mod world;
