@@ -13,6 +13,15 @@ use whimbrel_ids::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(pub u64);
 
+/// A request as the edge knows it: to whom the answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who sent it.
+    pub peer: Peer,
+    /// Which of the peer's requests it is.
+    pub request: u64,
+}
+
 /// The most requests that wait in a class: at 2,000 a second, two seconds of work. What waits longer is of no use ([`WAIT_MAX`]).
 pub const WAITING_MAX: usize = 4_096;
 
@@ -22,6 +31,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(2);
 /// A request that waits.
 #[derive(Debug)]
 struct Waiting {
+    origin: Origin,
     since: Instant,
     octets: Vec<u8>,
 }
@@ -37,7 +47,8 @@ struct Class {
 
 impl Class {
     /// Adds a request. A full class gives up the newest of the longest queue: that of the peer to blame.
-    fn push(&mut self, peer: Peer, request: Waiting) -> Option<Peer> {
+    fn push(&mut self, request: Waiting) -> Option<Origin> {
+        let peer = request.origin.peer;
         let queue = self.queues.entry(peer).or_default();
         if queue.is_empty() {
             self.turns.push_back(peer);
@@ -48,16 +59,16 @@ impl Class {
             return None;
         }
         let (&longest, queue) = self.queues.iter_mut().max_by_key(|(_, queue)| queue.len())?;
-        queue.pop_back();
+        let given_up = queue.pop_back()?;
         self.waiting -= 1;
         if queue.is_empty() {
             self.queues.remove(&longest);
             self.turns.retain(|peer| *peer != longest);
         }
-        Some(longest)
+        Some(given_up.origin)
     }
 
-    fn pop(&mut self) -> Option<(Peer, Waiting)> {
+    fn pop(&mut self) -> Option<Waiting> {
         let peer = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&peer)?;
         let request = queue.pop_front()?;
@@ -67,8 +78,17 @@ impl Class {
         } else {
             self.turns.push_back(peer);
         }
-        Some((peer, request))
+        Some(request)
     }
+}
+
+/// The request whose turn it is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// To be worked on.
+    Serve(Origin, Vec<u8>),
+    /// It waited longer than [`WAIT_MAX`].
+    TooLate(Origin),
 }
 
 /// The requests that wait for B.
@@ -76,36 +96,25 @@ impl Class {
 pub struct Admission {
     ticketed: Class,
     others: Class,
-    /// Requests given up because they waited too long.
-    expired: u64,
 }
 
 impl Admission {
-    /// Lets a request wait. Gives the peer of which a request was given up for it, which may be this one.
-    pub fn push(&mut self, peer: Peer, ticketed: bool, octets: Vec<u8>, now: Instant) -> Option<Peer> {
+    /// Lets a request wait. Gives the one that was given up for it, which may be itself.
+    pub fn push(&mut self, origin: Origin, ticketed: bool, octets: Vec<u8>, now: Instant) -> Option<Origin> {
         let class = if ticketed { &mut self.ticketed } else { &mut self.others };
-        class.push(peer, Waiting { since: now, octets })
+        class.push(Waiting { origin, since: now, octets })
     }
 
-    /// The next request to work on. Those that waited too long are given up and counted.
-    pub fn pop(&mut self, now: Instant) -> Option<(Peer, Vec<u8>)> {
-        while let Some((peer, request)) = self.ticketed.pop().or_else(|| self.others.pop()) {
-            if now.since(request.since) <= WAIT_MAX {
-                return Some((peer, request.octets));
-            }
-            self.expired += 1;
-        }
-        None
+    /// The next request.
+    pub fn pop(&mut self, now: Instant) -> Option<Turn> {
+        let Waiting { origin, since, octets } = self.ticketed.pop().or_else(|| self.others.pop())?;
+        let in_time = now.since(since) <= WAIT_MAX;
+        Some(if in_time { Turn::Serve(origin, octets) } else { Turn::TooLate(origin) })
     }
 
     /// How many requests wait: with a ticket, without.
     pub const fn waiting(&self) -> (usize, usize) {
         (self.ticketed.waiting, self.others.waiting)
-    }
-
-    /// How many requests were given up because they waited too long.
-    pub const fn expired(&self) -> u64 {
-        self.expired
     }
 }
 
@@ -115,19 +124,24 @@ mod tests {
 
     const NOW: Instant = Instant(1_000_000_000);
 
+    fn of(peer: u64) -> Origin {
+        Origin { peer: Peer(peer), request: 0 }
+    }
+
     fn peers(admission: &mut Admission, n: usize) -> Vec<u64> {
-        (0..n).filter_map(|_| admission.pop(NOW)).map(|(peer, _)| peer.0).collect()
+        let turns = (0..n).filter_map(|_| admission.pop(NOW));
+        turns.map(|turn| if let Turn::Serve(origin, _) = turn { origin.peer.0 } else { panic!() }).collect()
     }
 
     #[test]
     fn requests_with_a_ticket_go_first_and_peers_take_turns() {
         let mut admission = Admission::default();
         for _ in 0..3 {
-            assert_eq!(admission.push(Peer(1), false, vec![], NOW), None);
+            assert_eq!(admission.push(of(1), false, vec![], NOW), None);
         }
-        admission.push(Peer(2), false, vec![], NOW);
+        admission.push(of(2), false, vec![], NOW);
         for peer in [1, 1, 3] {
-            admission.push(Peer(peer), true, vec![], NOW);
+            admission.push(of(peer), true, vec![], NOW);
         }
         assert_eq!(peers(&mut admission, 9), [1, 3, 1, 1, 2, 1, 1]);
         assert_eq!(admission.waiting(), (0, 0));
@@ -136,29 +150,31 @@ mod tests {
     #[test]
     fn a_flood_costs_the_peer_that_floods() {
         let mut admission = Admission::default();
-        admission.push(Peer(1), false, vec![], NOW);
-        let given_up = (0..10 * WAITING_MAX).filter_map(|_| admission.push(Peer(2), false, vec![], NOW));
-        assert!(given_up.fold(0, |n, peer| if peer == Peer(2) { n + 1 } else { panic!() }) > 9 * WAITING_MAX);
+        admission.push(of(1), false, vec![], NOW);
+        let given_up: Vec<_> =
+            (0..10 * WAITING_MAX).filter_map(|_| admission.push(of(2), false, vec![], NOW)).collect();
+        assert!(given_up.len() > 9 * WAITING_MAX && given_up.iter().all(|origin| *origin == of(2)));
         assert_eq!(admission.waiting(), (0, WAITING_MAX));
-        admission.push(Peer(3), false, vec![], NOW);
+        admission.push(of(3), false, vec![], NOW);
         assert_eq!(peers(&mut admission, 4), [1, 2, 3, 2]);
     }
 
     #[test]
     fn a_class_full_of_single_requests_gives_up_one_and_keeps_its_turns() {
         let mut admission = Admission::default();
-        let given_up = (0..=WAITING_MAX as u64).filter_map(|n| admission.push(Peer(n), false, vec![], NOW));
+        let given_up = (0..=WAITING_MAX as u64).filter_map(|n| admission.push(of(n), false, vec![], NOW));
         assert_eq!(given_up.count(), 1);
         assert_eq!(peers(&mut admission, 2 * WAITING_MAX).len(), WAITING_MAX);
     }
 
     #[test]
-    fn what_waited_too_long_is_given_up_and_counted() {
+    fn what_waited_too_long_is_not_worked_on() {
         let mut admission = Admission::default();
-        admission.push(Peer(1), false, vec![1], NOW);
-        admission.push(Peer(1), false, vec![2], NOW + WAIT_MAX);
+        admission.push(of(1), false, vec![1], NOW);
+        admission.push(of(1), false, vec![2], NOW + WAIT_MAX);
         let late = NOW + WAIT_MAX + Duration::from_micros(1);
-        assert_eq!(admission.pop(late), Some((Peer(1), vec![2])));
-        assert_eq!((admission.expired(), admission.pop(late)), (1, None));
+        assert_eq!(admission.pop(late), Some(Turn::TooLate(of(1))));
+        assert_eq!(admission.pop(late), Some(Turn::Serve(of(1), vec![2])));
+        assert_eq!(admission.pop(late), None);
     }
 }

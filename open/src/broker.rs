@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whimbrel_ids::Instant;
 
 use crate::CLOCK_SKEW_MAX_S;
-use crate::admission::{Admission, Peer};
+use crate::admission::{Admission, Origin, Turn};
 use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, EpochKey, Filter,
-    Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant, SignedRefusal, Trust,
-    UserAnswer, UserVector, Validity,
+    Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant, SignedRefusal, Subject, Ticket,
+    Trust, UserAnswer, UserVector, Validity,
 };
 use crate::ticket::Tickets;
 
@@ -55,6 +55,8 @@ pub struct User {
     pub filters: Vec<Filter>,
     /// The highest counter that was used.
     pub counter: u64,
+    /// The lowest number of a ticket that is not used up.
+    pub ticket: u64,
 }
 
 /// What stays the same while B runs.
@@ -163,10 +165,14 @@ struct AuthenticUser {
 }
 
 impl Broker {
-    /// A broker whose users seal to `epoch`; `ticket_key` is its own.
-    pub fn new(config: BrokerConfig, epoch: (u8, PrivateKey), ticket_key: [u8; 16]) -> Self {
+    /// A broker whose users seal to `epoch`; `ticket_key` is its own. `None` if its certificate is of another domain or key.
+    pub fn new(config: BrokerConfig, epoch: (u8, PrivateKey), ticket_key: [u8; 16]) -> Option<Self> {
+        let named = config.certificate.subject == Subject::Broker(config.domain.clone());
+        if !named || config.certificate.key != config.signing.verifying_key() {
+            return None;
+        }
         let current = EpochKey { id: epoch.0, public: epoch.1.share() };
-        Self {
+        Some(Self {
             config,
             epochs: BTreeMap::from([epoch]),
             current,
@@ -176,7 +182,7 @@ impl Broker {
             admission: Admission::default(),
             answers: BTreeMap::new(),
             given: VecDeque::new(),
-        }
+        })
     }
 
     /// Adds a user, or replaces what is known of one. A counter never goes back while the key stays.
@@ -184,6 +190,7 @@ impl Broker {
         assert!(user.filters.len() <= OperatorOrders::FILTERS_MAX);
         if let Some(before) = self.users.get(&id).filter(|before| before.key == user.key) {
             user.counter = user.counter.max(before.counter);
+            user.ticket = user.ticket.max(before.ticket);
         }
         self.users.insert(id, user);
     }
@@ -218,26 +225,40 @@ impl Broker {
         self.current
     }
 
-    /// The tickets that B has given out.
-    pub const fn tickets(&mut self) -> &mut Tickets {
-        &mut self.tickets
+    /// Takes a new key for tickets: before the former has made 2^32 of them.
+    pub fn renew_ticket_key(&mut self, key: [u8; 16]) {
+        self.tickets.renew(key);
     }
 
-    /// Lets a request of `peer` wait for its turn. Gives what is to be answered at once: that it is no request, or that B has no room
-    /// for one, which may be another peer's.
-    pub fn offer(&mut self, peer: Peer, octets: Vec<u8>, now: Instant) -> Option<(Peer, BrokerOutput)> {
+    /// Lets a request wait for its turn. Gives what is to be answered at once: that it is no request, or that B has no room for one,
+    /// which may be another peer's.
+    pub fn offer(&mut self, origin: Origin, octets: Vec<u8>, now: Instant) -> Option<(Origin, BrokerOutput)> {
         let Ok(request) = AuthReqT::parse(&octets) else {
-            return Some((peer, self.reject(Rejection::Malformed)));
+            return Some((origin, self.reject(Rejection::Malformed)));
         };
-        let ticketed = request.request.ticket().is_some_and(|ticket| self.tickets.redeem(ticket, now));
-        let given_up = self.admission.push(peer, ticketed, octets, now)?;
+        let ticketed = request.request.ticket().is_some_and(|ticket| self.redeem(ticket));
+        let given_up = self.admission.push(origin, ticketed, octets, now)?;
         Some((given_up, self.reject(Rejection::Busy)))
     }
 
     /// Answers the request whose turn it is.
-    pub fn serve(&mut self, now: Instant, seed: &Seed) -> Option<(Peer, BrokerOutput)> {
-        let (peer, octets) = self.admission.pop(now)?;
-        Some((peer, self.answer(&octets, now, seed)))
+    pub fn serve(&mut self, now: Instant, seed: &Seed) -> Option<(Origin, BrokerOutput)> {
+        Some(match self.admission.pop(now)? {
+            Turn::Serve(origin, octets) => (origin, self.answer(&octets, now, seed)),
+            Turn::TooLate(origin) => (origin, self.reject(Rejection::Busy)),
+        })
+    }
+
+    /// Uses a ticket up; whether it was good.
+    fn redeem(&mut self, ticket: &Ticket) -> bool {
+        let Some((id, number)) = self.tickets.open(ticket) else { return false };
+        match self.users.get_mut(&id) {
+            Some(user) if !user.revoked && number >= user.ticket => {
+                user.ticket = number.saturating_add(1);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The requests that wait.
@@ -387,7 +408,7 @@ impl Broker {
         let answer = UserAnswer {
             grant: signed.clone(),
             ss,
-            ticket: Some(self.tickets.issue(now, seed)),
+            ticket: Some(self.tickets.issue(vector.user, profile.ticket, seed)),
             next_key: (request.request.key_id() != self.current.id).then_some(self.current),
         };
         let salt = *seed.derive("salt");

@@ -7,7 +7,7 @@
 //! | names of the parties | [`id`] |
 //! | messages, in octets | [`msg`]; their octets are specified in `MESSAGES.md` |
 //! | the machines of U, T and B | [`user`], [`operator`], [`broker`] |
-//! | floods: fair queues, tickets | [`admission`], [`ticket`] |
+//! | floods: fair queues, tickets | [`admission`] |
 //! | how 5GS carries the messages | [`carriage`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
@@ -22,7 +22,7 @@ pub mod crypto;
 pub mod id;
 pub mod msg;
 pub mod operator;
-pub mod ticket;
+mod ticket;
 pub mod user;
 
 /// How far the clocks of two parties may be apart, in seconds: what certificates of short life and a UE that takes its time from

@@ -6,23 +6,34 @@ use crate::crypto::{KSeaf, PrivateKey, Seed, SigningKey, hash, k_seaf};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Filter,
-    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Terms, Trust,
+    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms, Trust,
 };
 use crate::user::is_valid_now;
 
 /// What an operator is and offers.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// Its PLMN and NID.
-    pub id: OperatorId,
-    /// Its certificate.
-    pub certificate: Certificate,
-    /// The key of the certificate.
-    pub signing: SigningKey,
+    id: OperatorId,
+    certificate: Certificate,
+    signing: SigningKey,
     /// Whose word on brokers it believes.
     pub trust: Trust,
     /// What it offers.
     pub terms: Terms,
+}
+
+impl Operator {
+    /// The operator that the certificate names. `None` if that is none, or if `signing` is not the key of the certificate.
+    pub fn new(certificate: Certificate, signing: SigningKey, trust: Trust, terms: Terms) -> Option<Self> {
+        let Subject::Operator(id) = certificate.subject else { return None };
+        let own = certificate.key == signing.verifying_key();
+        own.then_some(Self { id, certificate, signing, trust, terms })
+    }
+
+    /// Its PLMN and NID.
+    pub const fn id(&self) -> OperatorId {
+        self.id
+    }
 }
 
 /// Why T does not serve.

@@ -1,63 +1,56 @@
 //! Tickets: who attached before passes first while the broker is flooded.
-
-use std::collections::BTreeSet;
+//!
+//! A ticket names its user and a number, under the broker's own key. The broker keeps one number for each user, the lowest that is
+//! not used up, and so remembers no tickets: one is good if its number is not below that.
 
 use aes_gcm::Aes128Gcm;
 use aes_gcm::aead::KeyInit;
-use core::time::Duration;
-use whimbrel_ids::Instant;
 
 use crate::crypto::{Seed, seal, unseal};
+use crate::id::UserId;
 use crate::msg::{TICKET_OCTETS, Ticket};
 
-/// How long a ticket is good: long enough for a phone that is off over a holiday.
-pub const TICKET_LIFE: Duration = Duration::from_secs(30 * 86_400);
-
-/// The most used tickets that B remembers: 24 octets each, so 24 MiB and something. Beyond, no ticket is taken until some expire.
-const USED_MAX: usize = 1 << 20;
-
-/// The broker's tickets: it keeps the key and those that were used, not those that it gave out.
-pub struct Tickets {
-    cipher: Aes128Gcm,
-    /// Used ones: expiry in seconds, serial number.
-    used: BTreeSet<(u64, u64)>,
+/// The keys under which a broker makes tickets.
+///
+/// Nonces are random, so a key must be renewed before it has made 2^32 tickets: at 2,000 attaches a second, every three weeks.
+pub(crate) struct Tickets {
+    current: Aes128Gcm,
+    former: Option<Aes128Gcm>,
 }
 
 impl core::fmt::Debug for Tickets {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Tickets({} used, …)", self.used.len())
+        f.write_str("Tickets(…)")
     }
 }
 
 impl Tickets {
     pub(crate) fn new(key: [u8; 16]) -> Self {
-        Self { cipher: Aes128Gcm::new(&key.into()), used: BTreeSet::new() }
+        Self { current: Aes128Gcm::new(&key.into()), former: None }
     }
 
-    /// A new ticket.
-    pub(crate) fn issue(&self, now: Instant, seed: &Seed) -> Ticket {
-        let (nonce, serial) = (seed.derive::<12>("ticket nonce"), seed.derive::<8>("ticket serial"));
-        let until = (now + TICKET_LIFE).as_secs();
-        let plain = [&serial[..], &until.to_be_bytes()].concat();
-        let sealed = seal(&self.cipher, &nonce, &plain);
+    /// Takes a new key. Tickets of the former one stay good until the next renewal.
+    pub(crate) fn renew(&mut self, key: [u8; 16]) {
+        self.former = Some(core::mem::replace(&mut self.current, Aes128Gcm::new(&key.into())));
+    }
+
+    /// A ticket of `user` with this number.
+    pub(crate) fn issue(&self, user: UserId, number: u64, seed: &Seed) -> Ticket {
+        let nonce = seed.derive::<12>("ticket nonce");
+        let plain = [&user.0[..], &number.to_be_bytes()].concat();
         let mut ticket = [0; TICKET_OCTETS];
         ticket[..12].copy_from_slice(&nonce[..]);
-        ticket[12..].copy_from_slice(&sealed);
+        ticket[12..].copy_from_slice(&seal(&self.current, &nonce, &plain));
         Ticket(ticket)
     }
 
-    /// Whether the ticket is ours, good now and unused; then it is used up.
-    pub fn redeem(&mut self, ticket: &Ticket, now: Instant) -> bool {
-        while self.used.first().is_some_and(|(until, _)| *until < now.as_secs()) {
-            self.used.pop_first();
-        }
-        let mut nonce = [0; 12];
-        nonce.copy_from_slice(&ticket.0[..12]);
-        let Some(plain) = unseal(&self.cipher, &nonce, &ticket.0[12..]) else { return false };
-        let (serial, until) = plain.split_at(8);
-        let number = |octets: &[u8]| octets.iter().fold(0, |v, o| v << 8 | u64::from(*o));
-        let (serial, until) = (number(serial), number(until));
-        until >= now.as_secs() && self.used.len() < USED_MAX && self.used.insert((until, serial))
+    /// Whose ticket it is and its number, if this broker made it.
+    pub(crate) fn open(&self, ticket: &Ticket) -> Option<(UserId, u64)> {
+        let (nonce, sealed) = ticket.0.split_first_chunk::<12>()?;
+        let former = || self.former.as_ref().and_then(|key| unseal(key, nonce, sealed));
+        let plain = unseal(&self.current, nonce, sealed).or_else(former)?;
+        let (user, number) = plain.split_first_chunk::<16>()?;
+        Some((UserId(*user), u64::from_be_bytes(number.try_into().ok()?)))
     }
 }
 
@@ -65,24 +58,25 @@ impl Tickets {
 mod tests {
     use super::*;
 
-    const NOW: Instant = Instant(1_800_000_000_000_000);
+    const USER: UserId = UserId([7; 16]);
 
     #[test]
-    fn a_ticket_is_good_once_and_until_it_expires() {
+    fn a_ticket_opens_for_its_broker_until_the_second_renewal() {
         let mut tickets = Tickets::new([1; 16]);
-        let [a, b] = [1, 2].map(|n| tickets.issue(NOW, &Seed::new([n; 32])));
-        assert!(tickets.redeem(&a, NOW) && !tickets.redeem(&a, NOW));
-        assert!(!tickets.redeem(&b, NOW + TICKET_LIFE + Duration::from_secs(1)));
-        assert!(tickets.used.is_empty());
-        assert!(tickets.redeem(&b, NOW + TICKET_LIFE));
+        let ticket = tickets.issue(USER, 5, &Seed::new([1; 32]));
+        assert_eq!(tickets.open(&ticket), Some((USER, 5)));
+        tickets.renew([2; 16]);
+        assert_eq!(tickets.open(&ticket), Some((USER, 5)));
+        tickets.renew([3; 16]);
+        assert_eq!(tickets.open(&ticket), None);
     }
 
     #[test]
-    fn a_forged_or_another_brokers_ticket_is_not_taken() {
-        let mut tickets = Tickets::new([1; 16]);
-        let mut ticket = tickets.issue(NOW, &Seed::new([1; 32]));
-        assert!(!Tickets::new([2; 16]).redeem(&ticket, NOW));
-        ticket.0[20] ^= 1;
-        assert!(!tickets.redeem(&ticket, NOW));
+    fn a_forged_ticket_does_not_open_and_two_of_a_user_look_different() {
+        let tickets = Tickets::new([1; 16]);
+        let [mut a, b] = [1, 2].map(|n| tickets.issue(USER, 5, &Seed::new([n; 32])));
+        assert!(a.0.iter().zip(b.0).filter(|(a, b)| *a == b).count() < TICKET_OCTETS / 4);
+        a.0[20] ^= 1;
+        assert_eq!(tickets.open(&a), None);
     }
 }

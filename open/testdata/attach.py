@@ -96,7 +96,7 @@ def main():
     domain = bytes([len(domain_text)]) + domain_text
     operator = bytes.fromhex("130062") + b"\x01" + be(0x0ABCDEF0123, 6)  # 310/260 with a NID
     terms = b"EUR" + be(10, 4) + be(200, 4) + be(50_000, 4) + be(200_000, 4) + b"\x02\x08\x09" + be(60, 2)
-    ticket = fixed("ticket a") + fixed("ticket b", 12)
+    ticket = fixed("ticket a") + fixed("ticket b", 20)
     share_u, share_t = public(x["share u"]), public(x["share t"])
     key_id = b"\x05"
 

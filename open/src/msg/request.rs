@@ -13,8 +13,8 @@ use crate::crypto::{
 use crate::id::{Domain, OperatorId, UserId};
 use zeroize::Zeroizing;
 
-/// Octets of a ticket: a nonce, a serial number and an expiry under the broker's own AEAD key, and the tag.
-pub const TICKET_OCTETS: usize = 12 + 16 + TAG_OCTETS;
+/// Octets of a ticket: a nonce, then a user and a number under the broker's own AEAD key, and the tag.
+pub const TICKET_OCTETS: usize = 12 + 16 + 8 + TAG_OCTETS;
 
 /// A single-use ticket that B gives to U at an attach and takes back at the next: a request that carries one is answered before
 /// those that carry none. Nobody but B can read it.

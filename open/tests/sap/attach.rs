@@ -1,14 +1,14 @@
 //! Attaches with real cryptography, and every bad input that a party may meet.
 
 use whimbrel_ids::Instant;
-use whimbrel_open::admission::Peer;
-use whimbrel_open::broker::{ANSWER_KEPT, Broker, BrokerEvent};
+use whimbrel_open::admission::{Origin, Peer, WAIT_MAX};
+use whimbrel_open::broker::{ANSWER_KEPT, Broker, BrokerConfig, BrokerEvent};
 use whimbrel_open::carriage::{Scheme, SuciNai};
 use whimbrel_open::crypto::{PrivateKey, Share, SigningKey};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::{
     AnswerBody, AnswerT, AuthReqT, AuthReqU, Certificate, CertificateError, Filter, Price, RefusalCause,
-    Rejection, SignedGrant, SignedRefusal, Subject, Ticket, UserVector, Validity,
+    Rejection, SignedGrant, SignedRefusal, Subject, UserVector, Validity,
 };
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_open::user::{Sim, UserAttach, UserError};
@@ -96,13 +96,12 @@ fn user_and_operator_have_the_same_keys_after_one_round_trip() {
 }
 
 #[test]
-fn the_next_attach_carries_a_ticket_that_is_good_once_and_another_pseudonym() {
+fn the_next_attach_carries_a_ticket_and_another_pseudonym() {
     let mut net = Net::new();
     let (user, first) = net.attach().unwrap();
     user.answer(&first.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
     let (_, request) = net.ask();
-    let ticket = *request.ticket().unwrap();
-    assert!(net.broker.tickets().redeem(&ticket, NOW) && !net.broker.tickets().redeem(&ticket, NOW));
+    assert!(request.ticket().is_some());
     let (_, second) = net.attach().unwrap();
     assert_ne!(first.grant.grant.pseudonym, second.grant.grant.pseudonym);
 }
@@ -181,39 +180,72 @@ fn a_broker_that_takes_over_gives_the_same_answer_and_takes_no_used_counter() {
     assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::CounterUsed, .. }), "{event:?}");
 }
 
+const fn from(peer: u64, request: u64) -> Origin {
+    Origin { peer: Peer(peer), request }
+}
+
 #[test]
 fn a_user_with_a_ticket_is_served_before_a_flood_of_ten_times_as_many() {
     let mut net = Net::new();
+    let (_, request) = net.ask();
+    let mut garbage = request.to_octets();
+    *garbage.last_mut().unwrap() ^= 1;
+    let (_, garbage) = net.pass(AuthReqU::parse(&garbage).unwrap(), NOW);
+    for n in 0..10 {
+        assert!(net.broker.offer(from(1, n), garbage.clone(), NOW).is_none());
+    }
     let (user, session) = net.attach().unwrap();
     user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
-    let garbage = AuthReqU::parse(&{
-        let mut octets = net.ask().1.to_octets();
-        *octets.last_mut().unwrap() ^= 1;
-        octets
-    });
-    let (_, garbage) = net.pass(garbage.unwrap(), NOW);
-    for _ in 0..10 {
-        // It carries the ticket, too: good once.
-        assert!(net.broker.offer(Peer(1), garbage.clone(), NOW).is_none());
-    }
-    assert_eq!(net.broker.admission().waiting(), (1, 9));
-    net.sim.ticket = session_ticket(&mut net);
     let (_, request) = net.ask();
     let (_, asked) = net.pass(request, NOW);
-    assert!(net.broker.offer(Peer(1), asked, NOW).is_none());
-    let served: Vec<_> = (0..3).filter_map(|n| net.broker.serve(NOW, &seed("b", 90 + n))).collect();
-    let granted = |n: usize| matches!(served[n].1.event, BrokerEvent::Granted(_));
-    assert!(!granted(0) && granted(1) && !granted(2), "{served:?}");
-    let (peer, output) = net.broker.offer(Peer(2), vec![0], NOW).unwrap();
-    assert_eq!(peer, Peer(2));
+    // A ticket is good once: who copies it from the air comes with the others.
+    assert!(net.broker.offer(from(1, 10), asked.clone(), NOW).is_none());
+    assert!(net.broker.offer(from(1, 11), asked, NOW).is_none());
+    assert_eq!(net.broker.admission().waiting(), (1, 11));
+    let (origin, output) = net.broker.serve(NOW, &seed("b", 90)).unwrap();
+    assert_eq!(origin, from(1, 10));
+    assert!(matches!(output.event, BrokerEvent::Granted(_)), "{:?}", output.event);
+    let (origin, output) = net.broker.serve(NOW, &seed("b", 91)).unwrap();
+    assert_eq!(origin, from(1, 0));
+    assert!(matches!(output.event, BrokerEvent::Refused { cause: RefusalCause::Envelope, .. }));
+    let (origin, output) = net.broker.serve(NOW + WAIT_MAX * 2, &seed("b", 92)).unwrap();
+    assert_eq!(origin, from(1, 1));
+    assert!(matches!(output.event, BrokerEvent::Rejected(Rejection::Busy)));
+    let (origin, output) = net.broker.offer(from(2, 0), vec![0], NOW).unwrap();
+    assert_eq!(origin, from(2, 0));
     assert!(matches!(output.event, BrokerEvent::Rejected(Rejection::Malformed)));
 }
 
-/// A ticket out of an attach.
-fn session_ticket(net: &mut Net) -> Option<Ticket> {
-    let (user, session) = net.attach().unwrap();
-    user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
-    net.sim.ticket
+#[test]
+fn a_ticket_of_a_revoked_user_is_not_taken_and_one_of_a_renewed_key_is() {
+    for (revoked, waiting) in [(false, (1, 0)), (true, (0, 1))] {
+        let mut net = Net::new();
+        let (user, session) = net.attach().unwrap();
+        user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
+        net.broker.renew_ticket_key([3; 16]);
+        if revoked {
+            net.broker.revoke_user(ALICE);
+        }
+        let (_, request) = net.ask();
+        let (_, asked) = net.pass(request, NOW);
+        assert!(net.broker.offer(from(1, 0), asked, NOW).is_none());
+        assert_eq!(net.broker.admission().waiting(), waiting);
+    }
+}
+
+#[test]
+fn an_operator_and_a_broker_begin_with_a_certificate_of_their_own_only() {
+    let (id, name) = (operator_certificate(t1(), "t1"), broker_certificate("b.example"));
+    let begin = |certificate: &Certificate, key| {
+        Operator::new(certificate.clone(), key, trust(), terms(200)).map(|operator| operator.id())
+    };
+    assert_eq!(begin(&id, key("t1")), Some(t1()));
+    assert_eq!((begin(&id, key("t2")), begin(&name, key("b.example"))), (None, None));
+    let config = broker("b.example").config;
+    let begin = |config| Broker::new(config, (EPOCH, epoch_key("b.example")), [9; 16]).is_some();
+    assert!(begin(config.clone()));
+    assert!(!begin(BrokerConfig { domain: domain("x.example"), ..config.clone() }));
+    assert!(!begin(BrokerConfig { signing: key("t1"), ..config }));
 }
 
 #[test]
@@ -303,26 +335,32 @@ fn an_operator_whose_certificate_proves_nothing_gets_no_signed_word() {
     };
     let subject = Subject::Operator(t1());
     let (before, after) = (Validity { from: 0, until: 1 }, Validity { from: u64::MAX, until: u64::MAX });
-    let broker = Subject::Broker(domain("b.example"));
     for (certificate, cause) in [
         (issue("eve", subject.clone(), VALIDITY), Rejection::CertificateUntrusted),
-        (issue("authority", broker, VALIDITY), Rejection::CertificateUntrusted),
         (issue("authority", subject.clone(), before), Rejection::CertificateExpired),
         (issue("authority", subject.clone(), after), Rejection::CertificateNotYetValid),
         (issue("authority", subject, VALIDITY), Rejection::CertificateRevoked),
     ] {
         let mut net = Net::new();
         net.broker.config.trust.revoke(77);
-        net.operator.certificate = certificate;
+        net.operator = Operator::new(certificate, key("t1"), trust(), terms(200)).unwrap();
         let (_, request) = net.ask();
         let (operator, asked) = net.pass(request, NOW);
         assert_eq!(net.rejected(&asked, NOW), cause);
         let (answer, _) = net.answer(&asked, NOW);
-        assert_eq!(
-            operator.answer(&answer, &net.operator.trust, NOW).unwrap_err(),
-            OperatorError::Rejected(cause)
-        );
+        let error = operator.answer(&answer, &net.operator.trust, NOW).unwrap_err();
+        assert_eq!(error, OperatorError::Rejected(cause));
     }
+}
+
+#[test]
+fn a_broker_is_no_operator() {
+    let mut net = Net::new();
+    let (_, request) = net.ask();
+    let (certificate, offer) =
+        (broker_certificate("b.example"), (terms(200), PrivateKey::new([1; 32]).share()));
+    let asked = AuthReqT::signed(request, certificate, t1(), offer, NOW, &key("b.example"));
+    assert_eq!(net.rejected(&asked.to_octets(), NOW), Rejection::CertificateUntrusted);
 }
 
 #[test]
@@ -366,7 +404,7 @@ fn shares_of_small_order_are_refused() {
     let (_, request) = UserAttach::begin(&mut net.sim, t1(), &seed("u", 2)).unwrap();
     net.sim.counter = 2;
     let offer = (terms(200), Share([0; 32]));
-    let certificate = net.operator.certificate.clone();
+    let certificate = operator_certificate(t1(), "t1");
     let asked = AuthReqT::signed(request, certificate, t1(), offer, NOW, &key("t1")).to_octets();
     let (_, event) = net.answer(&asked, NOW);
     assert!(matches!(event, BrokerEvent::Refused { .. }), "{event:?}");

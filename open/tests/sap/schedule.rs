@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_ids::Instant;
-use whimbrel_open::admission::Peer;
+use whimbrel_open::admission::{Origin, Peer};
 use whimbrel_open::broker::{AnswerRecord, Broker, BrokerEvent};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::AuthReqU;
@@ -95,7 +95,7 @@ impl Country {
             // A UE attaches somewhere, whatever became of its last try.
             0..4 => {
                 let (who, at, seed_of) = (self.below(usize::from(USERS)), self.below(2), self.random);
-                let id = self.operators[at].id;
+                let id = self.operators[at].id();
                 let (attach, request) =
                     UserAttach::begin(&mut self.sims[who], id, &seed("u", seed_of)).unwrap();
                 self.waiting[who] = Some(attach);
@@ -139,7 +139,11 @@ impl Country {
 
     fn serve(&mut self) {
         let Some((at, which, octets)) = self.take(|c| &mut c.asked) else { return };
-        assert!(self.broker.offer(Peer(at as u64), octets, self.now).is_none());
+        assert!(
+            self.broker
+                .offer(Origin { peer: Peer(at as u64), request: which as u64 }, octets, self.now)
+                .is_none()
+        );
         let (_, output) = self.broker.serve(self.now, &seed("b", self.random)).unwrap();
         if let (BrokerEvent::Granted(session), Some(record)) = (&output.event, &output.record) {
             let before = self.grants.insert((session.user, record.counter), session.grant.request);

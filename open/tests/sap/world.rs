@@ -69,7 +69,7 @@ pub(crate) fn terms(dl_micros_per_mib: u32) -> Terms {
 
 pub(crate) fn operator(id: OperatorId, name: &str) -> Operator {
     let certificate = operator_certificate(id, name);
-    Operator { id, certificate, signing: key(name), trust: trust(), terms: terms(200) }
+    Operator::new(certificate, key(name), trust(), terms(200)).unwrap()
 }
 
 pub(crate) fn user(name: &str) -> User {
@@ -80,6 +80,7 @@ pub(crate) fn user(name: &str) -> User {
         intercept: false,
         filters: Vec::new(),
         counter: 0,
+        ticket: 0,
     }
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn broker(name: &str) -> Broker {
         trust: trust(),
         policy,
     };
-    let mut broker = Broker::new(config, (EPOCH, epoch_key(name)), [9; 16]);
+    let mut broker = Broker::new(config, (EPOCH, epoch_key(name)), [9; 16]).unwrap();
     broker.set_user(ALICE, user("alice"));
     broker.set_user(EVE, user("eve"));
     broker
