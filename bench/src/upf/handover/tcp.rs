@@ -22,7 +22,7 @@ use whimbrel_control::smf::no_forwarding;
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::FTeid;
-use whimbrel_ran::edge::Tun;
+use whimbrel_ran::edge::{Tun, TunConfig};
 use whimbrel_user::Ipv4Net;
 use whimbrel_user_io::{Config, N3Io, UserPlane};
 
@@ -183,7 +183,13 @@ impl Run {
         let phone = Phone::new()?;
         let tun = phone.there(|| {
             sh("ip link set lo up")?;
-            let tun = Tun::open("phone", None, Some(address), None, Some(1_400));
+            let config = TunConfig {
+                name: "phone".into(),
+                ipv4: Some(address),
+                mtu: Some(1_400),
+                ..TunConfig::default()
+            };
+            let tun = Tun::open(config, None);
             let tun = tun.map_err(|e| io::Error::other(e.to_string()))?;
             sh("ip route add default dev phone")?;
             Ok(tun)
