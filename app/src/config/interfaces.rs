@@ -13,6 +13,15 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Addresses of one SCTP endpoint that are of use; multi-homed gNBs have two.
 const N2_ADDRESSES_MAX: usize = 8;
 
+/// With [`PATH_MAX_RETRANS`] and [`RTO_MAX`] a gNB that lost its power is noticed after 4 s of silence, the RTO of 400 ms, and timeouts of
+/// 0.4, 0.8, 1.6, 2 and 2 s: some 11 s, and not by four losses in a row.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(4);
+const PATH_MAX_RETRANS: u32 = 4;
+/// Longer than any round trip on N2, a satellite's included.
+const RTO_MAX: Duration = Duration::from_secs(2);
+/// The RTO of a quick peer (`rto_min` of the SCTP endpoint's configuration).
+const RTO_MIN: Duration = Duration::from_millis(400);
+
 /// Microseconds of looking for packets at most: longer than any pause of a network that is used.
 const BUSY_POLL_US_MAX: u32 = 1_000_000;
 
@@ -23,6 +32,9 @@ pub(crate) struct N2 {
     pub(crate) port: u16,
     pub(crate) sctp: SctpChoice,
     pub(crate) udp_port: u16,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) path_max_retrans: u32,
+    pub(crate) rto_max: Duration,
     pub(crate) fastwire: bool,
 }
 
@@ -120,6 +132,23 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
                  sockets (needs CAP_NET_RAW), else its own over UDP (RFC 6951).",
             ),
             udp_port: s.value("udp_port", 9899, "UDP port of encapsulated SCTP (RFC 6951 §4.1)."),
+            heartbeat_interval: s.value(
+                "sctp_heartbeat_interval",
+                HEARTBEAT_INTERVAL,
+                "HB.interval (RFC 9260 §16): a gNB that says nothing for so long is asked whether it is there. One that fell silent is \
+                 noticed after this and the timeouts of the next two keys, some 11 s by default (docs/n2.md).",
+            ),
+            path_max_retrans: s.value(
+                "sctp_path_max_retrans",
+                PATH_MAX_RETRANS,
+                "Path.Max.Retrans (RFC 9260 §16), and Association.Max.Retrans for a gNB of one address: after so many unanswered \
+                 repetitions in a row it counts as lost. 1 to 20.",
+            ),
+            rto_max: s.value(
+                "sctp_rto_max",
+                RTO_MAX,
+                "RTO.Max (RFC 9260 §16): the timeout doubles from 400 ms up to this with each repetition. 400ms to 60s.",
+            ),
             fastwire: s.value(
                 "fastwire",
                 true,
@@ -133,6 +162,17 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
         }
         nonzero(s, "port", n2.port);
         nonzero(s, "udp_port", n2.udp_port);
+        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&n2.heartbeat_interval) {
+            let fix = "write 100ms to 1h";
+            s.refuse("sctp_heartbeat_interval", "a silent gNB would be asked too often, or too late", fix);
+        }
+        if !(1..=20).contains(&n2.path_max_retrans) {
+            let what = format!("{} repetitions are too few, or too many", n2.path_max_retrans);
+            s.refuse("sctp_path_max_retrans", what, "write 1 to 20");
+        }
+        if !(RTO_MIN..=Duration::from_secs(60)).contains(&n2.rto_max) {
+            s.refuse("sctp_rto_max", "a timeout is 400 ms at least, and 60 s at most", "write 400ms to 60s");
+        }
         n2
     })
 }

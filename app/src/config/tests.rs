@@ -146,6 +146,12 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ("n3:\n  busy_poll_us: 2000000\n", "w.yaml:2:17: n3.busy_poll_us: looking for 2000000 microseconds"),
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),
         ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
+        (
+            "n2:\n  sctp_path_max_retrans: 0\n",
+            "w.yaml:2:26: n2.sctp_path_max_retrans: 0 repetitions are too few",
+        ),
+        ("n2:\n  sctp_heartbeat_interval: 10ms\n", "a silent gNB would be asked too often"),
+        ("n2:\n  sctp_rto_max: 100ms\n", "a timeout is 400 ms at least"),
         ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),
         (
             "n4:\n  smfs: [127.0.0.2:8805]\n",

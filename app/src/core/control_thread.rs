@@ -128,6 +128,10 @@ pub(crate) struct Parts {
     pub(crate) standby: Option<Standby>,
     /// There is no SMF in this program, only a UPF for those elsewhere.
     pub(crate) upf_alone: bool,
+    endpoint.heartbeat_interval = config.n2.heartbeat_interval;
+    endpoint.rto_max = config.n2.rto_max;
+    endpoint.path_max_retrans = config.n2.path_max_retrans;
+    endpoint.association_max_retrans = config.n2.path_max_retrans;
     pub(crate) capture: Option<PathBuf>,
 }
 

@@ -15,6 +15,7 @@ use crate::{IoCounters, Settings};
 
 // Values of the kernel's <linux/sctp.h>, which libc lacks or names differently.
 const SCTP_RTOINFO: i32 = 0;
+const SCTP_ASSOCINFO: i32 = 1;
 const SCTP_INITMSG: i32 = 2;
 const SCTP_NODELAY: i32 = 3;
 const SCTP_ADAPTATION_LAYER: i32 = 7;
@@ -31,6 +32,7 @@ const SCTP_ASSOC_CHANGE: u16 = 0x8001;
 const SCTP_PEER_ADDR_CHANGE: u16 = 0x8002;
 const SCTP_ADAPTATION_INDICATION: u16 = 0x8007;
 const SPP_HB_ENABLE: u32 = 1;
+const SPP_HB_DISABLE: u32 = 2;
 
 /// Octets read with one call; the kernel hands a longer message out in parts.
 const READ_OCTETS: usize = 65_536;
@@ -66,6 +68,9 @@ pub(crate) struct KernelTransport {
     buffer: Vec<u8>,
     counters: IoCounters,
     associations_max: usize,
+    path_max_retrans: u16,
+    /// The endpoint stops: associations that still stand then are aborted.
+    stop_by: Option<Instant>,
 }
 
 /// `struct sctp_sndrcvinfo`, the parts that are used.
@@ -140,6 +145,8 @@ impl KernelTransport {
             buffer: vec![0; READ_OCTETS],
             counters: IoCounters::default(),
             associations_max: config.associations_max,
+            path_max_retrans: retransmissions(config.path_max_retrans),
+            stop_by: None,
         })
     }
 
@@ -275,6 +282,12 @@ impl KernelTransport {
         s.outbound_streams = outbound_streams;
         s.established = true;
         s.adaptation = adaptation;
+        if let Ok(paths @ 2..) = u16::try_from(peers.len()) {
+            // As in our own endpoint: losses on several paths at once are no more than each may have.
+            let most = paths.saturating_mul(self.path_max_retrans);
+            let info = association_parameters(kernel, most);
+            let _ = sys::set_option_octets(self.fd.as_fd(), libc::IPPROTO_SCTP, SCTP_ASSOCINFO, &info);
+        }
         let peer: Vec<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         events.push(Event::Up {
             association: AssociationId { slot, generation: s.generation },
@@ -450,6 +463,19 @@ fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<
         init.extend_from_slice(&v.to_ne_bytes());
     }
     sctp(SCTP_INITMSG, &init)?;
+fn retransmissions(most: u32) -> u16 {
+    u16::try_from(most).unwrap_or(u16::MAX)
+}
+
+/// `struct sctp_assocparams`: association, maximum of retransmissions, addresses of the peer, windows of both, life of a cookie. Zeros
+/// leave what is there.
+fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
+    let mut o = association.to_ne_bytes().to_vec();
+    o.extend_from_slice(&max_retrans.to_ne_bytes());
+    o.resize(20, 0);
+    o
+}
+
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
     // struct sctp_sack_info: association, delay, packets per SACK; one packet means at once.
     let frequency = u32::from(config.sack_delay.is_zero());
@@ -459,13 +485,12 @@ fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<
     // struct sctp_paddrparams, packed: association, address (128), interval, max. retransmissions, MTU, SACK delay,
     // flags; the kernel also takes the form without what was added later.
     let mut path = vec![0; 132];
-    path.extend_from_slice(&millis(config.heartbeat_interval).to_ne_bytes());
-    path.extend_from_slice(&u16::try_from(config.path_max_retrans).unwrap_or(u16::MAX).to_ne_bytes());
-    path.extend_from_slice(&words(&[0, 0, SPP_HB_ENABLE]));
+    path.extend_from_slice(&millis(interval).to_ne_bytes());
+    path.extend_from_slice(&retransmissions(config.path_max_retrans).to_ne_bytes());
+    path.extend_from_slice(&words(&[0, 0, if interval.is_zero() { SPP_HB_DISABLE } else { SPP_HB_ENABLE }]));
     path.resize(152, 0);
-    if !config.heartbeat_interval.is_zero() {
-        sctp(SCTP_PEER_ADDR_PARAMS, &path)?;
-    }
+    sctp(SCTP_PEER_ADDR_PARAMS, &path)?;
+    sctp(SCTP_ASSOCINFO, &association_parameters(0, retransmissions(config.association_max_retrans)))?;
     let tos = i32::from(settings.dscp) << 2;
     let buffer = i32::try_from(settings.socket_buffer_octets).unwrap_or(i32::MAX);
     let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, tos);
@@ -474,5 +499,8 @@ fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<
     }
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer);
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer);
+    // Linux waits the interval both before the first HEARTBEAT of an idle path and before it counts that as lost; from then on it
+    // waits the RTO alone (RFC 7829 §3.2). With half of it a silent peer is noticed as soon as by our own endpoint.
+    let interval = config.heartbeat_interval / 2;
     Ok(())
 }

@@ -27,8 +27,12 @@ pub struct Config {
     pub rto_max: Duration,
     /// Idle time between HEARTBEATs of a path, beside its RTO. Deviation: 10 s instead of 30 s, so that a dead gNB is
     /// noticed sooner. Zero switches heartbeats of confirmed paths off.
+    ///
+    /// A peer on one path that falls silent is noticed after at most this interval, one RTO, and `association_max_retrans` + 1
+    /// timeouts: the RTO, which doubles from one to the next up to `rto_max`.
     pub heartbeat_interval: Duration,
-    /// Unanswered transmissions in a row, over all paths, before the association is given up. Default 10.
+    /// Unanswered transmissions in a row, over all paths, before the association is given up (RFC 9260 §8.1). Default 10. A peer
+    /// with several confirmed paths may leave as many unanswered as `path_max_retrans` allows all of them together.
     pub association_max_retrans: u32,
     /// Unanswered transmissions in a row before a path counts as down. Default 5.
     pub path_max_retrans: u32,

@@ -119,3 +119,44 @@ fn runs_repeat_exactly() {
     };
     assert!(run() == run());
 }
+
+/// The settings of N2: the formula of `Config::heartbeat_interval` gives 4 s, an RTO of 0.4 s, and 0.4 + 0.8 + 1.6 + 2 + 2 s.
+fn n2(c: &mut whimbrel_sctp::Config) {
+    c.heartbeat_interval = Duration::from_secs(4);
+    c.rto_max = Duration::from_secs(2);
+    (c.path_max_retrans, c.association_max_retrans) = (4, 4);
+}
+
+#[test] // RFC 9260 §8.1, §8.3: a gNB that loses its power is noticed within the time that the settings say, and not much sooner
+fn a_silent_peer_is_lost_within_interval_and_timeouts() {
+    let mut net = Net::new(30);
+    let (a, b) = (net.add(1, n2), net.add(1, n2));
+    net.connect(a, b);
+    for idle_ms in [30_000, 31_000, 32_500, 34_000] {
+        net.run(Duration::from_millis(idle_ms));
+        assert_eq!(net.nodes[a].down(), None, "idle is not dead");
+    }
+    net.cut = vec![address(1, 0)];
+    net.run(Duration::from_millis(6_700));
+    assert_eq!(net.nodes[a].down(), None, "shorter losses are survived");
+    net.run(Duration::from_millis(4_600));
+    assert_eq!(net.nodes[a].down(), Some(DownReason::Lost));
+}
+
+#[test] // RFC 9260 §8.1: losses on two addresses at once do not add up to the end of an association that each of them alone survives
+fn an_outage_of_two_paths_is_survived_as_long_as_one_of_a_single_path() {
+    for phase_ms in (0..9).map(|i| i * 500) {
+        let mut net = Net::new(31);
+        let (a, b) = (net.add(2, n2), net.add(2, n2));
+        net.connect(a, b);
+        net.run(Duration::from_millis(20_000 + phase_ms));
+        net.cut = vec![address(1, 0), address(1, 1)];
+        net.run(Duration::from_millis(4_700)); // the last repetition comes after 4.8 s at the earliest
+        net.cut.clear();
+        net.seconds(15);
+        assert_eq!([net.nodes[a].down(), net.nodes[b].down()], [None, None], "{phase_ms} ms");
+        net.cut = vec![address(1, 0), address(1, 1)];
+        net.seconds(15);
+        assert_eq!(net.nodes[a].down(), Some(DownReason::Lost), "both are dead");
+    }
+}

@@ -134,7 +134,12 @@ impl Association {
         if p.confirmed {
             self.errors = self.errors.saturating_add(1);
         }
-        if self.errors > cx.config.association_max_retrans {
+        // Losses on several paths at once are no more than each path may have (RFC 9260 §8.1).
+        let confirmed = self.paths.iter().filter(|p| p.confirmed).count();
+        let of_all_paths =
+            cx.config.path_max_retrans.saturating_mul(u32::try_from(confirmed).unwrap_or(u32::MAX));
+        let several = if confirmed > 1 { of_all_paths } else { 0 };
+        if self.errors > cx.config.association_max_retrans.max(several) {
             self.end(DownReason::Lost, cx);
         }
     }
