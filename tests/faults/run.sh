@@ -329,6 +329,70 @@ killed() {
   fi
 }
 
+# gnb_on_line: the emulated gNB with a UE that stays connected, as job GNB; then nothing of it reaches the core any more.
+gnb_on_line() {
+  printf 'steps: [register, session, {wait: 20}]\n' >"$tmp/w/day.yaml"
+  timeout 60 "$WHIMBREL" ran -v --sctp raw "$tmp/w/day.yaml" >"$tmp/w/ran" 2>&1 &
+  GNB=$!
+  for _ in $(seq 100); do
+    "$WHIMBREL" ue list -c "$tmp/w/whimbrel.yaml" | grep -q '10\.45\.' && break
+    sleep 0.05
+  done
+  nft 'add table ip silent; add chain ip silent out { type filter hook output priority 0; }'
+  nft 'add rule ip silent out ip protocol sctp sctp dport 38412 drop'
+}
+
+gnb_off_line() {
+  nft delete table ip silent
+  kill "$GNB"
+  wait "$GNB" 2>/dev/null
+}
+
+# noticed PATTERN FILE MS: how long after BEGIN_MS the file says so.
+noticed() {
+  until grep -qE "$1" "$2"; do
+    [ $(($(now_ms) - BEGIN_MS)) -lt "$3" ] || { TOOK=$(($(now_ms) - BEGIN_MS)); return 1; }
+    sleep 0.02
+  done
+  TOOK=$(($(now_ms) - BEGIN_MS))
+}
+
+# RFC 9260 §9.1: a gNB that has DATA unacknowledged learns of SIGTERM within a second
+stopped() {
+  local signals
+  for signals in TERM "INT TERM"; do
+    stop
+    configure 'n2: { sctp: raw }' && start || { not_ok "stop: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+    gnb_on_line
+    BEGIN_MS=$(now_ms)
+    for signal in $signals; do kill -"$signal" "$CORE"; sleep 0.05; done
+    if noticed ': Idle$' "$tmp/w/ran" 1000; then
+      ok "SIG${signals/ /, SIG}: a gNB whose DATA is unacknowledged notices after $TOOK ms"
+    else
+      not_ok "SIG${signals/ /, SIG}: a gNB whose DATA is unacknowledged notices nothing in $TOOK ms"
+    fi
+    wait "$CORE" || not_ok "SIG${signals/ /, SIG}: exit status $?"
+    CORE=''
+    gnb_off_line
+  done
+}
+
+# RFC 9260 §8.1: a gNB that loses its power is noticed within the time that the configuration says
+gnb_power() {
+  stop
+  configure 'n2: { sctp: raw, sctp_heartbeat_interval: 500ms, sctp_path_max_retrans: 2, sctp_rto_max: 400ms }' && start || {
+    not_ok "gNB without power: the core does not start: $(tail -n 1 "$tmp/w/log")"
+    return
+  }
+  gnb_on_line
+  BEGIN_MS=$(now_ms)
+  # 500 ms, the RTO of 400 ms, and three timeouts of 400 ms.
+  if noticed 'association.*(ended|lost)' "$tmp/w/log" 3000; then ok "gNB without power: noticed after $TOOK ms"; else
+    not_ok "gNB without power: not noticed after $TOOK ms"
+  fi
+  gnb_off_line
+}
+
 # What a core may touch on its host.
 host_state() {
   nft list ruleset
@@ -371,7 +435,7 @@ host() {
 # ---- all of them --------------------------------------------------------------------------------------------------
 
 ONE_CORE=(any_program wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
-OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration cluster full_disk killed host)
+OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration cluster full_disk killed stopped gnb_power host)
 [ $# -gt 0 ] || set -- "${ONE_CORE[@]}" "${OWN_CORE[@]}"
 configure && start || { echo "not ok - faults: the core does not start: $(tail -n 1 "$tmp/w/log")"; exit 1; }
 for case; do "$case"; done

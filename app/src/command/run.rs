@@ -19,7 +19,7 @@ use crate::cli::ConfigFile;
 use crate::cluster::{Pool, Standby};
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, LocalUpf, Parts};
+use crate::core::{self, ControlThread, LocalUpf, Parts};
 use crate::entropy::SystemEntropy;
 use crate::{clock, logging, subscribers};
 
@@ -132,7 +132,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     });
     let died = !control.is_alive();
     info!("whimbrel stops");
-    drop(control);
+    stop(control, &mut signals);
     drop(api);
     match console.components(|c| c.overall()) {
         _ if died => {
@@ -322,6 +322,31 @@ fn signals() -> Result<UnixStream, String> {
     }
     read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
     Ok(read)
+}
+
+/// How long the control thread has to end once it is not to wait for anybody any more.
+const ENDS_AT_ONCE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Has the control thread end in order. A second signal has it end without waiting for anybody, and ends the program if it does not.
+fn stop(control: ControlThread, signals: &mut UnixStream) {
+    control.ask_to_stop();
+    let mut octet = [0];
+    let mut ends_by: Option<std::time::Instant> = None;
+    // A failure leaves the time between two looks as it was.
+    let _ = signals.set_read_timeout(Some(Duration::from_millis(5)));
+    while control.is_alive() {
+        if signals.read(&mut octet).is_ok_and(|octets| octets > 0) && ends_by.is_none() {
+            warn!("a second signal came: whimbrel ends without waiting for anybody");
+            control.ask_to_stop_at_once();
+            ends_by = Some(std::time::Instant::now() + ENDS_AT_ONCE_WITHIN);
+        }
+        if ends_by.is_some_and(|by| by < std::time::Instant::now()) {
+            error!(
+                "the control thread does not end: the program does, and leaves what it changed on this host"
+            );
+            std::process::exit(1);
+        }
+    }
 }
 
 /// Waits for a signal, or until the core is no longer alive.

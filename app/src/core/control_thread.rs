@@ -67,17 +67,35 @@ pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy, CoreTime>;
 type Serving = Active<StoredSubscribers, SystemEntropy, CoreTime>;
 pub(super) type Following = Mirror<StoredSubscribers, SystemEntropy, CoreTime>;
 
+/// What was asked of the control thread: to end, and to end without waiting for anybody.
+#[derive(Default)]
+pub(super) struct StopRequest {
+    asked: AtomicBool,
+    at_once: AtomicBool,
+}
+
+impl StopRequest {
+    /// Whether the thread is to end.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Whether it is to end without waiting for gNBs, UPFs, SMFs or the other aggregator.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.at_once.load(Ordering::Acquire)
+    }
+}
+
 /// The running thread. Dropped, it ends in order: associations are shut down.
 pub(crate) struct ControlThread {
-    stop: Arc<AtomicBool>,
+    stop: Arc<StopRequest>,
     console: Arc<Console>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for ControlThread {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.console.commands.wake();
+        self.ask_to_stop();
         if self.thread.take().is_some_and(|t| t.join().is_err()) {
             error!("the control thread ended in a panic");
         }
@@ -85,6 +103,18 @@ impl Drop for ControlThread {
 }
 
 impl ControlThread {
+    /// Asks the thread to end in order; it is over when [`Self::is_alive`] says so.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.asked.store(true, Ordering::Release);
+        self.console.commands.wake();
+    }
+
+    /// Asks the thread to end without waiting for anybody: gNBs get ABORT.
+    pub(crate) fn ask_to_stop_at_once(&self) {
+        self.stop.at_once.store(true, Ordering::Release);
+        self.ask_to_stop();
+    }
+
     /// Whether the thread still runs; it ends by itself only in a panic.
     pub(crate) fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|t| !t.is_finished())
@@ -98,6 +128,10 @@ pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Tr
     endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
     endpoint.outbound_streams = STREAMS;
     endpoint.associations_max = config.limits.ran_nodes as usize + 16;
+    endpoint.heartbeat_interval = config.n2.heartbeat_interval;
+    endpoint.rto_max = config.n2.rto_max;
+    endpoint.path_max_retrans = config.n2.path_max_retrans;
+    endpoint.association_max_retrans = config.n2.path_max_retrans;
     endpoint.adaptation = config.n2.fastwire.then_some(whimbrel_ngap::fast::DIGEST);
     let mut settings = Settings::new(endpoint);
     settings.udp_port = config.n2.udp_port;
@@ -128,17 +162,13 @@ pub(crate) struct Parts {
     pub(crate) standby: Option<Standby>,
     /// There is no SMF in this program, only a UPF for those elsewhere.
     pub(crate) upf_alone: bool,
-    endpoint.heartbeat_interval = config.n2.heartbeat_interval;
-    endpoint.rto_max = config.n2.rto_max;
-    endpoint.path_max_retrans = config.n2.path_max_retrans;
-    endpoint.association_max_retrans = config.n2.path_max_retrans;
     pub(crate) capture: Option<PathBuf>,
 }
 
 /// Starts the control thread. Errors: one sentence.
 pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
     let console = parts.console.clone();
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(StopRequest::default());
     let stopping = stop.clone();
     let (ready, started) = std::sync::mpsc::sync_channel(1);
     // The machines are made where they run: their futures never leave the thread.
@@ -170,7 +200,7 @@ pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
 }
 
 /// One of a pair stands by until it serves, and again when another one serves in its place.
-fn serve_in_turns(mut parts: Parts, stop: &AtomicBool) {
+fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
     while let Some((ready, accession)) = standby::stand_by(parts, stop) {
         parts = match Control::new(ready, Some(accession)).and_then(|control| control.run(stop)) {
             Ok(Some(parts)) => parts,
@@ -406,9 +436,9 @@ impl Control {
 
     /// Serves until told to stop. Gives what is left if another aggregator serves in this one's place. Errors: what keeps it from standing
     /// by then, in one sentence.
-    fn run(mut self, stop: &AtomicBool) -> Result<Option<Parts>, String> {
+    fn run(mut self, stop: &StopRequest) -> Result<Option<Parts>, String> {
         let mut spin_until = Instant::ZERO;
-        while !stop.load(Ordering::Acquire) && !self.replaced {
+        while !stop.is_asked() && !self.replaced {
             let now = clock::now();
             if self.turn(now) {
                 spin_until = clock::now() + SPIN;
@@ -421,9 +451,9 @@ impl Control {
         if self.replaced {
             return self.stand_down().map(Some);
         }
-        self.hand_over();
+        self.hand_over(stop);
         if !self.replaced {
-            self.close();
+            self.close(stop);
         }
         if let Some(pair) = self.pair {
             pair.leave();
@@ -1087,12 +1117,13 @@ impl Control {
     }
 
     /// SMFs elsewhere are asked to lead their phones to other UPFs, and are waited for (TS 29.244 §6.2.8.3).
-    fn leave_smfs(&mut self) {
+    fn leave_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + LEAVING;
         let Some(upf) = self.upf.as_mut().filter(|u| u.serves_others()) else { return };
         info!("SMFs are asked to lead their phones elsewhere");
         upf.retire(clock::now(), LEAVING);
-        while clock::now() < until && self.upf.as_ref().is_some_and(LocalUpf::serves_others) {
+        let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);
+        while clock::now() < until && serves(&self.upf) && !stop.is_at_once() {
             let now = clock::now();
             if let Some(upf) = &mut self.upf {
                 upf.turn(now, &mut self.answers);
@@ -1103,8 +1134,8 @@ impl Control {
         }
     }
 
-    /// Ends in order: gNBs are told, and what waits is sent.
-    fn close(&mut self) {
+    /// Ends in order: gNBs get AMF STATUS INDICATION and their associations end, then SMFs elsewhere leave this UPF.
+    fn close(&mut self, stop: &StopRequest) {
         let now = clock::now();
         // TS 29.244 §6.2.8.2: the sessions of this life end at UPFs elsewhere; the next knows nothing of them.
         let elsewhere: Vec<UpfId> = self.smf_n4.iter().flat_map(SmfN4::outside).collect();
@@ -1114,13 +1145,11 @@ impl Control {
         self.out.upfs.clear(); // no condition of a core that stops
         self.carry_out(now, Order::Retire);
         self.settle(now);
-        self.leave_smfs();
         if let Some(n2) = &mut self.n2 {
-            for link in self.links.all() {
-                n2.shutdown(now, link.sctp);
-            }
-            n2.flush(now);
+            n2.hold_acknowledgements(false);
+            n2::end_associations(n2, stop);
         }
+        self.leave_smfs(stop);
         self.captured_datagrams();
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");

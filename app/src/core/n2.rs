@@ -3,13 +3,22 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use tracing::info;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::mirror::{Arrival, Associations, Physical};
-use whimbrel_sctp_io::AssociationId as SctpAssociation;
+use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Transport};
+
+use super::control_thread::StopRequest;
+use crate::clock;
+
+/// How long gNBs have to complete the graceful end of their associations: a round trip and a delayed acknowledgement (200 ms), twice.
+const ENDED_WITHIN: Duration = Duration::from_millis(500);
+/// How long the kernel may take to tell that an association was aborted.
+const ABORTED_WITHIN: Duration = Duration::from_millis(50);
 
 /// Names of a pair's aggregators begin so far apart, so that what comes late names nobody of the next one.
 const NAMES_A_TERM_BITS: u32 = 20;
@@ -28,6 +37,27 @@ pub(crate) struct Link {
     pub(crate) received: u64,
     /// It takes nothing since then: SCTP has no room for what is to be sent.
     stalled: Option<Instant>,
+}
+
+/// Ends every association, so that gNBs learn at once that nobody serves them here (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is
+/// still unacknowledged, or the gNB silent, after [`ENDED_WITHIN`], or if there is to be no waiting.
+pub(super) fn end_associations(n2: &mut Transport, stop: &StopRequest) {
+    let mut by = clock::now() + ENDED_WITHIN;
+    n2.stop(clock::now(), by);
+    let mut events = Events::default();
+    loop {
+        let now = clock::now();
+        if stop.is_at_once() && now < by {
+            by = now;
+            n2.stop(now, by);
+        }
+        n2.drain(now, &mut events);
+        n2.flush(now);
+        if n2.associations().is_empty() || now > by + ABORTED_WITHIN {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Where a peer of these addresses is.
@@ -163,10 +193,10 @@ impl Links {
     }
 
     /// SCTP has or has no room for messages to this gNB. Gives how long it had none.
-    pub(crate) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> std::time::Duration {
-        let Some(link) = self.over(name) else { return std::time::Duration::ZERO };
+    pub(crate) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> Duration {
+        let Some(link) = self.over(name) else { return Duration::ZERO };
         link.stalled = if taken { None } else { Some(link.stalled.unwrap_or(now)) };
-        link.stalled.map_or(std::time::Duration::ZERO, |since| now.since(since))
+        link.stalled.map_or(Duration::ZERO, |since| now.since(since))
     }
 
     /// An association is given up by us.

@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +11,7 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::mirror::Arrival;
 use whimbrel_sctp_io::{Event, Events, Transport};
 
-use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN};
+use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN, StopRequest};
 use super::copying::Copying;
 use super::core_time::CoreTime;
 use super::early::EarlyMessages;
@@ -27,7 +26,7 @@ use crate::entropy::SystemEntropy;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Stands by until this aggregator serves; `None`: until told to stop.
-pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Accession)> {
+pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, Accession)> {
     let standby = parts.standby.take()?;
     let mut waiting = Waiting {
         parts,
@@ -39,7 +38,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
         events: Events::default(),
     };
     let mut spin_until = Instant::ZERO;
-    while !stop.load(Ordering::Acquire) {
+    while !stop.is_asked() {
         let now = clock::now();
         waiting.n2(now);
         // Nobody is here to answer: whoever asks hears so.
@@ -75,6 +74,9 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
         } else {
             waiting.block(clock::now());
         }
+    }
+    if let Some(n2) = &mut waiting.parts.n2 {
+        n2::end_associations(n2, stop);
     }
     waiting.standby.leave();
     None

@@ -155,15 +155,19 @@ impl KernelTransport {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        None // the kernel keeps the time
+        self.stop_by // all other time the kernel keeps
     }
 
     pub(crate) fn counters(&self) -> IoCounters {
         self.counters
     }
 
-    pub(crate) fn drain(&mut self, events: &mut Events) {
+    pub(crate) fn drain(&mut self, now: Instant, events: &mut Events) {
         events.clear();
+        if self.stop_by.is_some_and(|by| by <= now) {
+            self.stop_by = None;
+            self.associations().collect::<Vec<_>>().into_iter().for_each(|a| self.abort(a));
+        }
         let mut buffer = core::mem::take(&mut self.buffer);
         for _ in 0..MESSAGES_PER_DRAIN {
             match sys::receive_message(self.fd.as_fd(), &mut buffer) {
@@ -278,16 +282,16 @@ impl KernelTransport {
             return;
         };
         let peers = self.peer_addresses(kernel);
-        let Some(s) = self.slots.get_mut(slot as usize) else { return };
-        s.outbound_streams = outbound_streams;
-        s.established = true;
-        s.adaptation = adaptation;
         if let Ok(paths @ 2..) = u16::try_from(peers.len()) {
             // As in our own endpoint: losses on several paths at once are no more than each may have.
             let most = paths.saturating_mul(self.path_max_retrans);
             let info = association_parameters(kernel, most);
             let _ = sys::set_option_octets(self.fd.as_fd(), libc::IPPROTO_SCTP, SCTP_ASSOCINFO, &info);
         }
+        let Some(s) = self.slots.get_mut(slot as usize) else { return };
+        s.outbound_streams = outbound_streams;
+        s.established = true;
+        s.adaptation = adaptation;
         let peer: Vec<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         events.push(Event::Up {
             association: AssociationId { slot, generation: s.generation },
@@ -424,6 +428,17 @@ impl KernelTransport {
         self.end(association, SCTP_EOF);
     }
 
+    /// The kernel refuses new associations from now on, ends all that stand gracefully, and aborts them when `by` has passed.
+    pub(crate) fn stop(&mut self, now: Instant, by: Instant) {
+        let _ = sys::listen(self.fd.as_fd(), 0);
+        let all: Vec<AssociationId> = self.associations().collect();
+        if by <= now {
+            return all.into_iter().for_each(|a| self.abort(a));
+        }
+        self.stop_by = Some(by);
+        all.into_iter().for_each(|a| self.shutdown(a));
+    }
+
     pub(crate) fn abort(&mut self, association: AssociationId) {
         if let Some((_, slot)) = self.find(association) {
             slot.aborted = true;
@@ -448,6 +463,19 @@ fn family_form(a: SocketAddr, v6: bool) -> SocketAddr {
     }
 }
 
+fn retransmissions(most: u32) -> u16 {
+    u16::try_from(most).unwrap_or(u16::MAX)
+}
+
+/// `struct sctp_assocparams`: association, maximum of retransmissions, addresses of the peer, windows of both, life of a cookie. Zeros
+/// leave what is there.
+fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
+    let mut o = association.to_ne_bytes().to_vec();
+    o.extend_from_slice(&max_retrans.to_ne_bytes());
+    o.resize(20, 0);
+    o
+}
+
 fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<()> {
     let config = &settings.endpoint;
     let sctp = |name, value: &[u8]| sys::set_option_octets(fd, libc::IPPROTO_SCTP, name, value);
@@ -463,19 +491,6 @@ fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<
         init.extend_from_slice(&v.to_ne_bytes());
     }
     sctp(SCTP_INITMSG, &init)?;
-fn retransmissions(most: u32) -> u16 {
-    u16::try_from(most).unwrap_or(u16::MAX)
-}
-
-/// `struct sctp_assocparams`: association, maximum of retransmissions, addresses of the peer, windows of both, life of a cookie. Zeros
-/// leave what is there.
-fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
-    let mut o = association.to_ne_bytes().to_vec();
-    o.extend_from_slice(&max_retrans.to_ne_bytes());
-    o.resize(20, 0);
-    o
-}
-
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
     // struct sctp_sack_info: association, delay, packets per SACK; one packet means at once.
     let frequency = u32::from(config.sack_delay.is_zero());
@@ -484,6 +499,9 @@ fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
     sctp(SCTP_RTOINFO, &words(&rto))?;
     // struct sctp_paddrparams, packed: association, address (128), interval, max. retransmissions, MTU, SACK delay,
     // flags; the kernel also takes the form without what was added later.
+    // Linux waits the interval both before the first HEARTBEAT of an idle path and before it counts that as lost; from then on it
+    // waits the RTO alone (RFC 7829 §3.2). With half of it a silent peer is noticed as soon as by our own endpoint.
+    let interval = config.heartbeat_interval / 2;
     let mut path = vec![0; 132];
     path.extend_from_slice(&millis(interval).to_ne_bytes());
     path.extend_from_slice(&retransmissions(config.path_max_retrans).to_ne_bytes());
@@ -499,8 +517,5 @@ fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
     }
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer);
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer);
-    // Linux waits the interval both before the first HEARTBEAT of an idle path and before it counts that as lost; from then on it
-    // waits the RTO alone (RFC 7829 §3.2). With half of it a silent peer is noticed as soon as by our own endpoint.
-    let interval = config.heartbeat_interval / 2;
     Ok(())
 }

@@ -144,7 +144,7 @@ impl Transport {
     pub fn drain(&mut self, now: Instant, events: &mut Events) {
         match &mut self.inner {
             Inner::Packets(t) => t.drain(now, events),
-            Inner::Kernel(t) => t.drain(events),
+            Inner::Kernel(t) => t.drain(now, events),
         }
     }
 
@@ -219,6 +219,15 @@ impl Transport {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Abort { association }),
             Inner::Kernel(t) => t.abort(association),
+        }
+    }
+
+    /// Ends all associations: gracefully, and at `by` by ABORT those that a peer has not completed (RFC 9260 §9). New ones are refused.
+    /// [`Transport::drain`] and [`Transport::flush`] go on until no association is left, or a little past `by`.
+    pub fn stop(&mut self, now: Instant, by: Instant) {
+        match &mut self.inner {
+            Inner::Packets(t) => t.input(now, Input::Stop { by }),
+            Inner::Kernel(t) => t.stop(now, by),
         }
     }
 

@@ -79,6 +79,8 @@ fn kernel_sctp_in_a_guest() {
     ] {
         assert!(kernel.contains(want), "kernel mode never said {want:?}");
     }
+    // One whose peer restarted with an adaptation, and one that was stopped with DATA unacknowledged.
+    assert_eq!(kernel.matches("kernel down aborted by us").count(), 2);
     folder.disable_cleanup(false);
 }
 
@@ -204,6 +206,7 @@ impl Server {
             match octets {
                 b"please shut down" => transport.shutdown(now(), association),
                 b"please abort" => transport.abort(now(), association),
+                b"please stop" => transport.stop(now(), now() + Duration::from_millis(300)),
                 _ => {
                     if let Err(e) = transport.send(association, stream, ppid, octets) {
                         println!("{name} refused: {e}");

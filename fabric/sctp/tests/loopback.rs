@@ -178,3 +178,64 @@ fn auto_says_why_it_took_another_way() {
     }
     assert!(!t.fds().is_empty());
 }
+
+/// A server and a client that is connected to it, and what both saw until then.
+fn connected(mode: Mode, port: u16) -> Option<(Transport, Transport, AssociationId)> {
+    let mut server = open(&settings(mode, "127.0.0.1", port, port))?;
+    let mut client = open(&settings(mode, "127.0.0.1", port + 1, port + 1))?;
+    let id = client.connect(now(), &["127.0.0.1".parse().unwrap()], port, port).unwrap();
+    let mut seen = Vec::new();
+    let both_up = |s: &[String]| s.iter().filter(|s| s.ends_with("up")).count() == 2;
+    until(&mut [&mut client, &mut server], &mut seen, false, both_up);
+    Some((server, client, id))
+}
+
+/// Runs one side alone until it has no association left.
+fn until_alone(t: &mut Transport) {
+    let (start, mut events) = (std::time::Instant::now(), Events::default());
+    while !t.associations().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "too slow");
+        t.drain(now(), &mut events);
+        t.flush(now());
+    }
+}
+
+#[test] // RFC 9260 §9.1: whoever stops does not leave a peer in the dark that has not acknowledged everything
+fn a_stop_reaches_a_peer_that_left_data_unacknowledged() {
+    for (mode, port) in [(Mode::Raw, 20200), (Mode::Udp, 20210)] {
+        let Some((mut server, mut client, _)) = connected(mode, port) else { continue };
+        let association = server.associations()[0];
+        server.send(association, 0, 60, b"AMF STATUS INDICATION").unwrap();
+        server.flush(now());
+        server.stop(now(), now() + Duration::from_millis(50));
+        until_alone(&mut server); // the client has not even received it
+        drop(server);
+        let mut events = Events::default();
+        let mut seen = Vec::new();
+        while !seen.iter().any(|s: &String| s.contains("down")) {
+            client.drain(now(), &mut events);
+            seen.extend(events.iter().map(|e| match e {
+                Event::Down { reason, .. } => format!("down {reason:?}"),
+                other => format!("{other:?}"),
+            }));
+        }
+        let aborted = DownReason::AbortedByPeer { cause: Some(12) };
+        assert_eq!(seen.last(), Some(&format!("down {aborted:?}")), "{mode}");
+    }
+}
+
+#[test] // RFC 9260 §8.4: the process that comes back answers the first packet of an association that it lost with ABORT
+fn a_restart_is_noticed_with_the_first_packet() {
+    for (mode, port) in [(Mode::Raw, 20220), (Mode::Udp, 20230)] {
+        let Some((server, mut client, id)) = connected(mode, port) else { continue };
+        drop(server); // as a process that is killed: without a word
+        let mut server = open(&settings(mode, "127.0.0.1", port, port)).unwrap();
+        client.send(id, 0, 60, b"INITIAL UE MESSAGE").unwrap();
+        client.flush(now());
+        let mut seen = Vec::new();
+        let down = |s: &[String]| s.iter().any(|s| s.contains("down"));
+        until(&mut [&mut client, &mut server], &mut seen, false, down);
+        let aborted = format!("0 down {:?}", DownReason::AbortedByPeer { cause: None });
+        assert_eq!(seen, [aborted], "{mode}");
+    }
+}

@@ -38,6 +38,13 @@ pub enum Input<'a> {
         /// Which.
         association: AssociationId,
     },
+    /// The endpoint stops. Each association is shut down gracefully (RFC 9260 §9.2); one that still stands at `by`, because
+    /// DATA or the peer's answer is outstanding, is aborted (§9.1), as is one whose handshake is not complete. New
+    /// associations are refused from now on.
+    Stop {
+        /// The latest time at which a peer learns of it.
+        by: Instant,
+    },
     /// Time passed: handles what is due.
     Tick,
 }
@@ -162,6 +169,10 @@ impl Endpoint {
             Input::Abort { association } => self.close(now, association, out, |a, cx| {
                 a.abort(cause::USER_INITIATED_ABORT, &[], DownReason::Aborted, cx);
             }),
+            Input::Stop { by } => {
+                self.stop(now, by, out);
+                None
+            }
             Input::Tick => {
                 self.tick(now, out);
                 None
@@ -306,6 +317,14 @@ impl Endpoint {
                 a.armed = Instant::FAR_FUTURE;
             }
             self.with(Some(slot), now, out, Association::tick);
+        }
+    }
+
+    fn stop(&mut self, now: Instant, by: Instant, out: &mut Outbox) {
+        self.config.accept_inbound = false;
+        let slots: Vec<u32> = self.associations().map(|a| a.slot).collect();
+        for slot in slots {
+            self.with(Some(slot), now, out, |a, cx| a.stop(by, cx));
         }
     }
 

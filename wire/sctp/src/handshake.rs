@@ -351,6 +351,11 @@ impl Endpoint {
         cookie: &Cookie,
         out: &mut Outbox,
     ) -> Option<u32> {
+        if !self.config().accept_inbound {
+            // Stopped since the cookie was given: the peer learns it now (Input::Stop).
+            refuse(out, path, packet, cookie.peer_tag, cause::USER_INITIATED_ABORT, &[]);
+            return None;
+        }
         let Some(id) = self.allocate() else {
             refuse(out, path, packet, cookie.peer_tag, cause::OUT_OF_RESOURCE, &[]);
             return None;

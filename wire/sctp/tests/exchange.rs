@@ -214,3 +214,96 @@ proptest! {
         storm(seed, weather, 150);
     }
 }
+
+/// The chunk types that `from` sent since `before`, in order.
+fn chunk_types(net: &Net, before: usize, from: usize) -> Vec<u8> {
+    let own = &net.nodes[from].addresses;
+    net.sent[before..].iter().filter(|s| own.contains(&s.0)).flat_map(|s| sim::craft::kinds(&s.2)).collect()
+}
+
+#[test] // RFC 9260 §9.2: a stop that leaves time lets the peer acknowledge what is outstanding, and then ends gracefully
+fn stop_shuts_down_once_outstanding_data_is_acknowledged() {
+    let (mut net, id, _) = pair(20);
+    net.send(0, id, 0, b"AMF STATUS INDICATION");
+    let by = net.now + Duration::from_millis(500);
+    net.input_and_flush(0, Input::Stop { by });
+    net.run(Duration::from_millis(5));
+    assert_eq!(net.nodes[1].data().len(), 1);
+    assert_eq!([net.nodes[0].down(), net.nodes[1].down()], [Some(DownReason::Shutdown); 2]);
+    assert_eq!(net.nodes[0].endpoint.next_deadline(), None);
+}
+
+#[test] // RFC 9260 §9.1: a peer that does not acknowledge in time gets ABORT at the deadline, not after T5
+fn stop_aborts_associations_with_unacknowledged_data_at_the_deadline() {
+    let (mut net, id, server) = pair(21);
+    net.cut = vec![address(0, 0)]; // neither DATA nor SACK passes
+    net.send(0, id, 0, b"outstanding");
+    net.send(1, server, 0, b"outstanding");
+    net.cut.clear();
+    let before = net.sent.len();
+    let by = net.now + Duration::from_millis(100); // before T3-rtx sends the DATA again
+    net.input_and_flush(0, Input::Stop { by });
+    net.run(Duration::from_millis(99));
+    assert_eq!(net.nodes[1].down(), None);
+    net.run(Duration::from_millis(2));
+    assert_eq!(net.nodes[1].down(), Some(DownReason::AbortedByPeer { cause: Some(12) }));
+    assert_eq!(chunk_types(&net, before, 0), [sim::craft::ABORT]);
+    assert_eq!(net.nodes[0].endpoint.associations().count(), 0);
+}
+
+#[test] // RFC 9260 §9.1: without time to wait, and for a handshake that is not complete
+fn stop_without_time_aborts_every_association_at_once() {
+    let (mut net, id, _) = pair(22);
+    let third = net.add(1, |_| {});
+    net.connect(0, third);
+    net.run(Duration::from_micros(1200)); // INIT ACK is there, COOKIE ACK is not
+    net.send(0, id, 0, b"outstanding");
+    let now = net.now;
+    net.input_and_flush(0, Input::Stop { by: now });
+    assert_eq!(net.nodes[0].endpoint.associations().count(), 0);
+    net.seconds(1);
+    assert_eq!(net.nodes[1].down(), Some(DownReason::AbortedByPeer { cause: Some(12) }));
+    assert!(net.nodes[third].up().is_none() || net.nodes[third].down().is_some());
+}
+
+#[test] // a peer that comes while the endpoint stops learns that it is not served
+fn a_stopped_endpoint_refuses_new_associations() {
+    let (mut net, _, _) = pair(23);
+    let late = net.add(1, |_| {});
+    net.connect(late, 0);
+    net.run(Duration::from_micros(600)); // INIT is there, COOKIE ECHO is not
+    let by = net.now + Duration::from_millis(500);
+    net.input_and_flush(0, Input::Stop { by });
+    net.seconds(1);
+    assert!(matches!(net.nodes[late].down(), Some(DownReason::AbortedByPeer { .. })));
+    net.connect(late, 0);
+    net.seconds(1);
+    assert!(matches!(net.nodes[late].down(), Some(DownReason::AbortedByPeer { .. })));
+    assert_eq!(net.nodes[0].endpoint.associations().count(), 0);
+}
+
+#[test] // RFC 9260 §8.4: whatever a peer says to an endpoint that has lost the association is answered with ABORT
+fn a_restart_is_noticed_with_the_next_packet_also_over_udp() {
+    for udp_port in [0, 9899] {
+        let mut net = Net::new(24);
+        let (a, b) = (net.add(1, |_| {}), net.add(1, |_| {}));
+        let id = net.connect(a, b);
+        net.seconds(1);
+        net.reboot(b);
+        net.send(a, id, 0, b"initial UE message");
+        let octets = net.sent.last().expect("it left").2.clone();
+        let path = whimbrel_sctp::Path { local: address(1, 0), remote: address(0, 0), udp_port };
+        let mut out = whimbrel_sctp::Outbox::default();
+        net.nodes[b].endpoint.handle(net.now, Input::Packet { path, octets: &octets }, &mut out);
+        let answers: Vec<_> = out.packets.iter().map(|(to, o)| (to.udp_port, o.to_vec())).collect();
+        let [(to, abort)] = answers.as_slice() else { panic!("one answer: {answers:?}") };
+        assert_eq!(
+            (*to, abort[12], abort[13] & 1),
+            (udp_port, sim::craft::ABORT, 1),
+            "to where it came from"
+        );
+        net.launch(address(1, 0), address(0, 0), abort.clone());
+        net.run(Duration::from_millis(1));
+        assert_eq!(net.nodes[a].down(), Some(DownReason::AbortedByPeer { cause: None }));
+    }
+}

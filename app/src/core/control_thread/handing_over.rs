@@ -9,7 +9,8 @@ use whimbrel_resilience::Order;
 use whimbrel_resilience::membership::Place;
 use whimbrel_sctp_io::Event;
 
-use super::{Control, Parts};
+use super::super::n2;
+use super::{Control, Parts, StopRequest};
 use crate::clock;
 use crate::cluster::{Pair, Said, Standby, Turned};
 use crate::entropy::SystemEntropy;
@@ -53,8 +54,8 @@ impl Control {
     }
 
     /// One that stops in order has its mirror take over, if it has one: then its phones do not notice.
-    pub(super) fn hand_over(&mut self) {
-        self.give_all();
+    pub(super) fn hand_over(&mut self, stop: &StopRequest) {
+        self.give_all(stop);
         if !self.pair.as_ref().is_some_and(Pair::has_mirror) {
             return;
         }
@@ -63,14 +64,14 @@ impl Control {
             pool.part();
         }
         let until = clock::now() + HANDED_OVER_WITHIN;
-        while !self.replaced && clock::now() < until {
+        while !self.replaced && clock::now() < until && !stop.is_at_once() {
             std::thread::sleep(Duration::from_millis(1));
             self.replaced = self.pair.as_mut().is_some_and(Pair::has_handed_over);
         }
         let Some(n2) = self.n2.as_mut().filter(|_| self.replaced) else { return };
         // gNBs hear from that one that they need not stay. Those that do not know it have to be told.
         let until = clock::now() + GNBS_LEAVE_WITHIN;
-        while self.links.all().next().is_some() && clock::now() < until {
+        while self.links.all().next().is_some() && clock::now() < until && !stop.is_at_once() {
             let now = clock::now();
             n2.drain(now, &mut self.events);
             for event in self.events.iter() {
@@ -81,14 +82,12 @@ impl Control {
             n2.flush(now);
             std::thread::sleep(Duration::from_millis(1));
         }
-        let now = clock::now();
-        self.links.all().for_each(|link| n2.shutdown(now, link.sctp));
-        n2.flush(now);
+        n2::end_associations(n2, stop);
     }
 
     /// One that runs other code cannot follow inputs. So it gets all that this one holds when no further input comes: what phones and gNBs say
     /// meanwhile is not acknowledged, what control functions say is kept there, and both say it to the one that serves next.
-    fn give_all(&mut self) {
+    fn give_all(&mut self, stop: &StopRequest) {
         let until = clock::now() + GIVEN_WITHIN;
         let offer = self.pool.as_mut().and_then(|pool| pool.take_offer(clock::now()));
         let Some(offer) = offer else { return };
@@ -103,7 +102,7 @@ impl Control {
             pair.hastens();
             pair.said(clock::now(), offer, &mut self.active, pool, &mut self.out);
         }
-        while clock::now() < until && !self.replaced {
+        while clock::now() < until && !self.replaced && !stop.is_at_once() {
             let now = clock::now();
             self.carry_subscribers(now);
             let carried = self.carrying.as_ref().is_none_or(|carrying| carrying.due().is_none());

@@ -230,7 +230,35 @@ def check_our_kernel_mode():
     while not os.path.exists(OUT + "/connect-kernel-done"):
         assert time.monotonic() < deadline, "the host's client did not finish"
         time.sleep(0.2)
+    stopped_with_unacknowledged_data()
     server.kill()
+
+
+def stopped_with_unacknowledged_data():
+    """A peer that does not read what it gets leaves DATA unacknowledged: the stop of the server reaches it by ABORT, at once."""
+    s, idle = sctp_socket(), sctp_socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: a small window, and no room behind it
+    s.connect(("127.0.0.1", 38414))
+    idle.connect(("127.0.0.1", 38414))
+    for _ in range(8):
+        send(s, bytes(60_000))
+    send(s, b"please stop")
+    idle.settimeout(3)
+    assert receive(idle) is None  # SHUTDOWN: nothing is outstanding there
+    time.sleep(0.6)  # the server waits 300 ms
+    s.settimeout(3)
+    try:
+        while receive(s) is not None:
+            pass
+        raise AssertionError("a graceful end, which waits for the peer")
+    except ConnectionError:
+        pass
+    late = sctp_socket()
+    try:
+        late.connect(("127.0.0.1", 38414))
+        raise AssertionError("who stops takes nobody any more")
+    except ConnectionError:
+        pass
 
 
 def main():

@@ -272,6 +272,15 @@ impl Association {
         }
     }
 
+    /// Shuts down gracefully, and aborts at `by` if the peer has not completed it by then (RFC 9260 §9.1, §9.2).
+    pub(crate) fn stop(&mut self, by: Instant, cx: &mut Context<'_>) {
+        self.shutdown(cx);
+        self.t5 = Some(by);
+        if by <= cx.now && !self.ended {
+            self.abort(cause::USER_INITIATED_ABORT, &[], DownReason::Aborted, cx);
+        }
+    }
+
     /// The tag of an ABORT or SHUTDOWN COMPLETE is right if it is ours, or the peer's with the T bit (RFC 9260 §8.5.1).
     pub(crate) fn accepts_tag(&self, tag: u32, first: &Chunk<'_>) -> bool {
         match first.kind {
