@@ -37,8 +37,8 @@ pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
 pub use limits::*;
 pub use pipeline::{
     BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
-    PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,
-    packet_room,
+    PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch,
+    fast_state, packet_room,
 };
 pub use pool::{POOL_BEGINS, POOL_BEGINS_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};

@@ -95,8 +95,8 @@ impl Shards {
     /// The first shard supervises the paths of all.
     fn tell_paths(&mut self, now: Instant) {
         for shard in 1..self.shards.len() {
-            for (peer, begins) in self.shards[shard].take_path_uses() {
-                self.shards[0].path_used(now, peer, begins);
+            for (peer, what) in self.shards[shard].take_path_uses() {
+                self.shards[0].path_used(now, peer, what);
             }
         }
     }

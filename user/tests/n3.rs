@@ -135,6 +135,60 @@ fn echo_response_counts_only_from_the_peer_and_to_the_request() {
     assert_eq!(node_reports(&mut net).len(), 1);
 }
 
+/// The Echo Response of srsRAN 4G's gNB (1fab3df86): its length says 8, and 4 octets follow the header.
+fn echo_response_of_wrong_length(sequence: u16) -> Vec<u8> {
+    let [s0, s1] = sequence.to_be_bytes();
+    vec![0x32, 2, 0, 8, 0, 0, 0, 0, s0, s1, 0, 0]
+}
+
+#[test] // TS 29.281 §7.2.2 length: an answer with the right number is one, though its length is wrong and Recovery is missing
+fn echo_response_of_wrong_length_keeps_the_path_up() {
+    let mut net = supervised();
+    net.session(1, true, false);
+    advance(&mut net, 60);
+    let asked = echoes(&mut net)[0];
+    let other = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
+    for (origin, sequence) in [(other, asked), (from_gnb(), asked ^ 1)] {
+        let (verdict, _) = net.packet(origin, &echo_response_of_wrong_length(sequence));
+        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnexpected));
+    }
+    let answer = echo_response_of_wrong_length(asked);
+    for cut in 0..answer.len() {
+        assert!(matches!(net.packet(from_gnb(), &answer[..cut]).0, Verdict::Drop(_)));
+    }
+    assert_eq!(net.packet(from_gnb(), &answer).0, Verdict::Taken);
+    advance(&mut net, 9);
+    assert!(node_reports(&mut net).is_empty() && echoes(&mut net).is_empty());
+}
+
+#[test] // TS 29.281 §7.2.1 life: a peer that answers no echo request is alive all the same while its G-PDUs come
+fn a_g_pdu_keeps_the_path_up_and_brings_it_back() {
+    let mut net = supervised();
+    let s = net.session(1, true, false);
+    let packet = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0);
+    advance(&mut net, 60 + 8);
+    assert_eq!(echoes(&mut net).len(), 3);
+    assert!(matches!(net.uplink(&s, &packet).0, Verdict::Send(_)));
+    advance(&mut net, 59);
+    assert!(
+        node_reports(&mut net).is_empty() && echoes(&mut net).is_empty(),
+        "it is asked again after a minute"
+    );
+    advance(&mut net, 10);
+    assert_eq!((node_reports(&mut net).len(), net.upf.u.counters().paths_failed), (1, 1), "silent");
+    // One that does not pass, or comes from elsewhere, is none.
+    net.packet(from_gnb(), &g_pdu(Teid(s.teid.0 ^ 1), 1, &packet));
+    net.packet(
+        Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() },
+        &g_pdu(s.teid, 1, &packet),
+    );
+    assert_eq!(net.upf.u.counters().paths_failed, 1);
+    net.uplink(&s, &packet);
+    let IpAddr::V4(gnb) = GNB.ip() else { panic!() };
+    assert_eq!(node_reports(&mut net), [(NodeReportType::UPRR, Some(gnb))]);
+    assert_eq!(net.upf.u.counters().paths_failed, 0);
+}
+
 #[test] // paths come and go with the sessions
 fn path_is_forgotten_with_its_last_session() {
     let mut net = supervised();

@@ -9,8 +9,8 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    BorderCounters, Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint,
-    ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
+    BorderCounters, Config, DataNetwork, DropReason, Ended, Event, Input, Ipv4Net, Ipv6Net, Outbox,
+    PointToPoint, ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
     DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
@@ -18,7 +18,7 @@ use whimbrel_user_io::{
 
 use super::n4::{N4Socket, NOBODY};
 use crate::config::typed::sixes;
-use crate::console::Sample;
+use crate::console::{Level, Sample};
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
@@ -529,25 +529,149 @@ impl LocalUpf {
             }
         }
         for event in self.out.events.drain(..) {
-            match event {
-                // Counted, and no line each: anybody who reaches the socket could fill the log.
-                Event::BadMessage { .. } => {
-                    self.bad_messages += 1;
-                    debug!(?event, "N4");
-                }
-                Event::AssociationContested { .. } => warn!(?event, "N4"),
-                Event::SessionRefused { .. } | Event::ReportUnanswered { .. } => warn!(?event, "N4"),
-                Event::Path { failed: true, .. } => warn!(?event, "N3"),
-                Event::Path { failed: false, .. } => info!(?event, "N3"),
-                Event::AssociationSetUp { .. }
-                | Event::AssociationMoved { .. }
-                | Event::AssociationEnded { .. }
-                | Event::ApplicationsTold { .. }
-                | Event::AssociationSilent { .. } => {
-                    info!(?event, "N4");
-                }
-                Event::SessionEstablished { .. } | Event::SessionDeleted { .. } => debug!(?event, "N4"),
+            self.bad_messages += u64::from(matches!(event, Event::BadMessage { .. }));
+            let (level, sentence) = sentence(&event);
+            match level {
+                Level::Warn => warn!("{sentence}"),
+                Level::Info => info!("{sentence}"),
+                _ => debug!("{sentence}"),
             }
+        }
+    }
+}
+
+/// What happened on N3 or N4, in one sentence, and how much it matters.
+fn sentence(event: &Event) -> (Level, String) {
+    let deleted = |sessions: usize| match sessions {
+        0 => String::new(),
+        1 => "; one session was deleted".to_string(),
+        n => format!("; {n} sessions were deleted"),
+    };
+    match event {
+        Event::AssociationSetUp { node, peer, sessions_deleted } => (
+            Level::Info,
+            format!(
+                "N4: the SMF {} at {peer} set up its association{}",
+                named(node),
+                deleted(*sessions_deleted)
+            ),
+        ),
+        Event::AssociationEnded { node, sessions_deleted, why } => {
+            let why = match why {
+                Ended::Released => "it released it",
+                Ended::Restarted => "it restarted",
+                Ended::Silent => "it did not answer for `n4.path_failure`",
+            };
+            let deleted = deleted(*sessions_deleted);
+            (Level::Info, format!("N4: the association of the SMF {} ended: {why}{deleted}", named(node)))
+        }
+        Event::AssociationSilent { node } => (
+            Level::Info,
+            format!("N4: the SMF {} does not answer heartbeat requests; its sessions are kept", named(node)),
+        ),
+        Event::AssociationContested { node, peer } => (
+            Level::Warn,
+            format!(
+                "N4: an SMF at {peer} asks for the association of the SMF {}, which answers at its own address, and is refused: give \
+                 each SMF a node identity of its own",
+                named(node)
+            ),
+        ),
+        Event::AssociationMoved { node, peer } => (
+            Level::Info,
+            format!(
+                "N4: the SMF {} goes on at {peer}, another one of its set; its sessions stay",
+                named(node)
+            ),
+        ),
+        Event::ApplicationsTold { peer, applications } => (
+            Level::Info,
+            format!("N4: the SMF at {peer} provided or removed the PFDs of {applications} applications"),
+        ),
+        Event::SessionRefused { peer, refusal, cause } => {
+            let cause = *cause as u8;
+            (
+                Level::Warn,
+                format!(
+                    "N4: a session request of the SMF at {peer} was refused with PFCP cause {cause}: {refusal}"
+                ),
+            )
+        }
+        Event::ReportUnanswered { peer } => {
+            (Level::Warn, format!("N4: the SMF at {peer} did not answer a report; the report is lost"))
+        }
+        // Counted, and no line each: anybody who reaches the socket could fill the log.
+        Event::BadMessage { peer, message_type, cause } => {
+            let told = cause.map_or("no answer".into(), |c| format!("PFCP cause {}", c as u8));
+            (
+                Level::Debug,
+                format!(
+                    "N4: a message of type {message_type} from {peer} was not understood, or not expected: {told}"
+                ),
+            )
+        }
+        Event::Path { peer, failed: true } => (
+            Level::Warn,
+            format!(
+                "N3: the path to {peer} is down: no answer to three echo requests, and no G-PDU from there; packets are still sent"
+            ),
+        ),
+        Event::Path { peer, failed: false } => (Level::Info, format!("N3: the path to {peer} is up again")),
+        Event::SessionEstablished { .. } | Event::SessionDeleted { .. } => {
+            (Level::Debug, format!("N4: {event:?}"))
+        }
+    }
+}
+
+/// A node identity (TS 29.244 §8.2.38) as an operator writes it.
+fn named(node: &NodeId) -> String {
+    match node {
+        NodeId::Ipv4(a) => a.to_string(),
+        NodeId::Ipv6(a) => a.to_string(),
+        NodeId::Fqdn(name) => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_lines_of_n3_and_n4_are_sentences_without_debug_structures() {
+        let (node, peer) =
+            (NodeId::from(IpAddr::from([192, 0, 2, 7])), SocketAddr::from(([192, 0, 2, 7], 8805)));
+        let set_up = Event::AssociationSetUp { node: node.clone(), peer, sessions_deleted: 2 };
+        let contested = Event::AssociationContested { node: node.clone(), peer };
+        let ended =
+            Event::AssociationEnded { node: node.clone(), sessions_deleted: 1, why: Ended::Restarted };
+        let down = Event::Path { peer: peer.ip(), failed: true };
+        assert_eq!(
+            sentence(&set_up),
+            (
+                Level::Info,
+                "N4: the SMF 192.0.2.7 at 192.0.2.7:8805 set up its association; 2 sessions were deleted"
+                    .into()
+            )
+        );
+        assert_eq!(
+            sentence(&ended).1,
+            "N4: the association of the SMF 192.0.2.7 ended: it restarted; one session was deleted"
+        );
+        assert_eq!(
+            sentence(&down),
+            (
+                Level::Warn,
+                "N3: the path to 192.0.2.7 is down: no answer to three echo requests, and no G-PDU from there; packets are still sent"
+                    .into()
+            )
+        );
+        let moved = Event::AssociationMoved { node: node.clone(), peer };
+        let silent = Event::AssociationSilent { node };
+        let up = Event::Path { peer: peer.ip(), failed: false };
+        for event in [set_up, contested, ended, down, moved, silent, up, Event::ReportUnanswered { peer }] {
+            let (level, text) = sentence(&event);
+            assert_ne!(level, Level::Debug);
+            assert!(!text.contains(['{', '}', '"']) && !text.contains("event="), "{text}");
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use whimbrel_gtpu::message_type;
 use whimbrel_ids::Instant;
 use whimbrel_user::{
-    Change, Counters, Destination, DnIndex, Origin, Packet, REPORTS_MAX, Report, SessionCounters, SessionId,
-    Slot, UpfU, Verdict,
+    Change, Counters, Destination, DnIndex, Origin, Packet, PathUse, REPORTS_MAX, Report, SessionCounters,
+    SessionId, Slot, UpfU, Verdict,
 };
 
 use crate::channel::{Receiver, Sender, channel};
@@ -98,8 +98,8 @@ io_counters! {
 pub(crate) enum Request {
     Change(Change),
     SessionCounters(SessionId, mpsc::SyncSender<Option<SessionCounters>>),
-    /// A tunnel begins, or ends, to lead to a peer: of the thread that supervises paths.
-    PathUsed(IpAddr, bool),
+    /// What another thread has to tell of a peer: for the thread that supervises paths.
+    PathUsed(IpAddr, PathUse),
 }
 
 /// What one packet thread and the others share.
@@ -161,7 +161,7 @@ struct Worker<'s, P> {
     /// End markers that wait.
     ends_of_paths: VecDeque<(Instant, Destination, Packet)>,
     /// What the first thread is to be told of paths, and found no room.
-    path_uses: VecDeque<(IpAddr, bool)>,
+    path_uses: VecDeque<(IpAddr, PathUse)>,
     published: Instant,
     /// Where N3 is, for copies of what leaves it.
     own: Vec<SocketAddr>,
@@ -257,7 +257,7 @@ impl<P: Ports> Worker<'_, P> {
         for request in self.ends.requests.take(CHANGES_AT_ONCE) {
             match request {
                 Request::Change(change) => self.upf.apply(now, change),
-                Request::PathUsed(peer, begins) => self.upf.path_used(now, peer, begins),
+                Request::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
                 Request::SessionCounters(id, answer) => {
                     // The asker may have given up.
                     answer.try_send(self.upf.session_counters(id)).ok();
@@ -314,9 +314,9 @@ impl<P: Ports> Worker<'_, P> {
         let neighbours = &mut self.ends.neighbours;
         if let Some(first) = neighbours.first() {
             self.path_uses.extend(self.upf.take_path_uses());
-            while let Some((peer, begins)) = self.path_uses.pop_front() {
-                if first.send(Request::PathUsed(peer, begins)).is_err() {
-                    self.path_uses.push_front((peer, begins));
+            while let Some((peer, what)) = self.path_uses.pop_front() {
+                if first.send(Request::PathUsed(peer, what)).is_err() {
+                    self.path_uses.push_front((peer, what));
                     break;
                 }
             }

@@ -101,6 +101,9 @@ impl UpfU {
                 now = watch.decided(now, &slot.verdict);
             }
             watch.done(Stage::Rules);
+            if self.shared.common.paths_in_doubt() {
+                self.look_for_signs_of_life(now, slots);
+            }
             for (item, slot) in items.iter().zip(slots) {
                 let Some(outer) = &item.outer else { continue };
                 let octets = slot.packet.len();

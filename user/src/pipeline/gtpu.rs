@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_gtpu::signalling::{
-    ErrorIndication, echo_response, error_indication, supported_extension_headers_notification,
+    ErrorIndication, echo_response, echo_response_sequence, error_indication,
+    supported_extension_headers_notification,
 };
 use whimbrel_gtpu::{Gtpu, GtpuError, PORT, message_type};
 use whimbrel_ids::{Instant, Teid};
@@ -27,7 +28,12 @@ impl UpfU {
         let back = Destination::N3 { peer, tos: 0 };
         let m = match Gtpu::parse(packet.octets()) {
             Ok(m) => m,
-            Err(GtpuError::Malformed(_)) => return Verdict::Drop(DropReason::GtpuMalformed),
+            Err(GtpuError::Malformed(_)) => {
+                return match echo_response_sequence(packet.octets()) {
+                    None => Verdict::Drop(DropReason::GtpuMalformed),
+                    sequence => self.echo_response(now, peer.ip(), sequence),
+                };
+            }
             Err(GtpuError::UnknownExtension(_)) => {
                 if self.shared.common.may_send_error(now) {
                     self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());

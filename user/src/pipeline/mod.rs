@@ -58,6 +58,7 @@ use lookup::UeAddresses;
 #[cfg(feature = "samples")]
 pub(crate) use naming::read_names;
 pub use packet::{PACKET_HEADROOM, Packet};
+pub use path::PathUse;
 use path::Paths;
 use predicted::Predictions;
 pub use session::SessionCounters;

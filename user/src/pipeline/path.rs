@@ -3,7 +3,8 @@
 //! Spec: TS 29.281 §7.2.1 (echo requests), TS 23.527 §5.2, §5.4 (what a restart and a
 //! path failure mean), TS 29.244 §6.2.9 (node report).
 //! A path is an address to which a session's packets go. It is asked once in an interval, and again after T3 without
-//! an answer; after N3 requests it counts as failed, and is asked on, until it answers. Packets go on as they did: the CP
+//! an answer; after N3 requests it counts as failed, and is asked on. Both end with a sign of life of the peer: its echo response, or a
+//! G-PDU of it that the rules of a session let pass, for some peers answer no echo request. Packets go on as they did: the CP
 //! function decides what becomes of the sessions. The restart counter of an answer says nothing (TS 29.281 §7.2.2): a peer that
 //! lost its tunnels says so by error indications.
 
@@ -16,7 +17,7 @@ use whimbrel_gtpu::signalling::echo_request;
 use whimbrel_ids::Instant;
 
 use super::shared::Shared;
-use super::{Destination, DropReason, UpfU, Verdict};
+use super::{Destination, DropReason, Origin, Slot, UpfU, Verdict};
 use crate::exchange::Report;
 use crate::limits::{PATHS_MAX, TIMERS_PER_TICK_MAX};
 use crate::session_id::mix;
@@ -36,6 +37,24 @@ struct Path {
     failed: bool,
 }
 
+impl Path {
+    /// Whether it is not known that the peer is alive.
+    fn is_in_doubt(&self) -> bool {
+        self.failed || self.sent > 0
+    }
+}
+
+/// What a shard tells the first one, which supervises paths, of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathUse {
+    /// A tunnel leads there from now on.
+    Begins,
+    /// A tunnel led there.
+    Ends,
+    /// A G-PDU came from there and passed.
+    Alive,
+}
+
 /// The paths that are supervised.
 pub(super) struct Paths {
     /// Time between requests; without it nothing is supervised.
@@ -43,11 +62,19 @@ pub(super) struct Paths {
     seed: u64,
     by_address: BTreeMap<IpAddr, Path>,
     by_due: BTreeSet<(Instant, IpAddr)>,
+    /// Paths of which it is not known that the peer is alive.
+    in_doubt: usize,
 }
 
 impl Paths {
     pub(super) fn new(interval: Option<Duration>, seed: u64) -> Self {
-        Self { interval, seed: mix(seed ^ 0x4543_484f), by_address: BTreeMap::new(), by_due: BTreeSet::new() }
+        Self {
+            interval,
+            seed: mix(seed ^ 0x4543_484f),
+            by_address: BTreeMap::new(),
+            by_due: BTreeSet::new(),
+            in_doubt: 0,
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -82,10 +109,12 @@ impl Paths {
             let Some(&(at, peer)) = self.by_due.first().filter(|(at, _)| *at <= now) else { return };
             self.by_due.remove(&(at, peer));
             let Some(path) = self.by_address.get_mut(&peer) else { continue };
+            let in_doubt = path.is_in_doubt();
             if path.tunnels == 0 {
                 shared.counters.paths -= 1;
                 shared.counters.paths_failed -= u64::from(path.failed);
                 self.by_address.remove(&peer);
+                self.note_doubt(in_doubt, false, shared);
                 continue;
             }
             if path.sent < N3_REQUESTS {
@@ -108,16 +137,30 @@ impl Paths {
                 }
             }
             self.by_due.insert((path.due, peer));
+            self.note_doubt(in_doubt, true, shared);
         }
+    }
+
+    /// A path was in doubt, and is. All shards look for signs of life while one is.
+    fn note_doubt(&mut self, was: bool, is: bool, shared: &Shared) {
+        self.in_doubt = (self.in_doubt + usize::from(is)).saturating_sub(usize::from(was));
+        shared.common.set_paths_in_doubt(self.in_doubt > 0);
     }
 
     /// An echo response; false if nobody asked for it.
     fn answered(&mut self, now: Instant, peer: IpAddr, sequence: u16, shared: &mut Shared) -> bool {
-        let (Some(interval), Some(path)) = (self.interval, self.by_address.get_mut(&peer)) else {
-            return false;
-        };
-        if path.sent == 0 || path.sequence != sequence {
-            return false;
+        let asked = self.by_address.get(&peer).is_some_and(|p| p.sent > 0 && p.sequence == sequence);
+        if asked {
+            self.is_alive(now, peer, shared);
+        }
+        asked
+    }
+
+    /// The peer gave a sign of life. It is asked again after an interval.
+    fn is_alive(&mut self, now: Instant, peer: IpAddr, shared: &mut Shared) {
+        let (Some(interval), Some(path)) = (self.interval, self.by_address.get_mut(&peer)) else { return };
+        if !path.is_in_doubt() {
+            return;
         }
         self.by_due.remove(&(path.due, peer));
         (path.sent, path.due) = (0, now + interval);
@@ -126,31 +169,49 @@ impl Paths {
             shared.counters.paths_failed -= 1;
             shared.report(Report::Path { peer, failed: false });
         }
-        true
+        self.note_doubt(true, false, shared);
     }
 }
+
+/// Most peers whose signs of life wait to be told the first shard; a peer that finds no room gives another sign with its next packet.
+const SIGNS_MAX: usize = 64;
 
 impl UpfU {
     /// A tunnel begins, or ends, to lead to a peer: for the first shard, which supervises the paths of all.
     pub(super) fn lead_to(&mut self, now: Instant, peer: IpAddr, begins: bool) {
+        let what = if begins { PathUse::Begins } else { PathUse::Ends };
         if self.shard.is_first() {
-            self.path_used(now, peer, begins);
+            self.path_used(now, peer, what);
         } else if self.paths.interval.is_some() {
-            self.shared.path_uses.push((peer, begins));
+            self.shared.path_uses.push((peer, what));
         }
     }
 
-    /// Tunnels that begin or end to lead to a peer, since the last call: for [`Self::path_used`] of the first shard, in order.
-    pub fn take_path_uses(&mut self) -> Vec<(IpAddr, bool)> {
+    /// What this shard has to tell of peers since the last call: for [`Self::path_used`] of the first shard, in order.
+    pub fn take_path_uses(&mut self) -> Vec<(IpAddr, PathUse)> {
         std::mem::take(&mut self.shared.path_uses)
     }
 
-    /// A tunnel of a session of any shard begins, or ends, to lead to a peer; for the first shard.
-    pub fn path_used(&mut self, now: Instant, peer: IpAddr, begins: bool) {
-        if begins {
-            self.paths.begin(now, peer, &mut self.shared);
-        } else {
-            self.paths.end(peer);
+    /// What a shard has to tell of a peer; for the first shard.
+    pub fn path_used(&mut self, now: Instant, peer: IpAddr, what: PathUse) {
+        match what {
+            PathUse::Begins => self.paths.begin(now, peer, &mut self.shared),
+            PathUse::Ends => self.paths.end(peer),
+            PathUse::Alive => self.paths.is_alive(now, peer, &mut self.shared),
+        }
+    }
+
+    /// While some path is in doubt: the peers of a burst whose G-PDUs passed are alive.
+    #[cold]
+    pub(super) fn look_for_signs_of_life(&mut self, now: Instant, slots: &[Slot]) {
+        for slot in slots {
+            let (Origin::N3 { peer, .. }, Verdict::Send(_)) = (slot.origin, slot.verdict) else { continue };
+            let sign = (peer.ip(), PathUse::Alive);
+            if self.shard.is_first() {
+                self.path_used(now, sign.0, sign.1);
+            } else if self.shared.path_uses.len() < SIGNS_MAX && !self.shared.path_uses.contains(&sign) {
+                self.shared.path_uses.push(sign);
+            }
         }
     }
 

@@ -113,6 +113,8 @@ pub(super) struct Common {
     phones: Box<[Phones]>,
     /// Some session has a framed route, or an address outside the pools.
     beyond_pools: AtomicBool,
+    /// Some path's peer may be dead: bursts are looked through for packets from there.
+    paths_in_doubt: AtomicBool,
 }
 
 impl Common {
@@ -127,6 +129,7 @@ impl Common {
             echoes: PerSecond::default(),
             phones: networks.iter().map(Phones::new).collect(),
             beyond_pools: AtomicBool::new(false),
+            paths_in_doubt: AtomicBool::new(false),
         }
     }
 
@@ -175,6 +178,16 @@ impl Common {
     /// Whether some shard may have a session for an address that is in no pool, or of a pool and behind a phone.
     pub(super) fn beyond_pools(&self) -> bool {
         self.beyond_pools.load(Ordering::Relaxed)
+    }
+
+    /// Whether some path's peer may be dead.
+    #[inline]
+    pub(super) fn paths_in_doubt(&self) -> bool {
+        self.paths_in_doubt.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_paths_in_doubt(&self, are: bool) {
+        self.paths_in_doubt.store(are, Ordering::Relaxed);
     }
 
     fn learn(&self, shard: u8, rules: &SessionRules) {

@@ -12,6 +12,7 @@ use super::drops::{Counters, DropReason};
 use super::flows::Flows;
 use super::fragments::Fragments;
 use super::packet::Packet;
+use super::path::PathUse;
 use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
@@ -36,8 +37,8 @@ pub(super) struct Shared {
     pub(super) fragments: Fragments,
     /// Rules that sessions were given.
     rules_given: u64,
-    /// Tunnels that begin or end to lead to a peer, for the first shard, which supervises paths.
-    pub(super) path_uses: Vec<(IpAddr, bool)>,
+    /// What is to be told the first shard, which supervises paths.
+    pub(super) path_uses: Vec<(IpAddr, PathUse)>,
     /// Of what is drawn by chance.
     pub(super) random: u64,
     /// Of a packet that waited for a phone, while it meets its session's rules again.

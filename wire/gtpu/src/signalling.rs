@@ -65,6 +65,17 @@ pub fn echo_response(sequence: u16) -> Octets {
     m.end()
 }
 
+/// The sequence number of an Echo Response (TS 29.281 §7.2.2) whose length field promises more octets than came.
+///
+/// Deviation: TS 29.281 §5.1 has the length count what follows the first eight octets, and §7.2.2 has a Recovery element there. The gNB of
+/// srsRAN 4G says 8 and sends 4 octets, which hold the sequence number; it answers all the same.
+pub fn echo_response_sequence(octets: &[u8]) -> Option<u16> {
+    let (header, _) = octets.split_first_chunk::<12>()?;
+    let [first, message_type, _, _, _, _, _, _, s0, s1, _, _] = *header;
+    let is_response = first & 0xf2 == FIRST_OCTET | 2 && message_type == message_type::ECHO_RESPONSE;
+    is_response.then_some(u16::from_be_bytes([s0, s1]))
+}
+
 /// Supported Extension Headers Notification (TS 29.281 §7.2.3).
 pub fn supported_extension_headers_notification(sequence: u16) -> Octets {
     let mut m = Octets::path(message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, sequence);
