@@ -1,7 +1,12 @@
 //! Whether the program before this one ended in order, and what is left of it if it did not.
 
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use whimbrel_sctp_io::{Former, Path as SctpPath};
 
 /// A file beside the store that stands while the program runs: whoever finds it knows that its predecessor was killed.
 /// Dropping it takes the file away.
@@ -9,13 +14,44 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RunMark(PathBuf);
 
 impl RunMark {
-    /// Sets the mark, and says whether one was left behind. Errors: the file cannot be written.
-    pub(crate) fn set(store: &Path) -> std::io::Result<(Self, bool)> {
+    /// Sets the mark, and gives the SCTP associations that one left behind names. Errors: the file cannot be written.
+    pub(crate) fn set(store: &Path) -> std::io::Result<(Self, Option<Vec<Former>>)> {
         let file = store.with_extension("running");
-        let left = file.exists();
-        fs::write(&file, "")?;
+        let left = fs::read_to_string(&file).ok().map(|text| text.lines().filter_map(read_former).collect());
+        // Only its owner may read it: who knows an association's tag can end it.
+        let _ = fs::remove_file(&file);
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
         Ok((Self(file), left))
     }
+
+    /// Where [`remember`] keeps associations.
+    pub(crate) fn file(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Keeps these SCTP associations for the next start, should this program be killed. What cannot be written is not remembered: then gNBs
+/// learn of the kill with the next packet that they send.
+pub(crate) fn remember(file: &Path, associations: &[Former]) {
+    let mut text = String::new();
+    for Former { path, local_port, peer_port, peer_tag } in associations {
+        let SctpPath { local, remote, udp_port } = path;
+        let _ = writeln!(text, "{local} {remote} {udp_port} {local_port} {peer_port} {peer_tag}");
+    }
+    let written = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    let _ = written.and_then(|mut f| f.write_all(text.as_bytes()));
+}
+
+/// One line of [`remember`]'s. A line that a kill cut off is none.
+fn read_former(line: &str) -> Option<Former> {
+    let mut words = line.split(' ');
+    let path = SctpPath {
+        local: words.next()?.parse().ok()?,
+        remote: words.next()?.parse().ok()?,
+        udp_port: words.next()?.parse().ok()?,
+    };
+    let (local_port, peer_port) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some(Former { path, local_port, peer_port, peer_tag: words.next()?.parse().ok()? })
 }
 
 impl Drop for RunMark {
@@ -44,12 +80,25 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let store = folder.join("whimbrel.db");
         let (mark, left) = RunMark::set(&store).unwrap();
-        assert!(!left);
+        assert_eq!(left, None);
+        let former = |peer_tag| Former {
+            path: SctpPath {
+                local: [10, 0, 0, 1].into(),
+                remote: "fd00::7".parse().unwrap(),
+                udp_port: 9899,
+            },
+            local_port: 38412,
+            peer_port: 61000,
+            peer_tag,
+        };
+        remember(mark.file(), &[former(1), former(2), former(3)]);
+        remember(mark.file(), &[former(7), former(u32::MAX)]);
         std::mem::forget(mark); // as a kill does
         let (mark, left) = RunMark::set(&store).unwrap();
-        assert!(left);
+        assert_eq!(left, Some(vec![former(7), former(u32::MAX)]));
         drop(mark);
-        assert!(!RunMark::set(&store).unwrap().1);
+        assert_eq!(RunMark::set(&store).unwrap().1, None);
+        assert_eq!(read_former("10.0.0.1 fd00::7 9899 384"), None);
         fs::remove_dir_all(folder).unwrap();
         assert!(RunMark::set(&store).is_err());
     }

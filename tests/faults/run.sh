@@ -305,7 +305,6 @@ full_disk() {
 killed() {
   stop
   configure && start || { not_ok "kill -9: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
-  # The gNB learns of the kill when it next sends something: here, that the phone went idle.
   printf 'steps: [register, session, {ping: 10.45.0.1}, {wait: 3}, idle, {wait: 3}, register, session, {ping: 10.45.0.1}, deregister]\n' >"$tmp/w/day.yaml"
   ran -v "$tmp/w/day.yaml" &
   local phone=$! begin took rc=0
@@ -320,6 +319,11 @@ killed() {
   start || { not_ok "kill -9: it does not start again: $(tail -n 1 "$tmp/w/log")"; return; }
   took=$(($(now_ms) - begin))
   if [ "$took" -lt 5000 ]; then ok "kill -9: back after $took ms"; else not_ok "kill -9: back after $took ms"; fi
+  # The UE still waits, so the gNB has nothing to say: it learns of the kill by ABORT.
+  BEGIN_MS=$begin
+  if noticed ': Idle$' "$tmp/w/ran" 1000; then ok "kill -9: a gNB that says nothing notices $TOOK ms after the next start began"; else
+    not_ok "kill -9: a gNB that says nothing notices nothing in $TOOK ms"
+  fi
   SAID=$(grep -E 'kept.*(lost|anew)' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
   if [ -n "$SAID" ]; then ok "kill -9, what is kept: \"$SAID\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
   wait "$phone" || rc=$?

@@ -74,7 +74,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let path = config.store.path.display();
     console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
 
-    let n2 = if upf_alone { None } else { n2(&config, &console, &mut entropy)? };
+    let mut n2 = if upf_alone { None } else { n2(&config, &console, &mut entropy)? };
     let smf_n4 = if upf_alone {
         None
     } else {
@@ -87,10 +87,13 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         return Err(degraded(&console));
     }
     // Set last, so that a second start that finds the ports taken says nothing of a kill.
-    let _mark = match RunMark::set(&config.store.path) {
+    let mark = match RunMark::set(&config.store.path) {
         Ok((mark, left)) => {
-            if left {
+            if let Some(associations) = left {
                 warn!("{}", aftermath::told(count));
+                if let Some(n2) = &mut n2 {
+                    associations.iter().for_each(|former| n2.abort_former(former));
+                }
             }
             Some(mark)
         }
@@ -113,6 +116,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         store,
         entropy,
         n2,
+        remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
         upf,
         smf_n4,
         pool,
@@ -136,6 +140,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     drop(api);
     match console.components(|c| c.overall()) {
         _ if died => {
+            std::mem::forget(mark); // the next start tells gNBs what this one cannot
             Err("the control thread ended in a panic: this is a fault of the program, please report it"
                 .into())
         }

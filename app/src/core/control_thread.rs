@@ -25,7 +25,7 @@ use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox};
 use whimbrel_sctp_io::{
-    AssociationId as SctpAssociation, Event, Events, Mode, OpenError, Settings, Transport,
+    AssociationId as SctpAssociation, Event, Events, Former, Mode, OpenError, Settings, Transport,
 };
 use whimbrel_store::{Changes, Store};
 
@@ -37,6 +37,7 @@ use super::standby;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use super::view;
+use crate::aftermath;
 use crate::capture::Capture;
 use crate::clock;
 use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched, complain};
@@ -152,6 +153,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: SystemEntropy,
     /// N2, or nothing where the host has no way for it: N4 and the console are served all the same.
     pub(crate) n2: Option<Transport>,
+    /// The file that keeps the SCTP associations for the next start, should this program be killed.
+    pub(crate) remembered_in: Option<PathBuf>,
     /// The UPF, or nothing where the host has no way for packets: no session can be had then.
     pub(crate) upf: Option<LocalUpf>,
     /// N4 towards UPFs elsewhere, if there are such.
@@ -244,6 +247,9 @@ struct Control {
     /// Other AMFs of this network.
     neighbours: Option<Neighbours>,
     n2: Option<Transport>,
+    /// The associations as the file has them that keeps them for the next start.
+    remembered: Vec<Former>,
+    remembered_in: Option<PathBuf>,
     links: Links,
     /// Whether acknowledgements wait for the mirror; and those that do: for which input, over which association, of how many messages.
     holds: bool,
@@ -358,6 +364,8 @@ impl Control {
             pool,
             neighbours,
             n2: parts.n2,
+            remembered: Vec::new(),
+            remembered_in: parts.remembered_in,
             links,
             holds: false,
             unacknowledged: VecDeque::new(),
@@ -977,6 +985,7 @@ impl Control {
                 c.set("mirror", condition, detail);
             });
         }
+        self.remember_associations();
         let waited = std::mem::take(&mut self.longest_turn);
         self.give(now, Input::Waited(waited));
         let metrics = &self.console.metrics;
@@ -1006,6 +1015,16 @@ impl Control {
             if let Some(upf) = &mut self.upf {
                 upf.tap(false);
             }
+        }
+    }
+
+    /// Keeps the associations that are up for the next start, should this program be killed.
+    fn remember_associations(&mut self) {
+        let (Some(file), Some(n2)) = (&self.remembered_in, &self.n2) else { return };
+        let associations = n2.formers();
+        if associations != self.remembered {
+            aftermath::remember(file, &associations);
+            self.remembered = associations;
         }
     }
 

@@ -27,7 +27,9 @@ use whimbrel_ids::Instant;
 use whimbrel_sctp::{Connect, Input, Send};
 
 pub use report::{Mode, Obstacle, OpenError, Report};
-pub use whimbrel_sctp::{AssociationId, Config, Counters, DownReason, Event, Events, Refusal, Status};
+pub use whimbrel_sctp::{
+    AssociationId, Config, Counters, DownReason, Event, Events, Former, Path, Refusal, Status,
+};
 
 use kernel::KernelTransport;
 use packets::PacketTransport;
@@ -228,6 +230,22 @@ impl Transport {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Stop { by }),
             Inner::Kernel(t) => t.stop(now, by),
+        }
+    }
+
+    /// What the next process would need to end the associations that are up; nothing in [`Mode::Kernel`], where the kernel ends them itself
+    /// when this process does, however it ends.
+    pub fn formers(&self) -> Vec<Former> {
+        match &self.inner {
+            Inner::Packets(t) => t.endpoint().formers().collect(),
+            Inner::Kernel(_) => Vec::new(),
+        }
+    }
+
+    /// Sends ABORT for an association of the process before this one, so that its peer learns of the restart at once.
+    pub fn abort_former(&mut self, former: &Former) {
+        if let Inner::Packets(t) = &mut self.inner {
+            t.abort_former(former);
         }
     }
 

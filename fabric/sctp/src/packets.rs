@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    AssociationId, Connect, Counters, Endpoint, Events, Input, Outbox, Packets, Path, Refusal, Send,
+    AssociationId, Connect, Counters, Endpoint, Events, Former, Input, Outbox, Packets, Path, Refusal, Send,
 };
 
 use crate::guard::PortGuard;
@@ -184,6 +184,11 @@ impl PacketTransport {
 
     pub(crate) fn flush(&mut self, now: Instant) {
         self.endpoint.flush(now, &mut self.out);
+        self.send_packets();
+    }
+
+    pub(crate) fn abort_former(&mut self, former: &Former) {
+        self.endpoint.abort_former(former, &mut self.out);
         self.send_packets();
     }
 

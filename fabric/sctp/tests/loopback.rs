@@ -239,3 +239,19 @@ fn a_restart_is_noticed_with_the_first_packet() {
         assert_eq!(seen, [aborted], "{mode}");
     }
 }
+
+#[test] // RFC 9260 §8.5.1: or before that, if the process that was killed left the tags of its associations
+fn a_restart_is_noticed_at_once_by_peers_that_are_remembered() {
+    for (mode, port) in [(Mode::Raw, 20240), (Mode::Udp, 20250)] {
+        let Some((server, mut client, _)) = connected(mode, port) else { continue };
+        let formers = server.formers();
+        drop(server);
+        let mut server = open(&settings(mode, "127.0.0.1", port, port)).unwrap();
+        formers.iter().for_each(|former| server.abort_former(former));
+        let mut seen = Vec::new();
+        let down = |s: &[String]| s.iter().any(|s| s.contains("down"));
+        until(&mut [&mut client, &mut server], &mut seen, false, down);
+        let aborted = format!("0 down {:?}", DownReason::AbortedByPeer { cause: None });
+        assert_eq!(seen, [aborted], "{mode}");
+    }
+}

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
 use crate::handshake::reply;
 use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
-use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind};
+use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
 use crate::path::{PathState, suitable_local};
 
 /// What happens to an endpoint.
@@ -96,6 +96,19 @@ pub struct Counters {
     pub errors_reported: u64,
     /// DATA chunks sent again.
     pub data_chunks_retransmitted: u64,
+}
+
+/// What a successor of this endpoint needs to end an association that it knows nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// The path that DATA took first.
+    pub path: Path,
+    /// Our SCTP port.
+    pub local_port: u16,
+    /// The peer's SCTP port.
+    pub peer_port: u16,
+    /// The verification tag that the peer takes.
+    pub peer_tag: u32,
 }
 
 /// How an association stands.
@@ -301,6 +314,28 @@ impl Endpoint {
     /// The associations there are.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
+    }
+
+    /// What a successor would need to end the associations that are up.
+    pub fn formers(&self) -> impl Iterator<Item = Former> {
+        let up = self.slots.iter().filter_map(|s| s.association.as_deref()).filter(|a| a.peer_tag != 0);
+        up.filter_map(|a| {
+            let path = a.paths.get(a.primary)?.path;
+            let (local_port, peer_port, peer_tag) = (a.local_port, a.peer_port, a.peer_tag);
+            Some(Former { path, local_port, peer_port, peer_tag })
+        })
+    }
+
+    /// Sends ABORT for an association of the endpoint before this one, which its peer may have still: it learns of the restart at once, and not
+    /// with the next packet that it sends (RFC 9260 §8.4). A peer that has it no more ignores the packet, for its tag is wrong (§8.5.1).
+    pub fn abort_former(&self, former: &Former, out: &mut Outbox) {
+        let Former { path, local_port, peer_port, peer_tag } = *former;
+        if peer_tag == 0 || self.slot_of(local_port, peer_port, path.remote).is_some() {
+            return;
+        }
+        out.packets.open(local_port, peer_port, peer_tag);
+        write_chunk(out.packets.buffer(), kind::ABORT, 0, |_| {});
+        out.packets.close(path);
     }
 
     /// What was seen so far.

@@ -40,5 +40,5 @@ mod tsns;
 
 pub use association::State;
 pub use config::Config;
-pub use endpoint::{Connect, Counters, Endpoint, Input, Send, Status};
+pub use endpoint::{Connect, Counters, Endpoint, Former, Input, Send, Status};
 pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, Refusal};

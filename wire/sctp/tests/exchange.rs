@@ -307,3 +307,27 @@ fn a_restart_is_noticed_with_the_next_packet_also_over_udp() {
         assert_eq!(net.nodes[a].down(), Some(DownReason::AbortedByPeer { cause: None }));
     }
 }
+
+#[test] // RFC 9260 §8.5.1: a successor that knows the peer's tag ends an association before the peer says anything
+fn a_successor_aborts_the_associations_of_the_endpoint_before_it() {
+    let (mut net, _, _) = pair(25);
+    let formers: Vec<_> = net.nodes[1].endpoint.formers().collect();
+    let [former] = formers.as_slice() else { panic!("one association: {formers:?}") };
+    net.reboot(1);
+    let abort = |net: &mut Net, former: &whimbrel_sctp::Former| {
+        let mut out = whimbrel_sctp::Outbox::default();
+        net.nodes[1].endpoint.abort_former(former, &mut out);
+        let packets: Vec<_> = out.packets.iter().map(|(_, o)| o.to_vec()).collect();
+        packets.into_iter().for_each(|o| net.launch(address(1, 0), address(0, 0), o));
+        net.run(Duration::from_millis(1));
+    };
+    abort(&mut net, &whimbrel_sctp::Former { peer_tag: former.peer_tag ^ 1, ..*former });
+    assert_eq!(net.nodes[0].down(), None, "a tag of another association");
+    abort(&mut net, former);
+    assert_eq!(net.nodes[0].down(), Some(DownReason::AbortedByPeer { cause: None }));
+    // The peer is back: what was remembered does not touch its new association.
+    net.connect(0, 1);
+    net.seconds(1);
+    abort(&mut net, former);
+    assert_eq!((net.nodes[1].down(), net.nodes[1].endpoint.associations().count()), (None, 1));
+}

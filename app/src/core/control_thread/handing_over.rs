@@ -50,6 +50,7 @@ impl Control {
             config,
             console,
             n2,
+            remembered_in: self.remembered_in,
         })
     }
 
