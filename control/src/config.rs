@@ -373,8 +373,11 @@ pub struct OverloadRule {
     pub start_percent: u8,
     /// Below so many percent of both it may end.
     pub stop_percent: u8,
-    /// Messages that wait so long begin it.
+    /// Messages that wait so long begin it, if they do in `start_samples` samples in a row.
     pub start_delay: Duration,
+    /// Samples (half a second each) in a row in which a message has to wait `start_delay`. One that is late by itself is a stall of
+    /// the host, which gNBs cannot ease.
+    pub start_samples: u8,
     /// Messages that wait less let it end.
     pub stop_delay: Duration,
     /// For so long all is below the lower thresholds before it ends.
@@ -390,6 +393,8 @@ impl Default for OverloadRule {
             stop_percent: 75,
             // A phone waits 6 s for an answer (T3560 and its kin); a tenth of it is noticed by nobody.
             start_delay: Duration::from_millis(500),
+            // Three turns of half a second: a stall of the host is one, a core that is behind stays so.
+            start_samples: 3,
             stop_delay: Duration::from_millis(100),
             hold: Duration::from_secs(10),
             reduction_percent: 50,

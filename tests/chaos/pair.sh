@@ -19,7 +19,7 @@ n4: { node_id: ${address[$name]} }
 upfs: [{ address: "192.0.2.5:8805" }]
 api: { address: "127.0.0.1:808${number[$name]}" }
 store: { path: $tmp/$name.db }
-overload: { start_delay_ms: 10000 } # a machine that stands still for half a second would have gNBs keep phones away, as they should
+overload: { start_delay_ms: 10000 } # a machine that stands still again and again would have gNBs keep UEs away, as they should
 cluster:
   listen: "${address[$name]}:7380"
   key_file: $tmp/cluster.key

@@ -16,7 +16,7 @@ n3: { address: 127.0.0.31 }
 n4: { node_id: 127.0.0.31 }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
-overload: { start_delay_ms: 10000 } # a machine that stands still for half a second would have gNBs keep phones away, as they should
+overload: { start_delay_ms: 10000 } # a machine that stands still again and again would have gNBs keep UEs away, as they should
 cluster:
   listen: "127.0.0.1:7380"
   region: coast/harbour

@@ -28,8 +28,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                 start_delay: of_ms(s.value(
                     "start_delay_ms",
                     ms(defaults.start_delay),
-                    "It begins when messages wait so many milliseconds for the core.",
+                    "It begins when messages wait so many milliseconds for the core, `start_samples` times in a row.",
                 )),
+                start_samples: s.value(
+                    "start_samples",
+                    defaults.start_samples,
+                    "It begins when they do so in so many half seconds in a row, 1 to 100: one late turn is a stall of the host.",
+                ),
                 stop_delay: of_ms(s.value(
                     "stop_delay_ms",
                     ms(defaults.stop_delay),
@@ -52,6 +57,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
             if rule.stop_percent == 0 || rule.stop_percent > rule.start_percent {
                 let fix = "write 1 to `start_percent`";
                 s.refuse("stop_percent", format!("{} is out of bounds", rule.stop_percent), fix);
+            }
+            if !(1..=100).contains(&rule.start_samples) {
+                s.refuse("start_samples", format!("{} is out of bounds", rule.start_samples), "write 1 to 100");
             }
             if rule.stop_delay > rule.start_delay || rule.stop_delay.is_zero() {
                 s.refuse("stop_delay_ms", "it is out of bounds".to_string(), "write 1 to `start_delay_ms`");

@@ -251,6 +251,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return;
         }
         let result = self.ran.loaded(now, load);
+        self.judged(result, out);
+    }
+
+    fn judged(&mut self, result: RanOutput, out: &mut Outbox) {
         self.ran_due = self.ran.next_deadline();
         out.ran_events.extend(result.events);
         for (to, message) in result.messages {
@@ -389,9 +393,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.ran_output(now, AssociationId(u32::MAX), result, out);
     }
 
-    /// How long messages wait at the edge, for the rule of overload.
+    /// A sample of how long messages wait at the edge, for the rule of overload.
     pub(super) fn waited(&mut self, now: Instant, delay: Duration, out: &mut Outbox) {
-        self.loaded(now, Load { delay, ..self.load }, out);
+        self.load.delay = delay;
+        let result = self.ran.waited(now, self.load);
+        self.judged(result, out);
     }
 
     /// The gNB gave a name to a new connection that a phone of its has still: the former is gone (TS 38.413 §9.3.3.2).

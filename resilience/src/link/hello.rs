@@ -10,7 +10,7 @@ use crate::CodeVersion;
 
 /// Version of the links: another number with every change of a message, or of what an aggregator's successor is given ([`crate::mirror::Snapshot`]).
 /// The test of `stored.rs` guards the former, that of `mirror/record.rs` the latter.
-pub(super) const LINK_VERSION: u16 = 11;
+pub(super) const LINK_VERSION: u16 = 12;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`Language`].

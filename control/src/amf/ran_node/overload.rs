@@ -2,7 +2,8 @@
 //!
 //! The rule: what is fullest of the phones' table, the strangers' part of it and the time that messages wait decides. At or
 //! above one threshold gNBs are told to spare the core, and they are told that it is over when all have stayed below a lower
-//! one for a while. The operator can overrule it either way.
+//! one for a while. The time that messages wait has to stay above its threshold for several samples: one late turn of the core is a
+//! stall of its host, and no load. The operator can overrule it either way.
 
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub enum OverloadOrder {
 pub(super) struct Overload {
     order: OverloadOrder,
     on: bool,
+    /// Samples in a row in which messages waited too long.
+    late: u8,
     /// Below the lower thresholds since then.
     calm_since: Option<Instant>,
     /// Until this the load stays below them and the overload is over.
@@ -56,10 +59,10 @@ impl Overload {
     }
 }
 
-fn is_high(load: Load, rule: &OverloadRule) -> bool {
+fn is_high(load: Load, late: u8, rule: &OverloadRule) -> bool {
     load.phones_percent >= rule.start_percent
         || load.strangers_percent >= rule.start_percent
-        || load.delay >= rule.start_delay
+        || late >= rule.start_samples
 }
 
 fn is_low(load: Load, rule: &OverloadRule) -> bool {
@@ -91,14 +94,21 @@ impl RanNodes {
         out
     }
 
-    /// The load as it is now.
+    /// The load with a new sample of the time that messages wait; one comes each half second, or each turn of the core that takes longer.
+    pub fn waited(&mut self, now: Instant, load: Load) -> RanOutput {
+        let is_late = load.delay >= self.config.overload.start_delay;
+        self.overload.late = if is_late { self.overload.late.saturating_add(1) } else { 0 };
+        self.loaded(now, load)
+    }
+
+    /// The load as it is now; its delay is that of the last sample.
     pub fn loaded(&mut self, now: Instant, load: Load) -> RanOutput {
         let mut out = RanOutput::default();
         if self.overload.order != OverloadOrder::ByRule {
             return out;
         }
         let rule = self.config.overload;
-        if is_high(load, &rule) {
+        if is_high(load, self.overload.late, &rule) {
             (self.overload.calm_since, self.overload.over_at) = (None, None);
             self.overload(true, &mut out);
         } else if !is_low(load, &rule) {

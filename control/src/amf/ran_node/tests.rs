@@ -469,7 +469,30 @@ fn overload_begins_and_ends_by_its_rule() {
     let out = nodes.tick(at(21));
     let stops = out.messages.iter().filter(|(_, m)| matches!(m, Message::OverloadStop(_))).count();
     assert_eq!((stops, nodes.is_overloaded()), (2, false));
-    assert!(!nodes.loaded(at(22), load(0, 500)).messages.is_empty(), "messages that wait begin it, too");
+    assert!((22..24).all(|s| nodes.waited(at(s), load(0, 500)).messages.is_empty()), "not yet");
+    assert!(!nodes.waited(at(24), load(0, 500)).messages.is_empty(), "messages that wait begin it, too");
+}
+
+#[test] // TS 23.501 §5.19.5.2: overload is what lasts; a host that stands still for 650 ms is not overloaded afterwards
+fn a_single_late_turn_begins_no_overload() {
+    let mut nodes = nodes(1);
+    for s in 1..30 {
+        let delay_ms = if s % 3 == 0 { 1 } else { 650 }; // late twice, then in time
+        assert!(nodes.waited(at(s), load(0, delay_ms)).messages.is_empty());
+        // The load is judged anew whenever a table fills, without a new sample.
+        assert!(nodes.loaded(at(s), load(s as u8, delay_ms)).messages.is_empty());
+    }
+    assert!(!nodes.is_overloaded());
+    nodes.waited(at(30), load(0, 1));
+    for s in 31..33 {
+        nodes.waited(at(s), load(0, 500));
+    }
+    assert!(!nodes.is_overloaded());
+    nodes.waited(at(33), load(0, 500));
+    assert!(nodes.is_overloaded(), "three in a row");
+    // It ends as it did: when the delay has stayed below the lower threshold for `hold`.
+    nodes.waited(at(34), load(0, 0));
+    assert!(matches!(only(&nodes.tick(at(44))), Message::OverloadStop(_)));
 }
 
 #[test] // TS 38.413 §8.7.7.2
