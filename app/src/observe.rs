@@ -1,6 +1,6 @@
 //! The one adapter from the core's typed events to log lines, metrics, events and explanations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
@@ -25,6 +25,10 @@ pub(crate) struct Observer {
     log_supi: bool,
     /// What each association's gNB is called, for sentences.
     gnbs: BTreeMap<AssociationId, String>,
+    /// The address and SCTP port of each association's gNB.
+    peers: BTreeMap<AssociationId, String>,
+    /// Associations that stand and whose gNB's identity another association took over.
+    displaced: BTreeSet<AssociationId>,
     /// What was wrong with their messages.
     wrong: ToldOnce<(String, String)>,
     store_failed: bool,
@@ -41,6 +45,8 @@ impl Observer {
             config,
             log_supi,
             gnbs: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            displaced: BTreeSet::new(),
             wrong,
             store_failed: false,
             upfs: BTreeMap::new(),
@@ -56,6 +62,7 @@ impl Observer {
     pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
         self.gnbs.insert(association, format!("gnb-at-{peer}"));
+        self.peers.insert(association, peer.to_owned());
     }
 
     /// A gNB was connected to the aggregator whose place this one has taken.
@@ -166,12 +173,26 @@ impl Observer {
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
                 self.gnbs.insert(*association, id);
             }
+            RanEvent::SetupRefused {
+                association,
+                gnb: Some(gnb),
+                why: SetupRefusal::IdentityInUse { holder },
+            } => {
+                self.console.metrics.refused(ProcedureName::NgSetup);
+                self.identity_contested(now, *gnb, *holder, *association);
+            }
             RanEvent::SetupRefused { association, gnb, why } => {
                 let peer = self.called(*association);
                 let id = gnb.map_or_else(|| peer.clone(), |g| format!("gnb-{g}"));
                 self.setup_refused(now, id, peer, why);
             }
+            // It lost its identity and stands; what took it over was said before.
+            RanEvent::Down { association, .. } if self.displaced.remove(association) => {
+                let peer = self.address(*association);
+                self.gnbs.insert(*association, format!("gnb-at-{peer}"));
+            }
             RanEvent::Down { association, gnb } => {
+                self.peers.remove(association);
                 let peer = self.gnbs.remove(association).unwrap_or_else(|| "a gNB".into());
                 let id = gnb.map_or(peer, |g| format!("gnb-{g}"));
                 info!(gnb = id, "the association of a gNB ended");
@@ -209,12 +230,21 @@ impl Observer {
                 self.console.metrics.add(Counter::RanNeverSetUp, 1);
                 info!(gnb = id, "nobody set up on an association; it is aborted");
             }
-            RanEvent::SameIdentity { association, gnb, .. } => {
-                let (id, peer) = (format!("gnb-{gnb}"), self.called(*association));
-                warn!(gnb = id, peer, "a gNB set up under the identity of one that was up");
-                let text =
-                    "It set up anew while it was up: it lost its power, or two gNBs have one identity.";
-                self.event(now, Level::Warn, "gnb.twice", &id, text.into());
+            RanEvent::SameIdentity { association, former, gnb } => {
+                self.displaced.insert(*former);
+                self.console.metrics.add(Counter::RanIdentityTakenOver, 1);
+                let (here, there) = (self.address(*association), self.address(*former));
+                let id = format!("gnb-{gnb}");
+                let text = format!(
+                    "The gNB at {here} sent NG SETUP REQUEST with Global RAN Node ID {gnb}, which was up at {there}, and took its place: it \
+                     restarted, or two gNBs have that identity"
+                );
+                warn!("{text}");
+                self.event(now, Level::Warn, "gnb.twice", &id, format!("{text}."));
+            }
+            RanEvent::IdentityContested { gnb, holder, other } => {
+                self.console.metrics.add(Counter::RanIdentityContested, 1);
+                self.identity_contested(now, *gnb, *holder, *other);
             }
             RanEvent::Limited { association, limit } => {
                 let id = association.map_or_else(|| "all".into(), |a| self.called(a));
@@ -399,6 +429,36 @@ impl Observer {
         }
     }
 
+    /// Two gNBs are alive under one Global RAN Node ID: `why` of the identity and of either address says so.
+    fn identity_contested(
+        &mut self,
+        now: Instant,
+        gnb: GlobalGnbId,
+        holder: AssociationId,
+        other: AssociationId,
+    ) {
+        let (holder, other) = (self.address(holder), self.address(other));
+        let id = format!("gnb-{gnb}");
+        let record = RefusalRecord {
+            subjects: vec![id.clone(), format!("gnb-at-{holder}"), format!("gnb-at-{other}")],
+            procedure: "NG setup".into(),
+            kind: "ng_setup".into(),
+            why: same_identity(gnb, &holder, &other),
+            fix: identity_of_its_own(&holder, &other),
+            ..RefusalRecord::default()
+        };
+        let (why, fix) = (record.why.clone(), record.fix.clone());
+        if self.console.refusals(|r| r.push(now, record)) {
+            warn!("{why}: {fix}");
+            self.event(now, Level::Warn, "gnb.identity", &id, format!("{why}; {fix}."));
+        }
+    }
+
+    /// The address and port of an association's gNB.
+    fn address(&self, association: AssociationId) -> String {
+        self.peers.get(&association).cloned().unwrap_or_else(|| "an unknown address".into())
+    }
+
     fn setup_refused(&mut self, now: Instant, id: String, peer: String, why: &SetupRefusal) {
         self.console.metrics.refused(ProcedureName::NgSetup);
         let (reason, offered, expected, fix) = setup_sentence(why);
@@ -516,6 +576,17 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
+fn same_identity(gnb: GlobalGnbId, holder: &str, other: &str) -> String {
+    format!(
+        "two gNBs have Global RAN Node ID {gnb}, the one at {holder} and the one at {other}, and NG SETUP of the latter is refused \
+         while the former is up"
+    )
+}
+
+fn identity_of_its_own(holder: &str, other: &str) -> String {
+    format!("change the gNB ID of the gNB at {holder} or of the one at {other}")
+}
+
 /// Why, what was offered, what was expected, and the fix.
 fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
     match why {
@@ -542,6 +613,12 @@ fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
             String::new(),
             String::new(),
             "raise `limits.ran_nodes`".into(),
+        ),
+        SetupRefusal::IdentityInUse { .. } => (
+            "another gNB is up with the same Global RAN Node ID".into(),
+            String::new(),
+            String::new(),
+            "give each gNB a Global RAN Node ID of its own".into(),
         ),
         SetupRefusal::NodeType => (
             "it is no gNB".into(),
@@ -674,6 +751,50 @@ mod tests {
             console.metrics.counter(counter),
             told.into_iter().map(|e| format!("{} {}", e.subject, e.text)).collect(),
         )
+    }
+
+    #[test] // docs/n2.md: `why` of the identity, or of either address, names both gNBs and what to do
+    fn two_gnbs_of_one_identity_are_named_by_both_addresses() {
+        let console = Console::new(Instant::ZERO).unwrap();
+        let config = Arc::new(crate::config::default().control());
+        let mut observer = Observer::new(console.clone(), config, false);
+        let [first, second] = [1, 2].map(AssociationId);
+        observer.association_up(first, "192.0.2.1:38412");
+        observer.association_up(second, "192.0.2.2:38412");
+        let gnb = GlobalGnbId::new(whimbrel_ids::PlmnId::TEST, 7, 28).unwrap();
+        let up = |association| RanEvent::Up { association, gnb, name: None };
+        let contested = RanEvent::IdentityContested { gnb, holder: second, other: first };
+        let refused = |association| RanEvent::SetupRefused {
+            association,
+            gnb: Some(gnb),
+            why: SetupRefusal::IdentityInUse { holder: second },
+        };
+        for event in [
+            up(first),
+            up(second),
+            RanEvent::SameIdentity { association: second, former: first, gnb },
+            RanEvent::Down { association: first, gnb: Some(gnb) },
+            contested,
+            RanEvent::Down { association: first, gnb: None },
+        ] {
+            observer.ran(Instant::ZERO, &event);
+        }
+        // It connects anew, and is refused as often as it tries.
+        let third = AssociationId(3);
+        observer.association_up(third, "192.0.2.1:40000");
+        (0..5).for_each(|_| observer.ran(Instant::ZERO, &refused(third)));
+        let id = format!("gnb-{gnb}");
+        for subject in [&id, "gnb-at-192.0.2.1:38412", "gnb-at-192.0.2.2:38412", "gnb-at-192.0.2.1:40000"] {
+            let records = console.refusals(|r| r.of(subject));
+            let said = records.first().map(super::RefusalRecord::sentence).unwrap_or_default();
+            assert!(said.contains("192.0.2.1:") && said.contains("192.0.2.2:38412"), "{subject}: {said}");
+            assert!(said.contains("fix: change the gNB ID of the gNB at 192.0.2.2:38412 or of"), "{said}");
+        }
+        let counted = |c| console.metrics.counter(c);
+        assert_eq!([Counter::RanIdentityTakenOver, Counter::RanIdentityContested].map(counted), [1, 1]);
+        let events: Vec<String> =
+            console.events(|e| e.since(0, usize::MAX)).into_iter().map(|e| e.text).collect();
+        assert!(!events.iter().any(|e| e.contains("unknown address")), "{events:?}");
     }
 
     #[test] // docs/robustness.md: a gNB that names other gNBs' phones

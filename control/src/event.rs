@@ -245,7 +245,7 @@ pub enum RanEvent {
         /// Where.
         association: AssociationId,
     },
-    /// The gNB set up under an identity that another association had: it lost its power, or two gNBs are configured alike.
+    /// The gNB set up under an identity that another association had: it restarted, or two gNBs are configured alike.
     SameIdentity {
         /// Where.
         association: AssociationId,
@@ -253,6 +253,15 @@ pub enum RanEvent {
         former: AssociationId,
         /// The identity.
         gnb: GlobalGnbId,
+    },
+    /// Two gNBs are alive under one identity: it was taken over from an association whose gNB has not gone.
+    IdentityContested {
+        /// The identity.
+        gnb: GlobalGnbId,
+        /// The association that has it now.
+        holder: AssociationId,
+        /// The one that had it before.
+        other: AssociationId,
     },
     /// Nobody set up on an association in time (TS 38.413 §8.7.1.1).
     NeverSetUp {
@@ -354,6 +363,11 @@ pub enum SetupRefusal {
         offered: Vec<String>,
         /// What is offered.
         served: Vec<String>,
+    },
+    /// Another gNB is up under the same Global RAN Node ID, and both are alive.
+    IdentityInUse {
+        /// Its association.
+        holder: AssociationId,
     },
     /// The limit of gNBs is reached.
     Limit(u32),

@@ -1,5 +1,7 @@
 //! What concerns a gNB rather than a phone: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
 
+use std::time::Duration;
+
 use crate::common::by_hand::to_switch;
 use crate::common::*;
 use whimbrel_control::RanEvent;
@@ -84,6 +86,34 @@ fn ran_configuration_update() {
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue), "the gNB serves on");
+}
+
+#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one Global RAN Node ID displace each other once, not for ever
+fn two_gnbs_of_one_identity_displace_each_other_once() {
+    let mut net = network(3);
+    let first = GnbIndex(0);
+    let second = net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    let ue = net.add_ue(second, phone_config(0));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue), "the second one is served at once: it might be the first, restarted");
+    for minute in 0..5 {
+        // The first one is aborted when nobody sets up there, and comes back; refused, it tries again.
+        net.advance(Duration::from_secs(31));
+        net.restart_gnb(first);
+        net.advance(Duration::from_secs(29));
+        assert!(net.gnb_ref(second).is_up() && !net.gnb_ref(first).is_up(), "minute {minute}");
+    }
+    let count = |of: fn(&RanEvent) -> bool| net.ran_events.iter().filter(|e| of(e)).count();
+    assert_eq!(count(|e| matches!(e, RanEvent::SameIdentity { .. })), 1);
+    assert_eq!(count(|e| matches!(e, RanEvent::IdentityContested { .. })), 1);
+    assert!(count(|e| matches!(e, RanEvent::SetupRefused { .. })) >= 5);
+    assert!(registered(&net, ue));
+    net.disconnect(second);
+    net.restart_gnb(first);
+    net.settle(SECOND);
+    assert!(net.gnb_ref(first).is_up(), "the identity is free");
 }
 
 /// Two gNBs with two registered phones each.

@@ -97,6 +97,8 @@ metrics! {
         RanReset "whimbrel_ng_reset_total" "NG RESET received",
         RanErrorIndication "whimbrel_ngap_error_indications_total" "ERROR INDICATION received from gNBs",
         RanNeverSetUp "whimbrel_ng_never_set_up_total" "Associations aborted because nobody set up on them",
+        RanIdentityTakenOver "whimbrel_ng_setup_takeovers_total" "NG SETUPs under a Global RAN Node ID that was up on another association, which lost it",
+        RanIdentityContested "whimbrel_ng_setup_identity_conflicts_total" "Times that two gNBs were found alive under one Global RAN Node ID",
         RanUnserved "whimbrel_ngap_unserved_total" "NGAP messages for nobody here, dropped",
         RanConfigurationTransferred "whimbrel_ran_configuration_transfers_total" "RAN configuration transfers relayed",
         N2Stalled "whimbrel_n2_stalled_total" "Associations aborted because the gNB takes nothing",

@@ -182,7 +182,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 event => out.ran_events.push(event),
             }
         }
-        if let Some(former) = result.superseded {
+        for former in result.superseded {
             // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
             out.ran_events.push(self.ran.supersede(now, former));
             self.connections_lost(former);

@@ -2,7 +2,7 @@
 //!
 //! | clause | where |
 //! | --- | --- |
-//! | §8.7.1 NG Setup | `setup` |
+//! | §8.7.1 NG Setup | `setup`; two gNBs under one identity, `identity` |
 //! | §8.7.2 RAN Configuration Update, §8.7.3 AMF Configuration Update | `configuration_update` |
 //! | §8.7.4 NG Reset | `reset` |
 //! | §8.7.5 Error Indication | `error_indication` |
@@ -16,6 +16,7 @@ mod cbs;
 mod configuration_transfer;
 mod configuration_update;
 mod error_indication;
+mod identity;
 mod nrppa;
 mod overload;
 mod rate;
@@ -75,6 +76,8 @@ pub struct RanNode {
     broadcast: Vec<(Tac, Vec<SNssai>)>,
     /// When the association came up, or NG SETUP is due to have come.
     setup_due: Option<Instant>,
+    /// The identity that was set up here until another association took it over; nothing has come from here since.
+    displaced: Option<GlobalGnbId>,
     update: Option<Update>,
     resets: Resets,
     /// First messages that it may send, and ERROR INDICATIONs that it gets and that are told of it.
@@ -95,6 +98,7 @@ impl RanNode {
             overloaded: false,
             broadcast: Vec::new(),
             setup_due,
+            displaced: None,
             update: None,
             resets: Resets::default(),
             first_messages: Rate::default(),
@@ -137,6 +141,8 @@ pub struct RanNodes {
     /// How many associations stand on which no gNB has set up.
     waiting: u32,
     endpoints: Endpoints,
+    /// Identities under which two gNBs were alive at once, and until when the one that is set up keeps the other away.
+    contested: BTreeMap<GlobalGnbId, Instant>,
 }
 
 /// What a gNB's message, the time or an operator caused.
@@ -148,9 +154,9 @@ pub struct RanOutput {
     pub events: Vec<RanEvent>,
     /// Phones whose connections are gone.
     pub reset: Option<Reset>,
-    /// Another association of the same gNB, which has lost it: a gNB that lost its power comes back on a new one before
-    /// SCTP finds out about the old one.
-    pub superseded: Option<AssociationId>,
+    /// Other associations of the same gNB, which have lost it: a gNB that lost its power comes back on a new one before
+    /// SCTP finds out about the old ones.
+    pub superseded: Vec<AssociationId>,
     /// Associations to be aborted: their peers keep none of the rules.
     pub abort: Vec<AssociationId>,
 }
@@ -180,6 +186,7 @@ impl RanNodes {
             warnings: Warnings::default(),
             waiting: 0,
             endpoints: Endpoints::default(),
+            contested: BTreeMap::new(),
         }
     }
 
@@ -197,9 +204,11 @@ impl RanNodes {
 
     /// An association lost its gNB to another one. SCTP has it still, until the peer closes it or the time is over.
     pub fn supersede(&mut self, now: Instant, association: AssociationId) -> RanEvent {
+        let displaced = self.nodes.get(&association).and_then(|n| n.gnb);
         let event = self.down(association);
         self.waiting += 1;
-        self.nodes.insert(association, RanNode::new(Some(now + SETUP_WITHIN)));
+        let node = RanNode { displaced, ..RanNode::new(Some(now + SETUP_WITHIN)) };
+        self.nodes.insert(association, node);
         event
     }
 
@@ -270,6 +279,7 @@ impl RanNodes {
     /// A message that concerns no single phone.
     pub fn handle(&mut self, now: Instant, association: AssociationId, message: Message) -> RanOutput {
         let mut out = RanOutput::default();
+        self.is_alive(now, association, &mut out);
         let ready = self.is_set_up(association);
         match message {
             Message::NgSetupRequest(m) => self.ng_setup(now, association, &m, &mut out),
@@ -311,6 +321,7 @@ impl RanNodes {
     /// A message that could not be read (TS 38.413 §10): a failure of its procedure where there is one, else ERROR INDICATION.
     pub fn unreadable(&mut self, now: Instant, association: AssociationId, refusal: &Refusal) -> RanOutput {
         let mut out = RanOutput::default();
+        self.is_alive(now, association, &mut out);
         if let Some(failure) =
             setup::failure_of(refusal).or_else(|| configuration_update::failure_of(refusal))
         {
@@ -335,9 +346,12 @@ impl RanNodes {
         for (&association, node) in &mut self.nodes {
             if node.setup_due.is_some_and(|due| due <= now) {
                 node.setup_due = None;
-                out.events.push(RanEvent::NeverSetUp { association });
                 out.abort.push(association);
             }
+        }
+        for association in out.abort.clone() {
+            self.is_alive(now, association, &mut out);
+            out.events.push(RanEvent::NeverSetUp { association });
         }
         self.updates_due(now, &mut out);
         self.resets_due(now, &mut out);

@@ -3,8 +3,8 @@
 
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{
-    Cause, CauseMisc, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll, ResetType,
-    ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
+    Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll,
+    ResetType, ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{NgSetupFailure, NgSetupRequest, NgSetupResponse};
 use whimbrel_ngap::{Message, Refusal, RefusalKind};
@@ -29,6 +29,10 @@ impl RanNodes {
             Ok(admitted) => admitted,
             Err((cause, why)) => return refuse(association, request, cause, why, out),
         };
+        if let Some(holder) = self.holder_of_contested(now, association, gnb) {
+            let cause = CauseProtocol::MessageNotCompatibleWithReceiverState.into();
+            return refuse(association, request, cause, SetupRefusal::IdentityInUse { holder }, out);
+        }
         out.messages.push((association, self.ng_setup_response().into()));
         let name = node_name(request.ran_node_name.as_ref(), request.extended_ran_node_name.as_ref());
         out.events.push(RanEvent::Up { association, gnb, name: name.clone() });
@@ -41,8 +45,8 @@ impl RanNodes {
         }
         let same =
             |(a, n): (&AssociationId, &RanNode)| (*a != association && n.gnb == Some(gnb)).then_some(*a);
-        out.superseded = self.nodes.iter().find_map(same);
-        if let Some(former) = out.superseded {
+        out.superseded = self.nodes.iter().filter_map(same).collect();
+        for &former in &out.superseded {
             out.events.push(RanEvent::SameIdentity { association, former, gnb });
         }
         let mut node = RanNode::new(None);

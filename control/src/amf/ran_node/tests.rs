@@ -12,6 +12,7 @@ use whimbrel_ngap::msg::*;
 use super::*;
 use crate::config::Config;
 use crate::desk;
+use crate::event::SetupRefusal;
 
 fn at(s: u64) -> Instant {
     Instant(1_000_000_000 + s * 1_000_000)
@@ -134,7 +135,7 @@ fn setup_of_extreme_identities() {
         m.ran_node_name = Some("n".repeat(150));
         let out = nodes.handle(at(0), association, m.into());
         assert!(matches!(only(&out), Message::NgSetupResponse(_)), "{id:?}: {out:?}");
-        assert!(out.superseded.is_none(), "zero of 22 bits is not zero of 32");
+        assert!(out.superseded.is_empty(), "zero of 22 bits is not zero of 32");
     }
 }
 
@@ -143,7 +144,7 @@ fn setup_of_a_gnb_that_is_up_elsewhere_takes_its_place_and_is_told() {
     let mut nodes = nodes(2);
     nodes.up(at(1), on(9));
     let out = nodes.handle(at(1), on(9), request(1).into());
-    assert_eq!(out.superseded, Some(on(1)));
+    assert_eq!(out.superseded, [on(1)]);
     assert!(out.events.contains(&RanEvent::SameIdentity { association: on(9), former: on(1), gnb: gnb(1) }));
     nodes.supersede(at(1), on(1));
     assert!(!nodes.is_set_up(on(1)) && nodes.is_set_up(on(2)) && nodes.is_set_up(on(9)));
@@ -154,6 +155,109 @@ fn setup_of_a_gnb_that_is_up_elsewhere_takes_its_place_and_is_told() {
         NgReset::new(CauseMisc::Unspecified.into(), ResetType::NgInterface(ResetAll::ResetAll)).into(),
     );
     assert!(out.reset.is_none());
+}
+
+/// gNB 1 is set up on association 1, and another on association 9 takes its identity over at second 1.
+fn taken_over() -> RanNodes {
+    let mut nodes = nodes(2);
+    nodes.up(at(1), on(9));
+    let out = nodes.handle(at(1), on(9), request(1).into());
+    out.superseded.iter().for_each(|former| drop(nodes.supersede(at(1), *former)));
+    assert!(nodes.is_set_up(on(9)) && !nodes.is_set_up(on(1)));
+    nodes
+}
+
+/// NG SETUP under the identity of gNB 1 on a new association.
+fn sets_up(nodes: &mut RanNodes, s: u64, association: u32) -> RanOutput {
+    nodes.up(at(s), on(association));
+    let out = nodes.handle(at(s), on(association), request(1).into());
+    out.superseded.iter().for_each(|former| drop(nodes.supersede(at(s), *former)));
+    out
+}
+
+fn is_refused_for(out: &RanOutput, holder: u32) -> bool {
+    let Message::NgSetupFailure(m) = only(out) else { return false };
+    let why = SetupRefusal::IdentityInUse { holder: on(holder) };
+    m.time_to_wait.is_some()
+        && m.cause == CauseProtocol::MessageNotCompatibleWithReceiverState.into()
+        && out.events.iter().any(|e| matches!(e, RanEvent::SetupRefused { why: w, .. } if *w == why))
+        && out.superseded.is_empty()
+}
+
+#[test] // TS 38.413 §8.7.1.1: a gNB that restarts again and again, on one association after the other, is served each time
+fn a_gnb_that_restarted_is_served_at_once() {
+    let mut nodes = nodes(2);
+    for (s, association) in [(1, 9), (2, 10), (3, 11), (60, 12)] {
+        assert!(matches!(only(&sets_up(&mut nodes, s, association)), Message::NgSetupResponse(_)));
+        assert_eq!(nodes.find(gnb(1)), Some(on(association)));
+        if s == 3 {
+            for dead in [1, 9, 10] {
+                nodes.down(on(dead)); // SCTP found out
+            }
+        }
+    }
+}
+
+#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one identity displace each other once; the second is told to wait
+fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
+    // The first one speaks after it was displaced: by NG SETUP, by anything else, or by octets that nobody can read.
+    let speaks: [fn(&mut RanNodes) -> RanOutput; 2] =
+        [|nodes| nodes.handle(at(2), on(1), ErrorIndication::new().into()), |nodes| octets(nodes, 1, &[0])];
+    let contested = RanEvent::IdentityContested { gnb: gnb(1), holder: on(9), other: on(1) };
+    for speak in speaks {
+        let mut nodes = taken_over();
+        assert!(speak(&mut nodes).events.contains(&contested));
+        assert!(!speak(&mut nodes).events.contains(&contested), "it is told once");
+        let out = nodes.handle(at(3), on(1), request(1).into());
+        assert!(is_refused_for(&out, 9), "{out:?}");
+        assert_eq!(nodes.find(gnb(1)), Some(on(9)));
+    }
+    let mut nodes = taken_over();
+    let out = nodes.handle(at(2), on(1), request(1).into());
+    assert!(out.events.contains(&contested));
+    let [(_, Message::NgSetupFailure(_))] = out.messages.as_slice() else { panic!("{out:?}") };
+}
+
+#[test] // TS 38.413 §8.7.1.1: one that says nothing, and whose association still stands when NG SETUP is due, is alive too
+fn an_association_that_outlives_its_takeover_shows_a_second_gnb() {
+    let mut nodes = taken_over();
+    let out = nodes.tick(at(31));
+    let contested = RanEvent::IdentityContested { gnb: gnb(1), holder: on(9), other: on(1) };
+    assert_eq!(out.events, [contested, RanEvent::NeverSetUp { association: on(1) }]);
+    assert_eq!(out.abort, [on(1)]);
+    nodes.down(on(1));
+    let out = sets_up(&mut nodes, 32, 20); // it connects anew
+    assert!(is_refused_for(&out, 9), "{out:?}");
+    // As often as it comes, for longer than an identity stays contested without a second gNB.
+    for minute in 1..30 {
+        assert!(is_refused_for(&sets_up(&mut nodes, 32 + minute * 60, 20 + minute as u32), 9));
+    }
+}
+
+#[test] // one whose association dies makes room at once, and the rule ends some time after the last sign of a second gNB
+fn a_contested_identity_is_free_when_its_association_ends_and_forgotten_in_time() {
+    let mut nodes = taken_over();
+    nodes.handle(at(2), on(1), ErrorIndication::new().into());
+    nodes.down(on(9));
+    let out = nodes.handle(at(3), on(1), request(1).into());
+    assert!(matches!(only(&out), Message::NgSetupResponse(_)), "{out:?}");
+    assert!(is_refused_for(&sets_up(&mut nodes, 4, 20), 1), "the other one is the second now");
+    nodes.down(on(20));
+    let restarted = sets_up(&mut nodes, 4 + 600, 21);
+    assert_eq!(restarted.superseded, [on(1)], "ten minutes later it is a gNB that restarted");
+}
+
+#[test] // TS 38.412 §7: a gNB that restarts loses all of its associations
+fn a_gnb_that_restarted_takes_over_from_each_of_its_associations() {
+    let mut nodes = nodes(1);
+    nodes.up(at(1), on(7));
+    let mut update = RanConfigurationUpdate::new();
+    update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(1)));
+    nodes.handle(at(1), on(7), update.into());
+    let out = sets_up(&mut nodes, 2, 9);
+    assert_eq!(out.superseded, [on(1), on(7)]);
+    assert_eq!(nodes.siblings(on(9)), [on(9)]);
+    assert_eq!(nodes.serving().count(), 1);
 }
 
 #[test] // TS 38.413 §8.7.1.1: it is the first message
@@ -241,7 +345,7 @@ fn setup_and_update_with_each_octet_at_its_extremes() {
                     nodes.up(at(0), on(2));
                     let out = octets(&mut nodes, 2, &odd);
                     assert!(out.messages.len() <= 1 && out.abort.is_empty(), "{odd:02x?}: {out:?}");
-                    assert!(!up || nodes.is_set_up(on(1)) || out.superseded == Some(on(1)), "{odd:02x?}");
+                    assert!(!up || nodes.is_set_up(on(1)) || out.superseded == [on(1)], "{odd:02x?}");
                 }
             }
         }
@@ -744,7 +848,7 @@ fn before_setup_every_message_is_refused_and_changes_nothing() {
         let begins = message.kind() == TriggeringMessage::InitiatingMessage;
         let silent = !begins || matches!(message, Message::ErrorIndication(_));
         let out = nodes.handle(at(1), on(5), message);
-        assert!(out.reset.is_none() && out.superseded.is_none() && !nodes.is_set_up(on(5)), "{name}");
+        assert!(out.reset.is_none() && out.superseded.is_empty() && !nodes.is_set_up(on(5)), "{name}");
         assert!(out.messages.iter().all(|(to, _)| *to == on(5)), "nobody else hears of it");
         assert_eq!(out.messages.is_empty(), silent, "{name}");
     }

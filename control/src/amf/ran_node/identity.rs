@@ -1,0 +1,50 @@
+//! Two gNBs under one Global RAN Node ID (TS 38.413 §9.3.1.5).
+//!
+//! NG SETUP on a new association, under an identity that is set up on another one, is what a gNB does that has lost its power and its
+//! state (§8.7.1.1, TS 23.527 §6.2.2): it takes over the identity at once, and the former association counts as not set up.
+//!
+//! A gNB that restarted says nothing over its former association, and SCTP soon finds that dead. If a message comes over it all the same, or
+//! if it still stands when NG SETUP is due there, two gNBs are alive under one identity. The identity is *contested* from then on: the gNB
+//! that has it keeps it as long as its association stands, and NG SETUP under it on any other association is refused, with a time to
+//! wait. So two gNBs displace each other once, and not for ever.
+
+use std::time::Duration;
+
+use whimbrel_ids::{GlobalGnbId, Instant};
+
+use super::{RanNodes, RanOutput};
+use crate::envelope::AssociationId;
+use crate::event::RanEvent;
+
+/// How long an identity stays contested after the last sign of a second gNB. A gNB that is refused comes back within a minute, the longest
+/// time to wait (TS 38.413 §9.3.1.56).
+const CONTESTED_FOR: Duration = Duration::from_secs(600);
+
+impl RanNodes {
+    /// The association that keeps this identity from the gNB that asks for it on another one.
+    pub(super) fn holder_of_contested(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        gnb: GlobalGnbId,
+    ) -> Option<AssociationId> {
+        self.contested.get(&gnb).filter(|until| now < **until)?;
+        let holder = self.find(gnb).filter(|holder| *holder != association)?;
+        self.contested.insert(gnb, now + CONTESTED_FOR);
+        Some(holder)
+    }
+
+    /// Something came over an association, or it still stands when a dead one would not: if its identity was taken over, there are two
+    /// gNBs that have it.
+    pub(super) fn is_alive(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
+        let displaced = self.nodes.get_mut(&association).and_then(|n| n.displaced.take());
+        let Some(gnb) = displaced else { return };
+        let Some(holder) = self.find(gnb) else { return };
+        self.contested.retain(|_, until| now < *until);
+        // Each takes two associations at the same time; who exceeds the limit of gNBs is refused for that.
+        if self.contested.len() < self.config.limits.ran_nodes as usize {
+            self.contested.insert(gnb, now + CONTESTED_FOR);
+        }
+        out.events.push(RanEvent::IdentityContested { gnb, holder, other: association });
+    }
+}
