@@ -405,3 +405,52 @@ fn list_format(file: Option<&Path>, named: Option<ListFormat>) -> Format {
         None => Format::Json,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    const K: &str = "465b5ce8 b199b49f aa5f0a2e e238a6bc";
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        fields: Fields,
+    }
+
+    fn fields(words: &[&str]) -> Fields {
+        Line::parse_from(["add"].iter().chain(words)).fields
+    }
+
+    #[test] // TS 35.206 §8.2: OPc of OP
+    fn a_subscriber_without_opc_is_refused_and_both_options_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("s.db"), &folder.path().join("s.key")).unwrap();
+        let (supi, plmn) = ("999700000000001".parse().unwrap(), PlmnId::TEST);
+        let e = add(&mut store, supi, &fields(&["--k", K]), plmn).unwrap_err();
+        assert!(e.contains("--opc ") && e.contains("--op,") && e.contains("TS 35.206"), "{e}");
+        let e = add(&mut store, supi, &fields(&["--opc", K]), plmn).unwrap_err();
+        assert!(e.contains("--k "), "{e}");
+        add(&mut store, supi, &fields(&["--k", K, "--op", K]), plmn).unwrap();
+        assert!(matches!(
+            store.get(supi).unwrap().unwrap().operator_code,
+            whimbrel_store::OperatorCode::Op(_)
+        ));
+    }
+
+    #[test]
+    fn a_warning_of_another_plmn_names_the_subscriber_and_the_served_plmn() {
+        let supi: Supi = "001010000000002".parse().unwrap();
+        assert!(
+            !subscribers::is_of(supi, PlmnId::TEST) && subscribers::is_of(supi, "001/01".parse().unwrap())
+        );
+        for (count, whose) in
+            [(1, "the IMSI of imsi-001010000000002"), (3, "3 IMSIs, the first of them imsi-")]
+        {
+            let warning = other_plmn(supi, count, PlmnId::TEST);
+            assert!(warning.contains(whose) && warning.contains("999/70"), "{warning}");
+        }
+    }
+}
