@@ -649,7 +649,9 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::PduSessionModifyIndication => ProcedureName::PduSessionModifyIndication,
         Procedure::PduSessionReleaseByUe => ProcedureName::PduSessionReleaseByUe,
         Procedure::PduSessionReleaseByNetwork => ProcedureName::PduSessionReleaseByNetwork,
-        Procedure::UpConnectionActivation => ProcedureName::UpConnectionActivation,
+        Procedure::UpConnectionActivation | Procedure::PduSessionResourceSetup => {
+            ProcedureName::UpConnectionActivation
+        }
         Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
     }
 }

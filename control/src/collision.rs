@@ -224,6 +224,7 @@ pub(crate) fn settle(ue: Ue) {
     amf::deregister_if_wanted(ue);
     amf::tell_reachable_if_wanted(ue);
     smf::begin_wanted(ue);
+    smf::await_abandoned_setups(ue);
 }
 
 /// What becomes of a phone's request that meets a procedure of its session.
@@ -267,7 +268,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
             | Procedure::PduSessionReleaseByUe
             | Procedure::PduSessionReleaseByNetwork
             | Procedure::UpConnectionActivation
-            | Procedure::UpConnectionDeactivation,
+            | Procedure::UpConnectionDeactivation
+            | Procedure::PduSessionResourceSetup,
         ) => Verdict::Proceed,
     }
 }

@@ -287,8 +287,13 @@ pub struct Timers {
     pub reflective_qos: Duration,
     /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
     pub implicit_deregistration: Duration,
-    /// How long an NGAP or service answer may take before the procedure fails.
+    /// How long the answer of another function of the core may take before the procedure fails; and that of a gNB where nothing is lost by
+    /// going on without it (UE CONTEXT RELEASE COMPLETE, what a handover waits for at its source).
     pub guard: Duration,
+    /// How long a gNB's answer may take before the procedure of its UE fails (TS 38.413 §8.3.1, §8.3.4, §8.4.2).
+    pub gnb_answer: Duration,
+    /// How long a gNB may take to set up the resources of a session (TS 38.413 §8.2.1).
+    pub session_setup: Duration,
     /// How long a connected phone without procedure, session or registration may hold its N2 connection.
     pub connection_idle: Duration,
 }
@@ -312,7 +317,14 @@ impl Default for Timers {
             // Left to the SMF; longer than flows pause, and shorter than their far ends' addresses get other owners.
             reflective_qos: Duration::from_secs(60),
             implicit_deregistration: Duration::from_secs(4 * 60), // TS 24.501 §5.3.7: T3512 + 4 min
-            guard: Duration::from_secs(5),                        // longer than any sane gNB takes
+            guard: Duration::from_secs(5), // longer than PFCP repeats a request: three times, a second apart
+            // The UE gives up a registration or a service request after 15 s (T3510, T3517: TS 24.501 Table 10.2.1), and the source a
+            // handover preparation after a few seconds (TNGRELOCprep: TS 38.413 §9.5). The network is not the first to give up, for what
+            // it gives up a slow gNB may have done.
+            gnb_answer: Duration::from_secs(20),
+            // Four of the UE's five periods of T3580, 16 s each (TS 24.501 Table 10.3.1, §6.4.1.6 a). Until the fifth expires the UE awaits
+            // its session, and learns that there is none.
+            session_setup: Duration::from_secs(64),
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network
         }
     }

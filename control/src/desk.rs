@@ -242,6 +242,7 @@ impl Desk {
             releasing: false,
             establishment_cause: whimbrel_ngap::ie::RrcEstablishmentCause::MoSignalling,
             rrc_inactive: false,
+            pending_setups: Vec::new(),
         }));
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);

@@ -16,7 +16,7 @@ use crate::amf::{
 use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
 use crate::flat::octets;
 use crate::shard::Lanes;
-use crate::smf::SmContext;
+use crate::smf::{PendingSetup, SmContext};
 use crate::udm::{Ambr, Subscription};
 
 /// Everything the core knows of one phone.
@@ -267,6 +267,9 @@ pub struct Connection {
     pub establishment_cause: RrcEstablishmentCause,
     /// The gNB has told that the phone rests in RRC_INACTIVE (TS 38.413 §8.3.5).
     pub rrc_inactive: bool,
+    /// Setups of session resources that the gNB has yet to answer. A lane awaits each of them, so no checkpoint has any.
+    #[serde(skip)]
+    pub(crate) pending_setups: Vec<PendingSetup>,
 }
 
 /// The gNB that a phone has left (TS 23.502 §4.9.1.3.3 steps 14 and 15).

@@ -164,6 +164,10 @@ struct Node {
     single: bool,
     /// Messages arrive in order: not before this.
     ordered: Instant,
+    /// How long it works on a message of the core, one at a time.
+    per_message: Duration,
+    /// When it is done with those that have come.
+    free_at: Instant,
     /// What the core has sent it since a test took it over.
     by_hand: Option<Vec<whimbrel_ngap::Message>>,
     /// Likewise those of other gNBs.
@@ -405,6 +409,8 @@ impl Sim {
             single: false,
             ordered: self.now,
             ordered_xn: self.now,
+            per_message: Duration::ZERO,
+            free_at: self.now,
             by_hand: None,
             streams: STREAMS,
         });
@@ -415,6 +421,11 @@ impl Sim {
     /// A gNB is driven by hand from now on: it answers nothing by itself, and what the core sends it is kept for [`Sim::heard`].
     pub fn take_over(&mut self, index: GnbIndex) {
         self.nodes[index.0].by_hand = Some(Vec::new());
+    }
+
+    /// A gNB is loaded from now on: it works on one message of the core at a time, for so long on each.
+    pub fn slow_down(&mut self, index: GnbIndex, per_message: Duration) {
+        self.nodes[index.0].per_message = per_message;
     }
 
     /// Takes what the core has sent to a gNB that is driven by hand.
@@ -973,7 +984,8 @@ impl Sim {
             let node = &mut self.nodes[gnb.0];
             assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
-            let at = node.ordered;
+            node.free_at = node.free_at.max(node.ordered) + node.per_message;
+            let at = node.free_at;
             self.send(at, Travelling::ToGnb { gnb, association, host, stream, octets });
         }
     }

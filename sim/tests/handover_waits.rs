@@ -128,7 +128,8 @@ fn give_up(net: &mut Sim) {
 /// What ended the handover has left nothing of it, and phone and core go on.
 fn over(net: &mut Sim) {
     net.set_upf(UpfState::Answering);
-    net.settle(SECOND * 120);
+    // A gNB that never answers a setup, and a UE that never answers the release: `session_setup` and five times T3592.
+    net.settle(SECOND * 300);
     assert!(net.cta().phones().all(|p| p.is_idle() && p.amf.target.is_none()));
     assert_eq!(net.cta().phones().map(|p| p.sessions.len()).sum::<usize>(), net.upf_sessions());
     let config = std::sync::Arc::new(default_config());

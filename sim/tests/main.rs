@@ -23,6 +23,7 @@ mod handover_between_amfs;
 mod handover_collisions;
 mod handover_waits;
 mod key_changes;
+mod late_answers;
 mod lies;
 mod location;
 mod losses;

@@ -266,7 +266,9 @@ fn the_target_refuses() {
 #[test] // TS 23.502 §4.9.1.3.2 silence, step 8: the target does not answer
 fn the_target_is_silent() {
     let (mut net, id) = preparing(9, &[1]);
-    net.settle(SECOND * 6);
+    net.advance(SECOND * 19);
+    assert_eq!(net.heard(SOURCE), []);
+    net.advance(SECOND * 2);
     preparation_failure(&mut net);
     assert_eq!(released(&mut net, TARGET).0, id, "by our name alone: it has told none");
     over(&mut net);

@@ -21,6 +21,8 @@ pub(crate) struct Timers {
     pub(crate) reflective_qos: Duration,
     pub(crate) implicit_deregistration: Duration,
     pub(crate) guard: Duration,
+    pub(crate) gnb_answer: Duration,
+    pub(crate) session_setup: Duration,
     pub(crate) connection_idle: Duration,
 }
 
@@ -75,7 +77,17 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 min(4),
                 "A phone unheard of for this long after T3512 is deregistered (TS 24.501 §5.3.7).",
             ),
-            guard: k.value("guard", s(5), "A gNB's or another function's answer is awaited this long."),
+            guard: k.value("guard", s(5), "The answer of another core function is awaited this long."),
+            gnb_answer: k.value(
+                "gnb_answer",
+                s(20),
+                "A gNB's answer is awaited this long. Longer than a UE waits: T3510 and T3517 are 15s (TS 24.501 Table 10.2.1).",
+            ),
+            session_setup: k.value(
+                "session_setup",
+                s(64),
+                "A gNB may take this long to set a session up. The UE gives up after 80s: five times T3580 (TS 24.501 §6.4.1.6).",
+            ),
             connection_idle: k.value(
                 "connection_idle",
                 s(10),
@@ -94,6 +106,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             ("t3591", timers.t3591),
             ("t3592", timers.t3592),
             ("guard", timers.guard),
+            ("gnb_answer", timers.gnb_answer),
+            ("session_setup", timers.session_setup),
             ("connection_idle", timers.connection_idle),
         ];
         for (key, duration) in awaited {
@@ -101,9 +115,20 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 k.refuse(key, format!("{} is no time to wait for an answer", duration.show()), "write 100ms to 10min");
             }
         }
+        if timers.session_setup >= UE_AWAITS_SESSION {
+            let what = format!(
+                "{} is longer than a UE awaits a session: it gives up after {} (five times T3580, TS 24.501 §6.4.1.6)",
+                timers.session_setup.show(),
+                UE_AWAITS_SESSION.show()
+            );
+            k.refuse("session_setup", what, "write less than 80s");
+        }
         timers
     })
 }
+
+/// How long a UE awaits the answer to PDU SESSION ESTABLISHMENT REQUEST: five times T3580 (TS 24.501 §6.4.1.6 a, Table 10.3.1).
+const UE_AWAITS_SESSION: Duration = Duration::from_secs(5 * 16);
 
 /// Refuses a duration that the information element cannot carry, so that the phone and we count the same.
 pub(super) fn told(k: &mut Section<'_, '_>, key: &str, duration: Duration, units: &[u64], element: &str) {

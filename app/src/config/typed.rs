@@ -152,6 +152,8 @@ fn timers(t: &Timers) -> control::Timers {
         reflective_qos: t.reflective_qos,
         implicit_deregistration: t.implicit_deregistration,
         guard: t.guard,
+        gnb_answer: t.gnb_answer,
+        session_setup: t.session_setup,
         connection_idle: t.connection_idle,
         ..control::Timers::default()
     }
@@ -175,6 +177,8 @@ mod tests {
         assert_eq!(told.timers.t3550, own.t3550);
         assert_eq!(told.timers.t3592, own.t3592);
         assert_eq!(told.timers.guard, own.guard);
+        assert_eq!(told.timers.gnb_answer, own.gnb_answer);
+        assert_eq!(told.timers.session_setup, own.session_setup);
         assert_eq!(told.limits.phones, control::Limits::default().phones);
         let dnn = "internet".parse().unwrap();
         let network = &told.smf.data_networks[&dnn];

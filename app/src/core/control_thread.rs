@@ -54,7 +54,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(500);
 const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
 /// Payload protocol identifier of NGAP (TS 38.412 §7).
 pub(super) const NGAP_PPID: u32 = 60;
-/// A gNB that takes nothing for so long is given up: its phones' guard timers (5 s) have all expired.
+/// A gNB that takes nothing at all for so long is given up: it has stopped. A slow one takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
 /// PFCP datagrams of UPFs elsewhere that are taken in one turn, so that a flood does not keep phones waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -828,7 +828,7 @@ impl Control {
                 self.captured_ngap(now, association, stream, octets, false);
             }
             Err(refusal) => {
-                // A gNB that takes nothing: guard timers of the phones concerned end what waits for it.
+                // A gNB that takes nothing: the timers of its UEs' procedures end what waits for it.
                 self.console.metrics.add(Counter::N2Unsent, 1);
                 debug!(?refusal, association = association.0, "an NGAP message was not sent");
                 if self.links.took(now, association, false) >= N2_STALLED {

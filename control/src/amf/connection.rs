@@ -118,6 +118,7 @@ fn adopt(
             releasing: false,
             establishment_cause: m.rrc_establishment_cause,
             rrc_inactive: false,
+            pending_setups: Vec::new(),
         }));
     });
     locate(ue, &m.user_location_information);
@@ -140,6 +141,7 @@ fn detach(ue: Ue) {
         p.amf.next_hop = None;
         p.amf.connection_until = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
+        p.lanes.interrupt_pending_setups(Interrupt::ConnectionLost);
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
             // What lets the user plane go does not need the connection.
             if p.lanes.procedure(Lane::Session(psi)) != Some(Procedure::UpConnectionDeactivation) {

@@ -37,21 +37,10 @@ struct Item {
 pub(crate) async fn n1_n2_message_transfer(
     ue: Ue,
     psi: PduSessionId,
-    n1: Option<sm::Message>,
+    n1: Option<&sm::Message>,
 ) -> Result<(), End> {
-    handover_over(ue).await?;
-    // One INITIAL CONTEXT SETUP at a time: another session's has gone out already.
-    while is_context_pending(ue) {
-        match ue.receive(|i| matches!(i, Input::ContextSetUp), ue.config().timers.guard).await {
-            Ok(_) => {}
-            Err(Interrupt::TimedOut) => {
-                return Err(Refusal::RadioFailure("no answer to INITIAL CONTEXT SETUP REQUEST").into());
-            }
-            Err(other) => return Err(other.into()),
-        }
-        handover_over(ue).await?; // one that waited for the context as well
-    }
-    let n1 = n1.and_then(|m| n1_sm(psi, &m));
+    while !may_ask_gnb(ue, psi).await? {}
+    let n1 = n1.and_then(|m| n1_sm(psi, m));
     let items = [Item { psi, n1 }];
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         set_up_sessions(ue, None, &items);
@@ -59,6 +48,29 @@ pub(crate) async fn n1_n2_message_transfer(
         set_up_context(ue, None, &items);
     }
     Ok(())
+}
+
+/// Awaits one event after which the gNB may be asked for a session's resources. Whether it may: no handover runs, no INITIAL CONTEXT
+/// SETUP REQUEST is outstanding (another session's has gone out), nor an earlier setup of this session.
+async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
+    handover_over(ue).await?;
+    let timers = ue.config().timers;
+    let (event, what) = if is_context_pending(ue) {
+        let set_up = ue.receive(|i| matches!(i, Input::ContextSetUp), timers.gnb_answer);
+        (set_up, "no answer to INITIAL CONTEXT SETUP REQUEST")
+    } else if smf::is_setup_pending(ue, psi) {
+        // The earlier setup is given up after `session_setup`, which began before this wait.
+        let answered =
+            ue.receive(|i| matches!(i, Input::SessionSettled), timers.session_setup + timers.guard);
+        (answered, "no answer to an earlier PDU SESSION RESOURCE SETUP REQUEST")
+    } else {
+        return Ok(true);
+    };
+    match event.await {
+        Ok(_) => Ok(false),
+        Err(Interrupt::TimedOut) => Err(Refusal::RadioFailure(what).into()),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// PDU SESSION RESOURCE RELEASE COMMAND, with the message that tells the phone where it is to be told (TS 38.413 §8.2.2).
@@ -75,6 +87,7 @@ pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&s
     );
     m.nas_pdu = nas_pdu;
     send(ue, &m.into(), count);
+    smf::release_sent(ue, psi);
 }
 
 /// PDU SESSION RESOURCE MODIFY REQUEST, with the message that tells the phone where it is to be told (TS 38.413 §8.2.3).
@@ -106,6 +119,9 @@ pub(crate) struct Awaiting;
 /// With a UE context where the gNB asked for one (UE Context Request) or a session needs one; without, as plain
 /// NAS transport.
 pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) -> Option<Awaiting> {
+    // A gNB that was asked for a session and has not answered is not asked again: its answer is used when it comes.
+    let sessions: Vec<PduSessionId> =
+        sessions.iter().copied().filter(|&psi| !smf::is_setup_pending(ue, psi)).collect();
     let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
     let (wanted, there) = ue.with(|p| {
         let c = p.amf.connection.as_ref();
@@ -135,7 +151,7 @@ pub(crate) fn is_context_answer(input: &Input) -> bool {
 
 /// Awaits the gNB's answer.
 pub(crate) async fn context_answer(ue: Ue, _: Awaiting) -> Result<(), End> {
-    match ue.receive(is_context_answer, ue.config().timers.guard).await {
+    match ue.receive(is_context_answer, ue.config().timers.gnb_answer).await {
         Ok(Input::Ngap(m)) => context_answered(ue, *m),
         Ok(_) => Ok(()),
         Err(Interrupt::TimedOut) => {
@@ -162,6 +178,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
             smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);
             let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
             smf::n2_items(ue, failed, smf::N2Outcome::SetupFailed);
+            smf::context_answered(ue);
             location_reporting::resume(ue);
             radio_capability_check::begin(ue);
             Ok(())
@@ -194,6 +211,7 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
         (item.nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
         count = newer.or(count);
         m.pdu_session_resource_setup_list_cxt_req.push(item);
+        smf::setup_requested(ue, *psi, true);
     }
     if !m.pdu_session_resource_setup_list_cxt_req.is_empty() {
         m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &named(items));
@@ -226,6 +244,7 @@ fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
         (item.pdu_session_nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
         count = newer.or(count);
         list.push(item);
+        smf::setup_requested(ue, *psi, false);
     }
     let mut m = PduSessionResourceSetupRequest::new(amf_id, ran_id, list);
     m.nas_pdu = pdu;

@@ -216,7 +216,7 @@ pub(crate) fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
 /// Step 10: the target answers, or not.
 pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
     let answers = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_)));
-    match ue.receive(answers, ue.config().timers.guard).await {
+    match ue.receive(answers, ue.config().timers.gnb_answer).await {
         Ok(Input::Ngap(m)) => match *m {
             Message::HandoverRequestAcknowledge(m) => {
                 ue.with(|p| {
@@ -360,8 +360,9 @@ async fn arrive(
     if let Some((association, amf_id)) = ue.with(source_that_left) {
         part(ue, association, amf_id);
     }
-    let Some(mut target) = ue.with(|p| {
-        let (target, source) = (p.amf.target.take()?, p.amf.connection.take()?);
+    let Some((mut target, pending)) = ue.with(|p| {
+        let (target, mut source) = (p.amf.target.take()?, p.amf.connection.take()?);
+        let pending = std::mem::take(&mut source.pending_setups);
         p.amf.connection = Some(Box::new(Connection {
             association: target.association,
             amf_ue_ngap_id: target.amf_ue_ngap_id,
@@ -376,10 +377,11 @@ async fn arrive(
         settle_chain(&mut p.amf);
         p.amf.source =
             (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
-        Some(target)
+        Some((target, pending))
     }) else {
         return Ok(None);
     };
+    smf::gnb_left(ue, &pending);
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
         location_reporting::found(ue);

@@ -175,8 +175,9 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
     {
         part(ue, association, amf_id); // the target tells the source (TS 38.423 §8.2.7)
     }
-    ue.with(|p| {
-        if let Some(c) = p.amf.connection.take() {
+    let pending = ue.with(|p| {
+        p.amf.connection.take().map(|mut c| {
+            let pending = std::mem::take(&mut c.pending_setups);
             p.amf.connection = Some(Box::new(Connection {
                 association: target.association,
                 ran_ue_ngap_id: m.ran_ue_ngap_id,
@@ -186,8 +187,10 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
                 rrc_inactive: false,
                 ..*c
             }));
-        }
+            pending
+        })
     });
+    smf::gnb_left(ue, &pending.unwrap_or_default());
     if let Some(l) = &m.user_location_information {
         locate(ue, l);
         location_reporting::found(ue);

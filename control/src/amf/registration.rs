@@ -12,7 +12,7 @@ use whimbrel_ngap::ie::CauseNas;
 
 use super::authentication::{Claim, Failure, authenticate};
 use super::connection::{ids, send_nas};
-use super::context_setup::{context_answered, deliver, is_context_answer};
+use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
 use super::nas::Security;
@@ -247,7 +247,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
     let mut awaiting = deliver(ue, &message, &sessions);
     let mut repeated = Repeated::new("REGISTRATION ACCEPT", ue.config().timers.t3550);
     let mut confirmed = false;
-    while !confirmed || awaiting.is_some() {
+    while !confirmed {
         match attempt(ue, &mut repeated, is_confirmation).await? {
             Some(Input::Ngap(m)) => {
                 awaiting = None;
@@ -261,13 +261,13 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
                 confirmed = true;
                 ue.with(|p| p.amf.former_tmsi = None);
             }
-            None if confirmed => {
-                return Err(Refusal::RadioFailure("no answer to INITIAL CONTEXT SETUP REQUEST").into());
-            }
             None => send_nas(ue, &message, Security::Current), // TS 24.501 §5.5.1.2.8 c
         }
     }
-    Ok(())
+    match awaiting {
+        Some(awaiting) => context_answer(ue, awaiting).await,
+        None => Ok(()),
+    }
 }
 
 fn is_confirmation(input: &Input) -> bool {

@@ -367,3 +367,125 @@ fn a_radio_that_does_not_carry_voice() {
     says(&mut desk, ImsVoiceSupportIndicator::Supported);
     assert!(vops(&mut desk));
 }
+
+/// The UE asks for the second session in this transaction; the UPF gives it this tunnel.
+fn ask_for_session(desk: &mut Desk, pti: u8, teid: u32) -> Vec<Message> {
+    use whimbrel_nas::ie::{IntegrityDataRate, IntegrityMaxDataRate, RequestType};
+    use whimbrel_pfcp::ie::{Cause, Choice, FSeid, FTeid, PdrId, UeIpAddress};
+    let rate = IntegrityMaxDataRate { uplink: IntegrityDataRate::Full, downlink: IntegrityDataRate::Full };
+    let mut request = sm::EstablishmentRequest::new(rate);
+    request.pdu_session_type = Some(whimbrel_nas::ie::PduSessionType::Ipv4);
+    let ask = sm::Message::new(psi(2), Pti(pti), request).to_octets();
+    let container = PayloadContainer::new(ask).unwrap();
+    let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
+    (m.pdu_session_id, m.request_type) = (Some(psi(2)), Some(RequestType::InitialRequest));
+    let batch = desk.nas(CIPHERED, m);
+    let establishes = |o: &crate::envelope::Output| match &o.effect {
+        crate::envelope::Effect::N4 { octets, .. } => octets[1] == 50, // TS 29.244 §7.3
+        _ => false,
+    };
+    let index = batch.outputs.iter().position(establishes).expect("the UPF is asked") as u16;
+    let upf = std::net::IpAddr::from([127, 0, 0, 8]);
+    let mut answer =
+        whimbrel_pfcp::msg::SessionEstablishmentResponse::new(upf.into(), Cause::RequestAccepted);
+    answer.up_f_seid = Some(FSeid::new(whimbrel_ids::Seid(teid.into()), upf));
+    let address = Some(Choice::Given([10, 45, 0, 9].into()));
+    answer.created_pdrs = vec![whimbrel_pfcp::rule::CreatedPdr {
+        pdr_id: PdrId(1),
+        local_f_teid: Some(FTeid::given(Teid(teid), upf)),
+        ue_ip_addresses: vec![UeIpAddress { ipv4: address, ..UeIpAddress::default() }],
+    }];
+    let octets = whimbrel_pfcp::Message::from(answer).to_octets(Some(whimbrel_ids::Seid(1)), 0);
+    let to = crate::envelope::OutputId { clock: desk.clock(), index };
+    let answered =
+        desk.input(Payload::PfcpAnswer { to, upf: crate::upf::UpfId(0), octets: Some(octets.into()) });
+    [n2(&batch), n2(&answered)].concat()
+}
+
+/// The tunnel of the UPF that a gNB is given for the second session.
+fn given(messages: &[Message]) -> Vec<Teid> {
+    let of = |transfer: &[u8]| {
+        let t = PduSessionResourceSetupRequestTransfer::decode(transfer).unwrap();
+        let UpTransportLayerInformation::GtpTunnel(t) = t.ul_ngu_up_tnl_information;
+        t.gtp_teid
+    };
+    let all = messages.iter().flat_map(|m| match m {
+        Message::PduSessionResourceSetupRequest(m) => {
+            let items = m.pdu_session_resource_setup_list_su_req.iter();
+            items.map(|i| of(&i.pdu_session_resource_setup_request_transfer)).collect::<Vec<_>>()
+        }
+        Message::InitialContextSetupRequest(m) => {
+            let items = m.pdu_session_resource_setup_list_cxt_req.iter();
+            items.map(|i| of(&i.pdu_session_resource_setup_request_transfer)).collect()
+        }
+        _ => Vec::new(),
+    });
+    all.collect()
+}
+
+fn releases(messages: &[Message]) -> usize {
+    messages.iter().filter(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))).count()
+}
+
+/// The gNB answers a setup of the second session.
+fn set_up_answer(desk: &mut Desk, success: bool) -> Vec<Message> {
+    let mut m = PduSessionResourceSetupResponse::new(desk.connection(), RAN_ID);
+    match success {
+        true => m.pdu_session_resource_setup_list_su_res = vec![done(2)],
+        false => m.pdu_session_resource_failed_to_setup_list_su_res = vec![refused(2)],
+    }
+    let batch = desk.ngap(m);
+    desk.settle(batch).iter().flat_map(n2).collect()
+}
+
+#[test] // TS 24.501 §6.4.1.7 a; TS 38.413 §8.2.1.2 late: an answer to a setup that the UE has replaced by a new request is not the new one's
+fn a_late_answer_to_a_replaced_setup_belongs_to_that_setup() {
+    for late in [true, false] {
+        let mut desk = Desk::registered();
+        let asked = ask_for_session(&mut desk, 1, 0x21);
+        assert_eq!(given(&asked), [Teid(0x21)]);
+        let again = ask_for_session(&mut desk, 2, 0x22);
+        assert_eq!((releases(&again), given(&again)), (1, vec![]), "one setup at a time: {again:?}");
+        // What the gNB has set up it releases by the command that is behind the request; a refusal is no refusal of the new request.
+        let then = set_up_answer(&mut desk, late);
+        assert_eq!((releases(&then), given(&then)), (0, vec![Teid(0x22)]), "{then:?}");
+        assert_eq!(active(&desk), [1]);
+        set_up_answer(&mut desk, true);
+        assert_eq!(active(&desk), [1, 2]);
+        assert!(desk.phone().unwrap().is_idle());
+    }
+}
+
+#[test] // TS 38.413 §8.3.1.2 late: the same where the first request was INITIAL CONTEXT SETUP REQUEST: what it set up is released
+fn a_late_context_with_a_replaced_session() {
+    let mut desk = Desk::registered();
+    let mut phone = Box::new(desk.phone().unwrap().clone());
+    phone.amf.connection.as_mut().unwrap().context_set_up = false;
+    desk.shard.restore(phone);
+    let asked = ask_for_session(&mut desk, 1, 0x21);
+    assert!(matches!(asked[0], Message::InitialContextSetupRequest(_)));
+    assert_eq!(given(&asked), [Teid(0x21)]);
+    let again = ask_for_session(&mut desk, 2, 0x22);
+    assert_eq!((releases(&again), given(&again)), (0, vec![]), "{again:?}");
+    let then: Vec<Message> = answer(&mut desk, vec![done(2)], vec![]).iter().flat_map(n2).collect();
+    assert_eq!((releases(&then), given(&then)), (1, vec![Teid(0x22)]), "{then:?}");
+    set_up_answer(&mut desk, true);
+    assert_eq!(active(&desk), [1, 2]);
+}
+
+#[test] // TS 38.413 §8.2.1.2 late: a gNB that sets up a session which has ended, or which nobody has, is told to release it
+fn a_session_that_nobody_has_is_released_at_the_gnb() {
+    let mut desk = Desk::registered();
+    ask_for_session(&mut desk, 1, 0x21);
+    let association = desk.association();
+    let batch = desk.input(Payload::Command(Command::LeaveUpf(crate::upf::UpfId(0))));
+    assert!(releases(&n2(&batch)) > 0);
+    desk.settle(batch);
+    assert_eq!(releases(&set_up_answer(&mut desk, true)), 0, "the command is behind the request");
+    assert_eq!(releases(&set_up_answer(&mut desk, true)), 0, "the UE has yet to hear of its release");
+    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
+    desk.settle(batch);
+    let mut desk = Desk::registered();
+    assert_eq!(releases(&set_up_answer(&mut desk, true)), 1);
+    assert_eq!(releases(&set_up_answer(&mut desk, false)), 0);
+}

@@ -129,8 +129,9 @@ pub(crate) fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Messag
 /// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
 /// §4.9.1.3.1).
 pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
-    // A handover waits for its target, its phone and its UPF, each for a bounded time.
-    let patience = handover::EXECUTION + ue.config().timers.guard * 4;
+    // A handover waits for its source, its target, its UE and its UPF, each for a bounded time.
+    let timers = ue.config().timers;
+    let patience = handover::EXECUTION + timers.gnb_answer + timers.guard * 4;
     while ue.with(|p| p.amf.target.is_some() || p.amf.departure().is_some()) {
         match ue.receive(|i| matches!(i, Input::HandoverOver), patience).await {
             Ok(_) => {}

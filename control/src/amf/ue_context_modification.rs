@@ -58,7 +58,7 @@ fn request(ue: Ue) -> Option<UeContextModificationRequest> {
 async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), End> {
     send(ue, &m.into(), None);
     let accepts = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_)));
-    match ue.receive(accepts, ue.config().timers.guard).await {
+    match ue.receive(accepts, ue.config().timers.gnb_answer).await {
         Ok(Input::Ngap(m)) if matches!(*m, Message::UeContextModificationFailure(_)) => {
             Err(Refusal::RadioFailure("UE CONTEXT MODIFICATION FAILURE").into())
         }

@@ -1,6 +1,6 @@
 //! Lanes: what of one phone may run at the same time, and what each awaits.
 //!
-//! A phone has one mobility lane, one for its handover, and one per PDU session; each runs at most one procedure. Lanes are polled
+//! A phone has one mobility lane, one for its handover, and two per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub(crate) enum Lane {
     Handover,
     /// What concerns one PDU session.
     Session(PduSessionId),
+    /// The gNB's answer to a setup of a session's resources, once no procedure awaits it any more.
+    PendingSetup(PduSessionId),
 }
 
 /// The procedures that can run on a lane; collisions are judged by them.
@@ -63,6 +65,8 @@ pub enum Procedure {
     UpConnectionActivation,
     /// TS 23.502 §4.2.6 steps 5 to 7: a session's user plane let go.
     UpConnectionDeactivation,
+    /// TS 38.413 §8.2.1: a setup whose answer only decides whether the gNB has to release what it set up.
+    PduSessionResourceSetup,
 }
 
 /// Why an await ended without its input.
@@ -156,6 +160,9 @@ impl Lanes {
             let _ = self.deliver(Lane::Handover, Input::SessionSettled);
             let _ = self.deliver(Lane::Mobility, Input::SessionSettled);
         }
+        if let Lane::PendingSetup(psi) = lane {
+            let _ = self.deliver(Lane::Session(psi), Input::SessionSettled);
+        }
         if self.0.is_empty() {
             self.0 = Vec::new();
         }
@@ -207,6 +214,13 @@ impl Lanes {
     /// Ends the await of the procedure on `lane`, if one runs.
     pub(crate) fn interrupt(&mut self, lane: Lane, why: Interrupt) {
         if let Some(o) = self.find(lane) {
+            o.mail = Some(Err(why));
+        }
+    }
+
+    /// Ends all awaits of answers that no procedure awaits any more.
+    pub(crate) fn interrupt_pending_setups(&mut self, why: Interrupt) {
+        for o in self.0.iter_mut().filter(|o| matches!(o.lane, Lane::PendingSetup(_))) {
             o.mail = Some(Err(why));
         }
     }

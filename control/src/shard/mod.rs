@@ -26,7 +26,7 @@ use shared::Shared;
 pub(crate) use ue::Ue;
 
 /// How often lanes may be polled for one input. A procedure step polls once; an input that starts procedures on
-/// all sixteen lanes and wakes each a few times stays far below. Beyond it, two lanes wake each other for ever.
+/// all lanes and wakes each a few times stays far below. Beyond it, two lanes wake each other for ever.
 const POLLS_MAX: usize = 256;
 
 /// A procedure in flight. It is never serialised: replay from the last checkpoint rebuilds it.

@@ -12,7 +12,7 @@ use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, Establish
 
 use super::context::{SmContext, UpState};
 use super::qos::{Ground, initial_flows, marks};
-use super::up_connection::{Answer, gnb_answer, lead};
+use super::up_connection::{Answer, lead, set_up};
 use super::{
     area, families, n4, pco, release, release_locally, send,
     status::{self, status},
@@ -100,9 +100,8 @@ async fn establishment(
     ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
     let accept = accept(ue, psi, pti, &request, narrowed)?;
-    amf::n1_n2_message_transfer(ue, psi, Some(accept)).await?; // steps 11 and 12
-    let tunnel = match gnb_answer(ue, psi).await {
-        Ok(tunnel) => tunnel, // step 14
+    let tunnel = match set_up(ue, psi, Some(&accept)).await {
+        Ok(tunnel) => tunnel, // steps 11 to 14
         // A gNB that refuses has not told the phone; one that is silent may have.
         Err(Answer::Refused(refusal)) => return Err(refusal.into()),
         Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),

@@ -14,6 +14,7 @@ mod n4;
 mod notify;
 mod path_switch;
 mod pco;
+mod pending_setup;
 mod policy_change;
 mod qos;
 mod reanchoring;
@@ -44,6 +45,7 @@ use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Ambr;
+use pending_setup::SetupUse;
 use status::{pti_is_taken, status};
 
 pub use context::{SmContext, Tunnel, UpState};
@@ -67,6 +69,10 @@ pub(crate) use modify_indication::{Moved, move_tunnels};
 pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, is_being_released, not_switched, switch_paths};
+pub(crate) use pending_setup::{
+    PendingSetup, await_abandoned_setups, context_answered, gnb_left, is_setup_pending, release_sent,
+    setup_requested,
+};
 pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;
@@ -94,6 +100,8 @@ pub(crate) enum N2Outcome {
     Released,
     /// They are gone, and nobody had commanded it (PDU SESSION RESOURCE NOTIFY).
     Lost,
+    /// The UE was handed over to another gNB before this one had answered.
+    GnbLeft,
 }
 
 /// Nsmf_PDUSession_UpdateSMContext with an N1 message of a session (TS 23.502 §4.3.3, §4.3.4).
@@ -179,8 +187,17 @@ fn send(ue: Ue, psi: PduSessionId, message: sm::Message) {
 pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Outcome) {
     for item in items {
         let psi = item.pdu_session_id;
-        if !ue.with(|p| p.sessions.contains_key(&psi)) {
-            continue; // the session ended while the gNB was at it
+        let setup = match outcome {
+            N2Outcome::SetUp | N2Outcome::SetupFailed => pending_setup::setup_answered(ue, psi),
+            _ => None,
+        };
+        let ended = setup == Some(SetupUse::Unwanted) || !ue.with(|p| p.sessions.contains_key(&psi));
+        if ended && setup != Some(SetupUse::ReleaseSent) && outcome == N2Outcome::SetUp {
+            // The session ended while the gNB was at it.
+            amf::release_session_resources(ue, psi, None);
+        }
+        if ended || setup == Some(SetupUse::ReleaseSent) {
+            continue;
         }
         let input = Input::N2Sm(outcome, item.transfer);
         let Err(Input::N2Sm(_, transfer)) = ue.with(|p| p.lanes.deliver(Lane::Session(psi), input)) else {
@@ -193,7 +210,11 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
                 if ue.with(|p| amf::has_left(p) && !amf::awaits_source(p)) || amf::is_releasing(ue) => {}
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
             N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
-            N2Outcome::SetupFailed | N2Outcome::Modified | N2Outcome::ModifyFailed | N2Outcome::Released => {}
+            N2Outcome::SetupFailed
+            | N2Outcome::Modified
+            | N2Outcome::ModifyFailed
+            | N2Outcome::Released
+            | N2Outcome::GnbLeft => {}
         }
     }
 }

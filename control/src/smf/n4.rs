@@ -305,6 +305,7 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 /// aggregator repeats the request until the UPF has it.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::tell(ue, psi, SessionChange::Released);
+    super::pending_setup::session_ended(ue, psi);
     if let Some((upf, seid)) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| Some((s.upf, s.up_seid?)))) {
         delete_at_upf(ue, upf, seid);
     }

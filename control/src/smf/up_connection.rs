@@ -2,6 +2,7 @@
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::SmCause;
+use whimbrel_nas::sm;
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
@@ -28,11 +29,29 @@ pub(super) enum Answer {
     Interrupted(Interrupt),
 }
 
-/// Awaits the gNB's answer to a setup: the transfer that names its tunnel.
-pub(super) async fn gnb_answer(ue: Ue, _psi: PduSessionId) -> Result<Vec<u8>, Answer> {
-    let answered = |i: &Input| matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed, _));
-    match ue.receive(answered, ue.config().timers.guard).await {
-        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(transfer),
+/// Has the gNB set a session's resources up, with a message to the UE, and awaits the transfer that names its tunnel. Where the UE is
+/// handed over before its gNB has answered, the next gNB is asked (TS 23.502 §4.9.1.3.1).
+pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
+    loop {
+        match amf::n1_n2_message_transfer(ue, psi, n1).await {
+            Ok(()) => {}
+            Err(End::Refused(refusal)) => return Err(Answer::Refused(refusal)),
+            Err(End::Interrupted(why)) => return Err(Answer::Interrupted(why)),
+        }
+        if let Some(transfer) = gnb_answer(ue).await? {
+            return Ok(transfer);
+        }
+    }
+}
+
+/// Awaits the gNB's answer to a setup. `None`: the UE has left that gNB.
+async fn gnb_answer(ue: Ue) -> Result<Option<Vec<u8>>, Answer> {
+    let answered = |i: &Input| {
+        matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed | N2Outcome::GnbLeft, _))
+    };
+    match ue.receive(answered, ue.config().timers.session_setup).await {
+        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(Some(transfer)),
+        Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(None),
         Ok(_) => Err(Answer::Refused(Refusal::RadioFailure("it could not set up the session's resources"))),
         Err(Interrupt::TimedOut) => {
             Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
@@ -86,8 +105,9 @@ pub(crate) fn is_coming_up(ue: Ue, psi: PduSessionId) -> bool {
             p.lanes.procedure(lane),
             Some(Procedure::PduSessionEstablishment | Procedure::UpConnectionActivation)
         );
-        // Before it asks its gNB it may wait for the handover, or for what the handover waits for.
-        let held = [Input::HandoverOver, Input::ContextSetUp].iter().any(|i| p.lanes.awaits(lane, i));
+        // Before it asks its gNB it may wait for the handover, or for what the handover waits for, or for an earlier answer.
+        let held = [Input::HandoverOver, Input::ContextSetUp, Input::SessionSettled];
+        let held = held.iter().any(|i| p.lanes.awaits(lane, i));
         has_tunnel && begun && !held
     })
 }
@@ -122,8 +142,8 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     }
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
-        if amf::n1_n2_message_transfer(ue, psi, None).await.is_ok() {
-            answered(ue, psi).await;
+        if let Ok(transfer) = set_up(ue, psi, None).await {
+            led(ue, psi, &transfer).await;
         }
     });
 }
@@ -138,7 +158,12 @@ pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
 }
 
 async fn answered(ue: Ue, psi: PduSessionId) {
-    if let Ok(transfer) = gnb_answer(ue, psi).await {
+    let transfer = match gnb_answer(ue).await {
+        Ok(Some(transfer)) => Ok(transfer),
+        Ok(None) => set_up(ue, psi, None).await,
+        Err(why) => Err(why),
+    };
+    if let Ok(transfer) = transfer {
         led(ue, psi, &transfer).await;
     }
 }

@@ -205,12 +205,11 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     Ok((Asked { sessions, refused }, standing))
 }
 
-/// The target's gNB takes up to the guard time, and so may what the target looks up before.
-const GUARDS: u32 = 2;
-
 async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
     let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
-    match ue.receive(answers, ue.config().timers.guard * GUARDS).await {
+    // The target looks the subscription up before it asks its gNB.
+    let timers = ue.config().timers;
+    match ue.receive(answers, timers.guard + timers.gnb_answer).await {
         Ok(Input::Neighbour(body)) => match *body {
             Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
                 Ok(Message::HandoverRequestAcknowledge(m)) => Ok((m.into(), created)),

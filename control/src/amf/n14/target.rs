@@ -318,6 +318,7 @@ async fn arrive(
             ambr_told: None,
             releasing: false,
             rrc_inactive: false,
+            pending_setups: Vec::new(),
             ..prepared.connection.clone()
         }));
         p.amf.registered = true;
