@@ -62,8 +62,6 @@ fn tick(ue: Ue) {
         ue.with(|p| p.amf.connection_until = None);
         if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
             amf::release(ue, CauseNas::NormalRelease.into());
-        } else {
-            amf::let_go_when_unused(ue); // something is at work: look again
         }
     }
 }
@@ -225,6 +223,7 @@ pub(crate) fn settle(ue: Ue) {
     amf::tell_reachable_if_wanted(ue);
     smf::begin_wanted(ue);
     smf::await_abandoned_setups(ue);
+    amf::watch_connection(ue);
 }
 
 /// What becomes of a phone's request that meets a procedure of its session.

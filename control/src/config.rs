@@ -294,8 +294,13 @@ pub struct Timers {
     pub gnb_answer: Duration,
     /// How long a gNB may take to set up the resources of a session (TS 38.413 §8.2.1).
     pub session_setup: Duration,
-    /// How long a connected phone without procedure, session or registration may hold its N2 connection.
+    /// How long the N2 connection of a UE stays that serves no procedure and no session with a user plane (TS 24.501 §5.3.1.3).
     pub connection_idle: Duration,
+    /// The same for a UE that has announced more to send (Follow-on request, TS 24.501 §5.5.1.2.4) and sends nothing.
+    pub follow_on: Duration,
+    /// After how long without packets a session loses its user plane, and a UE whose last one it is its connection (TS 23.502 §4.3.7).
+    /// Zero: gNBs alone decide.
+    pub session_inactivity: Duration,
 }
 
 impl Default for Timers {
@@ -326,6 +331,8 @@ impl Default for Timers {
             // its session, and learns that there is none.
             session_setup: Duration::from_secs(64),
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network
+            follow_on: Duration::from_secs(10),       // not at once, says TS 24.501 §5.5.1.2.4
+            session_inactivity: Duration::ZERO, // gNBs see the radio, and mostly have a timer of their own
         }
     }
 }

@@ -59,6 +59,7 @@ mod timers;
 mod treatment;
 mod upf;
 mod upgrade;
+mod user_inactivity;
 mod xn_handover;
 
 /// A scenario that is not named above would never run.

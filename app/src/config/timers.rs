@@ -24,6 +24,8 @@ pub(crate) struct Timers {
     pub(crate) gnb_answer: Duration,
     pub(crate) session_setup: Duration,
     pub(crate) connection_idle: Duration,
+    pub(crate) follow_on: Duration,
+    pub(crate) session_inactivity: Duration,
 }
 
 /// The units that GPRS timer 3 can count, in seconds (TS 24.008 §10.5.7.4a): 1 to 31 of one of them.
@@ -91,7 +93,18 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             connection_idle: k.value(
                 "connection_idle",
                 s(10),
-                "A connection that serves no procedure and no session is released (TS 24.501 §5.3.1.3).",
+                "A connection that serves no procedure and no session with a user plane is released (TS 24.501 §5.3.1.3).",
+            ),
+            follow_on: k.value(
+                "follow_on",
+                s(10),
+                "The same for a UE that has announced more to send (TS 24.501 §5.5.1.2.4) and sends nothing.",
+            ),
+            session_inactivity: k.value(
+                "session_inactivity",
+                s(0),
+                "A session without packets for this long loses its user plane, and the UE its connection with the last one (TS 23.502 \
+                 §4.3.7). In whole seconds. 0s: gNBs alone decide.",
             ),
         };
         told(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
@@ -109,11 +122,17 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             ("gnb_answer", timers.gnb_answer),
             ("session_setup", timers.session_setup),
             ("connection_idle", timers.connection_idle),
+            ("follow_on", timers.follow_on),
         ];
         for (key, duration) in awaited {
             if duration < Duration::from_millis(100) || duration > min(10) {
                 k.refuse(key, format!("{} is no time to wait for an answer", duration.show()), "write 100ms to 10min");
             }
+        }
+        let inactivity = timers.session_inactivity;
+        if inactivity.subsec_nanos() != 0 || inactivity > min(24 * 60) {
+            let what = format!("{} is no time of silence that a UPF can measure", inactivity.show());
+            k.refuse("session_inactivity", what, "write whole seconds up to 24h, or 0s");
         }
         if timers.session_setup >= UE_AWAITS_SESSION {
             let what = format!(

@@ -155,6 +155,8 @@ fn timers(t: &Timers) -> control::Timers {
         gnb_answer: t.gnb_answer,
         session_setup: t.session_setup,
         connection_idle: t.connection_idle,
+        follow_on: t.follow_on,
+        session_inactivity: t.session_inactivity,
         ..control::Timers::default()
     }
 }
@@ -179,6 +181,9 @@ mod tests {
         assert_eq!(told.timers.guard, own.guard);
         assert_eq!(told.timers.gnb_answer, own.gnb_answer);
         assert_eq!(told.timers.session_setup, own.session_setup);
+        assert_eq!(told.timers.connection_idle, own.connection_idle);
+        assert_eq!(told.timers.follow_on, own.follow_on);
+        assert_eq!(told.timers.session_inactivity, own.session_inactivity);
         assert_eq!(told.limits.phones, control::Limits::default().phones);
         let dnn = "internet".parse().unwrap();
         let network = &told.smf.data_networks[&dnn];

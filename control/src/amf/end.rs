@@ -68,17 +68,27 @@ pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     }
 }
 
-/// How much longer a phone may take that promised to follow on (TS 24.501 §5.5.1.2.4). It is not believed for ever: a
-/// connection without user plane keeps its sessions' packets waiting.
-const FOLLOW_ON_PATIENCE: u32 = 3;
-
 /// A connection without active session is let go after a while (TS 24.501 §5.3.1.3).
 pub(crate) fn let_go_when_unused(ue: Ue) {
-    let idle = ue.config().timers.connection_idle;
+    let timers = ue.config().timers;
     let now = ue.now();
     ue.with(|p| {
         let Some(connection) = &p.amf.connection else { return };
-        let patience = if connection.follow_on { idle * FOLLOW_ON_PATIENCE } else { idle };
+        let patience = if connection.follow_on { timers.follow_on } else { timers.connection_idle };
         p.amf.connection_until = (!smf::any_active(p)).then_some(now + patience);
     });
+}
+
+/// After each input: the time of an unused connection begins when its last procedure or its last active session has ended, and begins
+/// anew whenever it is used.
+pub(crate) fn watch_connection(ue: Ue) {
+    let (used, armed) = ue.with(|p| {
+        let used = !p.lanes.idle() || smf::any_active(p);
+        (used, p.amf.connection_until.is_some())
+    });
+    match (used, armed) {
+        (true, true) => ue.with(|p| p.amf.connection_until = None),
+        (false, false) => let_go_when_unused(ue),
+        _ => {}
+    }
 }

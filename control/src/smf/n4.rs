@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
     ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival,
-    OuterHeaderCreation, OuterHeaderRemovalDescription, PackedTimer, PdrId, Precedence,
+    OuterHeaderCreation, OuterHeaderRemovalDescription, PackedTimer, PdrId, Precedence, ReportType,
     SessionModificationFlags, SourceInterface, SuggestedBufferingPacketsCount, TransportLevelMarking,
 };
 use whimbrel_pfcp::msg::{
@@ -59,7 +59,8 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
         let request = ue.with(|p| {
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
-            Some(rules::establishment(s, subscribed, config.smf.node_id, &config.smf.buffering))
+            let inactivity = config.timers.session_inactivity;
+            Some(rules::establishment(s, subscribed, config.smf.node_id, &config.smf.buffering, inactivity))
         });
         let request = request.ok_or(Refusal::Protocol("the session ended"))?;
         return match ask(ue, upf, Some(Seid(0)), request.into()).await? {
@@ -381,6 +382,9 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     answer_report(ue, upf, seid, frame.header.sequence, response);
     if m.downlink_data_report.is_some() {
         amf::downlink_data(ue, psi);
+    }
+    if m.report_type.has(ReportType::UPIR) {
+        super::up_connection::inactive(ue, psi);
     }
     // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1). A former gNB's tunnel,
     // to which packets were still on their way, concerns nobody.

@@ -2,6 +2,7 @@
 //! QER; flows without guaranteed rates share the QER of the session's AMBR.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use whimbrel_ids::Qfi;
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
@@ -9,7 +10,7 @@ use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
     FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod, NetworkInstance,
     OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId, ReportingTriggers, Rqi,
-    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
+    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -63,6 +64,7 @@ pub(super) fn establishment(
     dnn: &SubscribedDnn,
     node: IpAddr,
     buffering: &Buffering,
+    inactivity: Duration,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(match s.session_type {
@@ -94,6 +96,9 @@ pub(super) fn establishment(
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
     request.create_fars.extend(s.marks.fars().map(wait));
     request.create_bars = vec![bar(buffering)];
+    // TS 29.244 §8.2.83: in seconds.
+    let seconds = u32::try_from(inactivity.as_secs()).unwrap_or(u32::MAX);
+    request.user_plane_inactivity_timer = (seconds > 0).then_some(UserPlaneInactivityTimer(seconds));
     let mut session = CreateQer::new(SESSION_QER);
     session.mbr = Some(rates(s.ambr));
     let mut default = CreateQer::new(qer_id(DEFAULT_QFI));

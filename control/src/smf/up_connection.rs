@@ -3,6 +3,7 @@
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm;
+use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
@@ -76,6 +77,9 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
             s.active_at(tunnel);
         }
         p.amf.connection_until = None;
+        if let Some(c) = &mut p.amf.connection {
+            c.follow_on = false; // it has followed on
+        }
     });
     // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: phone and UPF let go of what the gNB does not have.
     wanted::without(ue, psi, &failed);
@@ -199,6 +203,28 @@ pub(super) fn let_go(ue: Ue, psi: PduSessionId) {
         amf::release_session_resources(ue, psi, None);
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
+}
+
+/// No packet of a session for as long as the operator wants one to have a user plane (TS 23.502 §4.3.7, §4.2.6). The session loses it; a
+/// UE whose last one it was becomes idle. What the session is at comes first, and so does a handover.
+pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
+    let ue = ue.on(Lane::Session(psi));
+    ue.follow(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
+        if amf::handover_over(ue).await.is_err() {
+            return;
+        }
+        let (active, others, at_rest) = ue.with(|p| {
+            let up = |s: &SmContext| s.up != UpState::Inactive;
+            let others = p.sessions.iter().any(|(&other, s)| other != psi && up(s));
+            let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
+            (active, others, p.lanes.idle_but(Lane::Session(psi)))
+        });
+        match (active, others || !at_rest) {
+            (false, _) => {}
+            (true, true) => let_go(ue, psi),
+            (true, false) => amf::release(ue, CauseRadioNetwork::UserInactivity.into()),
+        }
+    });
 }
 
 /// Nobody knows what the gNB has of a session: it gives all of it up, and the session is set up anew when packets want it. What

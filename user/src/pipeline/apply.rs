@@ -312,4 +312,8 @@ fn replace(
         s.quiet_until = Some(now + quiet);
     }
     s.inactive &= old.inactivity_s == rules.inactivity_s;
+    // A user plane that is set up again is new: its silence begins now.
+    if super::timers::is_active(rules) && !super::timers::is_active(&old) {
+        (s.inactive, s.last_packet) = (false, now);
+    }
 }
