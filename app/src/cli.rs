@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
+use crate::command::operation::Waiting;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
 use crate::config;
@@ -123,19 +124,19 @@ enum UeCommand {
     },
     /// Say where a phone is, or have it followed (TS 23.502 §4.10).
     Locate(command::locate::Options),
-    /// Deregister a phone.
+    /// Deregister a UE, and wait for its answer.
     Deregister {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: String,
         #[command(flatten)]
-        at: Running,
+        waiting: Waiting,
     },
-    /// Ask to be told, by the event "reachable", when a phone can be reached.
+    /// Wait until a UE can be reached; later, the event "reachable" tells it.
     Notify {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: String,
         #[command(flatten)]
-        at: Running,
+        waiting: Waiting,
     },
 }
 
@@ -146,7 +147,7 @@ enum WarningCommand {
         #[command(flatten)]
         warning: Box<command::radio::WarningOptions>,
         #[command(flatten)]
-        at: Running,
+        waiting: Waiting,
     },
     /// Cancel one.
     Cancel {
@@ -157,7 +158,7 @@ enum WarningCommand {
         #[arg(long)]
         serial: u16,
         #[command(flatten)]
-        at: Running,
+        waiting: Waiting,
     },
     /// List what was sent, and what became of it at each gNB.
     List {
@@ -179,7 +180,7 @@ enum GnbCommand {
         /// gnb-999/70-1, or its name.
         gnb: String,
         #[command(flatten)]
-        at: Running,
+        waiting: Waiting,
     },
     /// List all gNBs.
     List {
@@ -251,18 +252,26 @@ fn command(command: Command) -> Result<ExitCode, String> {
             command::show::ue(at.client()?, &supi, at.json)
         }
         Command::Ue { command: UeCommand::Locate(options) } => command::locate::run(&options),
-        Command::Ue { command: UeCommand::Deregister { supi, at } } => {
-            command::show::deregister(at.client()?, &supi)
+        Command::Ue { command: UeCommand::Deregister { supi, waiting } } => {
+            return command::show::deregister(&waiting, &supi).map(Into::into);
         }
-        Command::Ue { command: UeCommand::Notify { supi, at } } => {
-            command::show::tell_reachable(at.client()?, &supi)
+        Command::Ue { command: UeCommand::Notify { supi, waiting } } => {
+            return command::show::tell_reachable(&waiting, &supi).map(Into::into);
         }
-        Command::Session { command: SessionCommand::Modify(change) } => command::session::modify(&change),
+        Command::Session { command: SessionCommand::Modify(change) } => {
+            return command::session::modify(&change).map(Into::into);
+        }
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
-        Command::Gnb { command: GnbCommand::Reset { gnb, at } } => command::radio::reset(at.client()?, &gnb),
+        Command::Gnb { command: GnbCommand::Reset { gnb, waiting } } => {
+            return command::radio::reset(&waiting, &gnb).map(Into::into);
+        }
         Command::Warning { command } => match command {
-            WarningCommand::Send { warning, at } => command::radio::send(at.client()?, &warning),
-            WarningCommand::Cancel { id, serial, at } => command::radio::cancel(at.client()?, id, serial),
+            WarningCommand::Send { warning, waiting } => {
+                return command::radio::send(&waiting, &warning).map(Into::into);
+            }
+            WarningCommand::Cancel { id, serial, waiting } => {
+                return command::radio::cancel(&waiting, id, serial).map(Into::into);
+            }
             WarningCommand::List { at } => command::radio::warnings(at.client()?, at.json),
         },
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
@@ -342,6 +351,25 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn commands_whose_outcome_comes_later_document_their_exit_status_and_their_wait() {
+        for path in
+            ["session modify", "ue deregister", "ue notify", "gnb reset", "warning send", "warning cancel"]
+        {
+            let words = std::iter::once("whimbrel").chain(path.split(' ')).chain(["--help"]);
+            let help = Cli::try_parse_from(words).err().expect("help").to_string();
+            for part in ["Exit status: 0 done", "--no-wait", "--wait <SECONDS>"] {
+                assert!(help.contains(part), "{path}: {part}\n{help}");
+            }
+        }
+        let line = |wait: &[&str]| {
+            let words = ["whimbrel", "gnb", "reset", "x"].iter().chain(wait);
+            Cli::try_parse_from(words).is_ok()
+        };
+        assert!(line(&["--no-wait"]) && line(&["--wait", "30"]));
+        assert!(!line(&["--wait", "31"]) && !line(&["--wait", "3", "--no-wait"]));
     }
 
     #[test]

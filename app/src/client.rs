@@ -17,12 +17,18 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
+    answer_within: Duration,
 }
 
 impl Client {
     /// The API at an address.
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self { address, answer_within: ANSWER_WITHIN }
+    }
+
+    /// The same for requests that the program may take so many seconds longer to answer.
+    pub(crate) fn patient(self, seconds: u64) -> Self {
+        Self { answer_within: ANSWER_WITHIN + Duration::from_secs(seconds), ..self }
     }
 
     /// Gets a value. Errors: one sentence.
@@ -81,7 +87,7 @@ impl Client {
 
     fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_WITHIN)?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_read_timeout(Some(self.answer_within))?;
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let host = self.address;
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::{Deregistered, Dropped, SessionChange, SetupRefusal, Sign};
+use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
     AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject, UpfId,
@@ -77,6 +77,7 @@ impl Observer {
 
     /// Something happened to a phone. `on` is the association that its connection uses, where it has one.
     pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent) {
+        self.console.operations.phone(now, happened);
         let phone = happened.phone;
         match &happened.event {
             Event::Completed { procedure, subject, took } => {
@@ -155,6 +156,10 @@ impl Observer {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");
             }
+            // Whoever ordered the operation is told its outcome.
+            Event::SessionOperation { subject, psi, .. } => {
+                debug!(subject = %self.logged(phone, subject), %psi, "a change of a session has ended");
+            }
             Event::Repeated(message) => {
                 self.console.metrics.add(Counter::NasRepeated, 1);
                 debug!(phone = %pseudonym(phone), message, "sent again: no answer came");
@@ -164,6 +169,7 @@ impl Observer {
 
     /// Something happened to a gNB.
     pub(crate) fn ran(&mut self, now: Instant, event: &RanEvent) {
+        self.console.operations.ran(now, event, |association| self.called(association));
         match event {
             RanEvent::Up { association, gnb, name } => {
                 let id = format!("gnb-{gnb}");
@@ -198,11 +204,25 @@ impl Observer {
                 info!(gnb = id, "the association of a gNB ended");
                 self.event(now, Level::Warn, "gnb.down", &id, "Its association ended.".into());
             }
-            RanEvent::Reset { association, phones } => {
+            RanEvent::Reset { association, phones, by } => {
                 let id = self.called(*association);
-                self.console.metrics.add(Counter::RanReset, 1);
-                info!(gnb = id, phones, "a gNB reset its connections");
-                self.event(now, Level::Warn, "gnb.reset", &id, format!("It reset {phones} connections."));
+                let text = match by {
+                    ResetBy::Gnb => {
+                        self.console.metrics.add(Counter::RanReset, 1);
+                        info!(gnb = id, ues = phones, "a gNB reset its connections");
+                        format!("It reset {phones} UE connections.")
+                    }
+                    ResetBy::Operator => {
+                        info!(gnb = id, ues = phones, "the operator reset the connections of a gNB");
+                        format!("The operator reset its {phones} UE connections.")
+                    }
+                };
+                self.event(now, Level::Warn, "gnb.reset", &id, text);
+            }
+            RanEvent::ResetUnacknowledged { association } => {
+                let id = self.called(*association);
+                warn!(gnb = id, "a gNB did not answer NG RESET, which was sent twice");
+                self.event(now, Level::Warn, "gnb.reset", &id, "It did not answer NG RESET.".into());
             }
             RanEvent::Refused { association, what } => {
                 let id = self.called(*association);
@@ -321,7 +341,7 @@ impl Observer {
                 let id = self.called(*association);
                 info!(gnb = id, message_identifier, serial_number, ?outcome, "warning message");
             }
-            RanEvent::WarningUnanswered { gnb } => {
+            RanEvent::WarningUnanswered { gnb, .. } => {
                 let id = format!("gnb-{gnb}");
                 warn!(gnb = id, "a gNB does not answer to a warning message");
                 self.event(
@@ -528,7 +548,7 @@ fn told(config: &Config, procedure: Procedure, refusal: &Refusal) -> String {
         matches!(procedure, Procedure::PduSessionEstablishment | Procedure::PduSessionReleaseByUe);
     match refusal {
         // An answer to a phone that does not answer, or to a gNB, carries no cause.
-        Refusal::NoAnswer(_) | Refusal::RadioFailure(_) => String::new(),
+        Refusal::NoAnswer(_) | Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } => String::new(),
         _ if refusal.was_told() => "AUTHENTICATION REJECT".into(),
         _ if of_session && !is_of_amf(refusal) => {
             let cause = refusal.sm_cause(config);

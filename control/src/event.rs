@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId, Tai};
+use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, Qfi, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::NgranCgi;
 
 use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, PhoneId, Subject};
 use crate::flat::text::{self, Text};
 use crate::phone::Seen;
+use crate::policy::FlowName;
 use crate::refusal::Refusal;
 use crate::shard::Procedure;
+use crate::smf::Modification;
 
 /// Something that happened to a phone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,6 +131,57 @@ pub enum Event {
         /// The cell, and when.
         seen: Option<Seen>,
     },
+    /// A change of a PDU session that the network began has an outcome (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
+    SessionOperation {
+        /// Whose.
+        subject: Subject,
+        /// Which session.
+        psi: PduSessionId,
+        /// The procedure that makes the change.
+        procedure: Procedure,
+        /// The order of the operator that this answers; `None`: all that are under way by this procedure.
+        order: Option<Modification>,
+        /// What became of it.
+        outcome: SessionOutcome,
+    },
+}
+
+/// What became of a change of a PDU session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SessionOutcome {
+    /// UE and UPF have made the change.
+    Completed {
+        /// QoS flows that the gNB did not take: the session goes on without them (TS 38.413 §8.2.3.2).
+        failed_flows: Vec<FailedFlow>,
+        /// The gNB did not make the change that the UE has made: its resources are set up anew.
+        not_at_gnb: Option<Refusal>,
+        /// Another change of the session follows at once.
+        more: bool,
+    },
+    /// A peer refused the change, or did not answer.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// Another change of the session, which contains this one, follows at once.
+        more: bool,
+    },
+    /// The session is so already.
+    Unchanged(#[serde(with = "text")] Text),
+    /// The order cannot be carried out: why.
+    NotPossible(#[serde(with = "text")] Text),
+    /// The UE cannot be reached: why. The change is made when it connects.
+    Deferred(#[serde(with = "text")] Text),
+}
+
+/// A QoS flow that a gNB did not set up or change (TS 38.413 §9.3.4.4, QoS Flow Failed to Add or Modify List).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedFlow {
+    /// Its identifier.
+    pub qfi: Qfi,
+    /// The policy that it comes from, where the session wanted such a flow.
+    pub name: Option<FlowName>,
+    /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
+    pub cause: String,
 }
 
 /// What shows where a phone goes.
@@ -219,12 +272,19 @@ pub enum RanEvent {
         /// Who, if it had set up.
         gnb: Option<GlobalGnbId>,
     },
-    /// The gNB reset all or some of its phones (TS 38.413 §8.7.4).
+    /// All or some connections of a gNB were reset (TS 38.413 §8.7.4).
     Reset {
         /// Where.
         association: AssociationId,
         /// How many.
         phones: usize,
+        /// Who began it.
+        by: ResetBy,
+    },
+    /// A gNB did not acknowledge NG RESET, which was sent twice (TS 38.413 §8.7.4.2.1).
+    ResetUnacknowledged {
+        /// Where.
+        association: AssociationId,
     },
     /// A message was answered with ERROR INDICATION (TS 38.413 §8.7.5, §10).
     Refused {
@@ -321,6 +381,10 @@ pub enum RanEvent {
     WarningUnanswered {
         /// Who.
         gnb: GlobalGnbId,
+        /// Which kind.
+        message_identifier: u16,
+        /// Which one.
+        serial_number: u16,
     },
     /// Cells of a gNB lost their warning messages (TS 38.413 §8.9.3, §8.9.4).
     WarningsLost {
@@ -338,6 +402,15 @@ pub enum RanEvent {
         /// Which of the `limits`.
         limit: &'static str,
     },
+}
+
+/// Who began an NG Reset (TS 38.413 §8.7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResetBy {
+    /// The gNB, by NG RESET or by a further NG SETUP REQUEST on its association (TS 38.413 §8.7.1.1).
+    Gnb,
+    /// The operator.
+    Operator,
 }
 
 /// Why a gNB may not come up.

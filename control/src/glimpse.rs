@@ -3,11 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Dnn, PduSessionId, Pei, SNssai, Seid, Supi, Tai, Tmsi};
+use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Pei, Qfi, SNssai, Seid, Supi, Tai, Tmsi};
 
 use crate::envelope::PhoneId;
 use crate::phone::{Connection, Phone, Seen};
-use crate::smf::{SmContext, UpState};
+use crate::policy::Gbr;
+use crate::shard::Lane;
+use crate::smf::{self, DEFAULT_QFI, SmContext, Tunnel, UpState};
+use crate::udm::{Ambr, Arp};
 use crate::upf::UpfId;
 
 /// What is shown of a phone.
@@ -31,8 +34,25 @@ pub struct Glimpse {
     pub seen: Option<Seen>,
     /// The slices that the phone may use.
     pub allowed_nssai: Vec<SNssai>,
+    /// Identities of its NAS algorithms in force, integrity and ciphering (TS 33.501 §5.11.1).
+    pub algorithms: Option<(u8, u8)>,
+    /// UE-AMBR: as subscribed, and as it is for the sessions that have a user plane now (TS 23.501 §5.7.2.6).
+    pub ue_ambr: Option<(Ambr, Ambr)>,
+    /// The timers that run.
+    pub timers: Vec<RunningTimer>,
     /// Its PDU sessions, by identity.
     pub sessions: Vec<SessionGlimpse>,
+}
+
+/// A timer of a UE that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningTimer {
+    /// Its name: the standard's where it has one (TS 24.501 §10.2, §10.3).
+    pub name: String,
+    /// The PDU session that it is of; `None`: the UE as a whole.
+    pub session: Option<PduSessionId>,
+    /// When it expires.
+    pub until: Instant,
 }
 
 /// What is shown of a PDU session.
@@ -52,10 +72,41 @@ pub struct SessionGlimpse {
     pub active: bool,
     /// The UPF that has it, and its name there.
     pub upf: (UpfId, Option<Seid>),
+    /// The UPF's end of its N3 tunnel.
+    pub n3: Option<Tunnel>,
+    /// The gNB's end, while there is a user plane.
+    pub an: Option<Tunnel>,
+    /// Session AMBR.
+    pub ambr: Ambr,
+    /// SSC mode, 1 to 3.
+    pub ssc_mode: u8,
+    /// Its QoS flows, the default one first.
+    pub flows: Vec<FlowGlimpse>,
+    /// A change of it is under way, or waits for the UE.
+    pub changing: bool,
     /// Octets uplink and downlink that the UPF has reported.
     pub usage: (u64, u64),
     /// Of these, over a secondary radio as gNBs reported (TS 38.413 §9.3.1.142).
     pub secondary_usage: (u64, u64),
+}
+
+/// What is shown of a QoS flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowGlimpse {
+    /// Its identifier.
+    pub qfi: Qfi,
+    /// The policy that it comes from; empty for the default flow, and for one that the UE asked for.
+    pub name: String,
+    /// 5QI.
+    pub five_qi: FiveQi,
+    /// Allocation and retention priority.
+    pub arp: Arp,
+    /// The rates of a GBR flow.
+    pub gbr: Option<Gbr>,
+    /// Whether packets pass uplink and downlink.
+    pub gate: (bool, bool),
+    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
+    pub fulfilled: bool,
 }
 
 impl Glimpse {
@@ -72,9 +123,32 @@ impl Glimpse {
             tai: amf.tai,
             seen: amf.seen.clone(),
             allowed_nssai: amf.allowed_nssai.clone(),
+            algorithms: amf.security.as_ref().map(|s| (s.integrity().identity(), s.ciphering().identity())),
+            ue_ambr: amf.subscription.as_ref().map(|s| s.ue_ambr).zip(smf::aggregate(phone, &[])),
+            timers: timers(phone),
             sessions: phone.sessions.values().map(|s| SessionGlimpse::of(s)).collect(),
         }
     }
+}
+
+fn timers(phone: &Phone) -> Vec<RunningTimer> {
+    let timer = |name: &str, session, until| RunningTimer { name: name.into(), session, until };
+    let awaited = phone.lanes.timers().map(|(lane, name, until)| {
+        let session = match lane {
+            Lane::Session(psi) => Some(psi),
+            Lane::Mobility | Lane::Handover => None,
+        };
+        timer(name, session, until)
+    });
+    let of_ue = [
+        ("mobile reachable and implicit deregistration", phone.amf.reachable_until),
+        ("T3324", phone.amf.reach().until.filter(|_| phone.amf.connection.is_none())),
+        ("connection idle", phone.amf.connection_until),
+    ];
+    let of_ue = of_ue.into_iter().filter_map(|(name, until)| Some(timer(name, None, until?)));
+    let leaving = phone.sessions.values().filter(|s| s.is_leaving());
+    let lifetimes = leaving.map(|s| timer("PDU session address lifetime", Some(s.psi), s.until));
+    awaited.chain(of_ue).chain(lifetimes).collect()
 }
 
 impl SessionGlimpse {
@@ -87,8 +161,36 @@ impl SessionGlimpse {
             ipv6: session.ipv6,
             active: session.up == UpState::Active,
             upf: (session.upf, session.up_seid),
+            n3: session.n3,
+            an: session.an.as_deref().copied(),
+            ambr: session.ambr,
+            ssc_mode: session.ssc_mode as u8,
+            flows: flows(session),
+            changing: session.wanted.is_some(),
             usage: session.usage,
             secondary_usage: session.secondary_usage.as_deref().copied().unwrap_or_default(),
         }
     }
+}
+
+fn flows(session: &SmContext) -> Vec<FlowGlimpse> {
+    let default = FlowGlimpse {
+        qfi: DEFAULT_QFI,
+        name: String::new(),
+        five_qi: session.five_qi,
+        arp: session.arp,
+        gbr: None,
+        gate: (true, true),
+        fulfilled: true,
+    };
+    let others = session.flows.iter().map(|f| FlowGlimpse {
+        qfi: f.qfi,
+        name: f.name.to_string(),
+        five_qi: f.five_qi,
+        arp: f.arp,
+        gbr: f.gbr,
+        gate: (f.gate.uplink, f.gate.downlink),
+        fulfilled: f.fulfilled,
+    });
+    std::iter::once(default).chain(others).collect()
 }

@@ -42,9 +42,9 @@ pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
     OutputId, Payload, PhoneId, Subject,
 };
-pub use event::{Event, PhoneEvent, RanEvent};
+pub use event::{Event, FailedFlow, PhoneEvent, RanEvent, SessionOutcome};
 pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
-pub use glimpse::{Glimpse, SessionGlimpse};
+pub use glimpse::{FlowGlimpse, Glimpse, RunningTimer, SessionGlimpse};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen, Source};
 pub use prf::Prf;
 pub use refusal::Refusal;

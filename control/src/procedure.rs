@@ -37,6 +37,8 @@ const ATTEMPTS: u8 = 5;
 /// A message that is repeated while its timer expires.
 pub(crate) struct Repeated {
     what: &'static str,
+    /// The timer's name (TS 24.501 §10.2, §10.3).
+    name: &'static str,
     timer: Duration,
     left: u8,
     /// It was sent again at once, because the gNB could not deliver it.
@@ -45,8 +47,8 @@ pub(crate) struct Repeated {
 
 impl Repeated {
     /// A message that was just sent for the first time.
-    pub(crate) fn new(what: &'static str, timer: Duration) -> Self {
-        Self { what, timer, left: ATTEMPTS, hastened: false }
+    pub(crate) fn new(what: &'static str, name: &'static str, timer: Duration) -> Self {
+        Self { what, name, timer, left: ATTEMPTS, hastened: false }
     }
 }
 
@@ -57,7 +59,7 @@ pub(crate) async fn attempt(
     accepts: fn(&Input) -> bool,
 ) -> Result<Option<Input>, End> {
     loop {
-        match ue.receive_repeating(accepts, repeated.timer).await {
+        match ue.receive_repeating(accepts, repeated.name, repeated.timer).await {
             Ok(input) => return Ok(Some(input)),
             // Sent again at once, but only once: a gNB that never delivers does not use up the attempts in a moment.
             Err(Interrupt::NotDelivered) if repeated.hastened => {}

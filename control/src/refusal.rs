@@ -125,7 +125,7 @@ pub enum Refusal {
     },
     /// The phone did not answer in spite of all repetitions.
     NoAnswer(#[serde(with = "text")] Text),
-    /// The gNB refused or did not answer.
+    /// The gNB did not answer, or answered what cannot be used.
     RadioFailure(#[serde(with = "text")] Text),
     /// A limit is reached.
     Limit(#[serde(with = "text")] Text),
@@ -165,6 +165,14 @@ pub enum Refusal {
     IntegrityRate,
     /// The message makes no sense here.
     Protocol(#[serde(with = "text")] Text),
+    /// The gNB answered that it did not do what it was asked to do.
+    RefusedByGnb {
+        /// The NGAP message that says so, and the list in it where there is one.
+        #[serde(with = "text")]
+        message: Text,
+        /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
+        cause: String,
+    },
 }
 
 /// The UPF is overloaded, or asked to be spared (TS 29.244 §8.2.1).
@@ -203,9 +211,11 @@ impl Refusal {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
             Self::SessionType(_) | Self::SscMode { .. } => RefusalKind::SessionType,
             Self::Qos(_) | Self::ModificationRejected(_) => RefusalKind::Protocol,
-            Self::Emergency | Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
-                RefusalKind::Protocol
-            }
+            Self::Emergency
+            | Self::NoAnswer(_)
+            | Self::RadioFailure(_)
+            | Self::RefusedByGnb { .. }
+            | Self::Protocol(_) => RefusalKind::Protocol,
         }
     }
 
@@ -252,7 +262,7 @@ impl Refusal {
             Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.5.1.2.5
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
-            Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
+            Self::NoAnswer(_) | Self::RadioFailure(_) | Self::RefusedByGnb { .. } | Self::Protocol(_) => {
                 MmCause::ProtocolErrorUnspecified
             }
         }
@@ -276,7 +286,7 @@ impl Refusal {
             Self::PoolEmpty(_) | Self::Limit(_) | Self::Congested(_) => SmCause::InsufficientResources,
             Self::Upf(Some(UPF_CONGESTED)) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
-            Self::RadioFailure(_) => SmCause::InsufficientResources,
+            Self::RadioFailure(_) | Self::RefusedByGnb { .. } => SmCause::InsufficientResources,
             Self::NoAnswer(_) => SmCause::NetworkFailure,
             Self::Protocol(_) => SmCause::ProtocolErrorUnspecified,
             Self::UnknownSubscriber
@@ -394,7 +404,7 @@ impl Refusal {
             }
             Self::SliceNotAllowed(s) => format!("add slice {s} to the subscription and to `slices`"),
             Self::NoAnswer(_) => "look at the radio: the phone is out of reach or does not speak on".into(),
-            Self::RadioFailure(_) => "look at the gNB's log for this phone".into(),
+            Self::RadioFailure(_) | Self::RefusedByGnb { .. } => "look at the gNB's log for this UE".into(),
             Self::Limit(name) => format!("raise `limits.{name}`, or add another node"),
             Self::StoreUnavailable => "look at the error log for what the subscriber store says".into(),
             Self::Upf(_) => "look at the UPF: `whimbrel why upf`".into(),
@@ -494,10 +504,16 @@ impl fmt::Display for Refusal {
             Self::SliceNotAllowed(s) => write!(f, "slice {s} is not among its allowed slices"),
             Self::NoAnswer(to) => write!(f, "it did not answer {to}"),
             Self::RadioFailure(what) => write!(f, "its gNB failed: {what}"),
+            Self::RefusedByGnb { message, cause } => {
+                write!(f, "its gNB answered with {message}, cause {cause}")
+            }
             Self::Limit(name) => write!(f, "the limit `{name}` is reached"),
             Self::StoreUnavailable => f.write_str("the subscriber store did not answer"),
             Self::Upf(None) => f.write_str("the UPF did not answer"),
-            Self::Upf(Some(cause)) => write!(f, "the UPF refused with PFCP cause {cause}"),
+            Self::Upf(Some(cause)) => match whimbrel_pfcp::ie::Cause::from_code(*cause) {
+                Some(name) => write!(f, "the UPF refused with PFCP cause #{cause} ({name})"),
+                None => write!(f, "the UPF refused with PFCP cause #{cause}"),
+            },
             Self::PoolEmpty(dnn) => write!(f, "no address is left in the pool of `{dnn}`"),
             Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => {
                 write!(f, "it asked for DNN `{dnn}` in slice {s_nssai}, where {subscribed:?} is subscribed")
@@ -512,7 +528,11 @@ impl fmt::Display for Refusal {
                 write!(f, "it asked for QoS that it cannot have: 5GSM cause #{}", *cause as u8)
             }
             Self::ModificationRejected(cause) => {
-                write!(f, "it rejected the modification of its session with 5GSM cause #{}", *cause as u8)
+                write!(
+                    f,
+                    "it answered with PDU SESSION MODIFICATION COMMAND REJECT, 5GSM cause #{} ({cause})",
+                    *cause as u8
+                )
             }
             Self::SscMode { asked, .. } => {
                 write!(f, "it asked for SSC mode {}, which it may not have here", *asked as u8)

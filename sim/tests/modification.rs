@@ -1,14 +1,14 @@
 //! PDU session modification over the whole network: TS 23.502 §4.3.3.2.
 
 use crate::common::*;
-use whimbrel_control::Command as CoreCommand;
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::{Ambr, Arp};
+use whimbrel_control::{Command as CoreCommand, Event, SessionOutcome};
 use whimbrel_ids::{FiveQi, PduSessionId};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config};
 
 fn psi() -> PduSessionId {
     PduSessionId::new(1).expect("1 to 15")
@@ -29,10 +29,16 @@ fn flow(name: &str, precedence: u8) -> FlowPolicy {
 }
 
 fn with_session(seed: u64, faults: Faults) -> (Sim, UeIndex) {
-    let mut config = whimbrel_sim::default_config();
+    let mut config = default_config();
     let flows = vec![flow("voice", 10), flow("video", 11)];
     config.smf.data_networks.values_mut().for_each(|n| n.flows.clone_from(&flows));
-    let mut net = Sim::with(seed, config, Faults::default());
+    let net = Sim::with(seed, config, Faults::default());
+    let (mut net, ue) = session_in(net);
+    net.set_faults(faults);
+    (net, ue)
+}
+
+fn session_in(mut net: Sim) -> (Sim, UeIndex) {
     net.recorder().on = true;
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
@@ -43,7 +49,6 @@ fn with_session(seed: u64, faults: Faults) -> (Sim, UeIndex) {
     let request = SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
     net.command(ue, Command::EstablishSession(request));
     net.settle(SECOND);
-    net.set_faults(faults);
     (net, ue)
 }
 
@@ -54,6 +59,28 @@ fn order(net: &mut Sim, modification: Modification) {
 
 fn add(net: &mut Sim, name: &str) {
     order(net, Modification::AddFlow(name.parse().expect("a name")));
+}
+
+#[test] // TS 23.502 §4.3.3.2: whoever ordered the change learns its outcome where a control function elsewhere makes it
+fn the_outcome_of_an_order_comes_back_from_a_control_function_in_another_process() {
+    let (mut net, _) = session_in(Sim::in_region(9, default_config(), Faults::default(), 2, 1));
+    let phone = net.phones().next().expect("a UE").id;
+    let ambr = Modification::Ambr(Ambr { ul_kbps: 500, dl_kbps: 700 });
+    net.order(phone, CoreCommand::ModifySession(psi(), ambr));
+    net.order(phone, CoreCommand::ModifySession(psi(), Modification::Reanchor));
+    net.settle(SECOND);
+    let operations: Vec<_> = net
+        .events
+        .iter()
+        .filter_map(|(_, e)| match &e.event {
+            Event::SessionOperation { order, outcome, .. } => Some((*order, outcome.clone())),
+            _ => None,
+        })
+        .collect();
+    let completed = SessionOutcome::Completed { failed_flows: Vec::new(), not_at_gnb: None, more: false };
+    let refused = SessionOutcome::NotPossible("a session of SSC mode 1 keeps its anchor");
+    assert_eq!(operations, [(Some(Modification::Reanchor), refused), (None, completed)]);
+    no_violations(&net);
 }
 
 /// The core's flows and the phone's rules and descriptions.

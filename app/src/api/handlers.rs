@@ -11,6 +11,7 @@ use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
 use whimbrel_store::Status as SubscriberStatus;
 
 use super::Shared;
+use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::subscribers;
@@ -164,20 +165,20 @@ pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer {
-    let supi = supi(request.param(0))?;
-    match shared.console.commands.ask(|reply| Command::Deregister(supi, reply)).await? {
-        true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
-    }
+    let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
+    let operation = shared.console.commands.ask(|reply| Command::Deregister(supi, reply)).await?;
+    operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 
-/// Asks to be told, by an event, when a phone can be reached.
+/// Asks to be told, by an event, when a UE can be reached.
 pub(super) async fn tell_reachable(shared: Arc<Shared>, request: Request) -> Answer {
-    let supi = supi(request.param(0))?;
-    match shared.console.commands.ask(|reply| Command::TellReachable(supi, reply)).await? {
-        true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
-    }
+    let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
+    let operation = shared.console.commands.ask(|reply| Command::TellReachable(supi, reply)).await?;
+    operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
+}
+
+fn not_registered(supi: Supi) -> Problem {
+    Problem::not_found(format!("no UE of {supi} is registered"))
 }
 
 /// Finds out where a phone is, or has it followed: the query says which. What gNBs tell, the phone and the events show.
@@ -205,12 +206,11 @@ pub(super) async fn modify_session(shared: Arc<Shared>, request: Request) -> Ans
     let supi = supi(request.param(0))?;
     let psi = request.param(1).parse().ok().and_then(PduSessionId::new);
     let psi = psi.ok_or_else(|| Problem::bad_request("a PDU session has a number of 1 to 15"))?;
-    let modification = modification(&request)?;
+    let (modification, patience) = (modification(&request)?, operations::patience(&request)?);
     let asked = |reply| Command::ModifySession(supi, psi, modification, reply);
-    match shared.console.commands.ask(asked).await? {
-        true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no phone of {supi} has a session {}", psi.value()))),
-    }
+    let operation = shared.console.commands.ask(asked).await?;
+    let none = || Problem::not_found(format!("no UE of {supi} has a PDU session {}", psi.value()));
+    operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
 fn modification(request: &Request) -> Result<Modification, Problem> {

@@ -5,6 +5,7 @@
 //! times are bounded. It serves without the core, so that it can show what is missing.
 
 mod handlers;
+mod operations;
 mod problem;
 mod ran;
 mod routes;

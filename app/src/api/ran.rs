@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde::Deserialize;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, cbs_pages, nr_cell};
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tac, Tai};
 
 use super::Shared;
+use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use crate::config;
@@ -123,18 +123,13 @@ fn refused(e: WarningError) -> Problem {
     }
 }
 
-/// How many gNBs were told.
-#[derive(serde::Serialize)]
-struct Told {
-    gnbs: usize,
-}
-
 pub(super) async fn warn(shared: Arc<Shared>, request: Request) -> Answer {
     let new: NewWarning = serde_json::from_slice(&request.body)
         .map_err(|e| Problem::bad_request(format!("the body is no warning message: {e}")))?;
     let warning = Box::new(new.into_warning(shared.config.amf.plmn)?);
-    let gnbs = shared.console.commands.ask(|reply| Command::Warn(warning, reply)).await?.map_err(refused)?;
-    Ok(Reply::json(&Told { gnbs })?.with(StatusCode::ACCEPTED))
+    let patience = operations::patience(&request)?;
+    let asked = shared.console.commands.ask(|reply| Command::Warn(warning, reply)).await?;
+    operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
 pub(super) async fn warnings(shared: Arc<Shared>, _: Request) -> Answer {
@@ -146,9 +141,9 @@ pub(super) async fn cancel(shared: Arc<Shared>, request: Request) -> Answer {
         request.param(n).parse::<u16>().map_err(|_| Problem::bad_request(format!("{what} is 0 to 65535")))
     };
     let (id, serial) = (number(0, "a message identifier")?, number(1, "a serial number")?);
+    let patience = operations::patience(&request)?;
     let asked = shared.console.commands.ask(|reply| Command::CancelWarning(id, serial, reply)).await?;
-    let gnbs = asked.map_err(refused)?;
-    Ok(Reply::json(&Told { gnbs })?.with(StatusCode::ACCEPTED))
+    operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
 pub(super) async fn overload(shared: Arc<Shared>, _: Request) -> Answer {
@@ -172,10 +167,10 @@ pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
     let gnb = gnbs.iter().find(|g| g.id == bare || g.name.as_deref() == Some(bare)).and_then(gnb_id);
     let gnb = gnb
         .ok_or_else(|| Problem::not_found(format!("no gNB {text} is up; `whimbrel gnb list` shows them")))?;
-    match shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await? {
-        true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("{text} is not up any more"))),
-    }
+    let patience = operations::patience(&request)?;
+    let operation = shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await?;
+    let none = || Problem::not_found(format!("{text} is not up any more"));
+    operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
 /// The identity that a gNB is listed under: PLMN, number in hexadecimal digits; the number of its bits stands beside it.

@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, handlers, ran, uri};
+use super::{Shared, handlers, operations, ran, uri};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -114,7 +114,7 @@ pub(super) struct Route {
 impl Route {
     /// Whether it shows or changes what is personal: subscribers, and phones by their subscribers' names.
     pub(super) fn is_personal(&self) -> bool {
-        const PERSONAL: [&str; 5] = ["ues", "why", "refusals", "events", "subscribers"];
+        const PERSONAL: [&str; 6] = ["ues", "why", "refusals", "events", "subscribers", "operations"];
         self.path
             .strip_prefix("/api/v1/")
             .is_some_and(|p| PERSONAL.contains(&p.split('/').next().unwrap_or(p)))
@@ -152,6 +152,8 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/ues/{supi}/reachability" handlers::tell_reachable),
     route!(POST "/api/v1/ues/{supi}/locate" handlers::locate),
     route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" handlers::modify_session),
+    route!(GET "/api/v1/operations" operations::list),
+    route!(GET "/api/v1/operations/{id}" operations::show),
     route!(GET "/api/v1/why/{subject}" handlers::why),
     route!(GET "/api/v1/refusals" handlers::refusals),
     route!(GET "/api/v1/events" handlers::events),

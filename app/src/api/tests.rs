@@ -14,10 +14,11 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Command, Condition, Console, GnbView, Level, OverloadView, RefusalRecord, SessionView, UePage, UeView,
-    WarningAtGnb, WarningView,
+    Command, Condition, Console, FlowView, GnbView, Level, OverloadView, RatesView, RefusalRecord,
+    SessionView, Target, TimerView, TunnelView, UePage, UeView, WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
+use whimbrel_control::{Event, PhoneEvent, PhoneId, Procedure, Refusal, SessionOutcome, Subject};
 
 mod hostile;
 
@@ -51,7 +52,7 @@ fn served() -> (Served, Arc<Console>) {
     std::thread::spawn(move || {
         while let Some(console) = served.upgrade() {
             match console.commands.take() {
-                Some(command) => control(command),
+                Some(command) => control(&console, command),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
@@ -59,13 +60,22 @@ fn served() -> (Served, Arc<Console>) {
     (Served { server, folder }, console)
 }
 
-fn control(command: Command) {
+fn control(console: &Console, command: Command) {
+    let begin = |target| console.operations.begin(clock::now(), PHONE.into(), target);
+    let ue_id = PhoneId { slot: 4, generation: 1 };
     let ue = UeView {
         supi: PHONE.into(),
         state: "registered".into(),
         mode: "idle".into(),
         gnb: Some("gnb-999/70-1".into()),
-        sessions: vec![SessionView { id: 1, ..SessionView::default() }],
+        ue_ambr: Some(RatesView::default()),
+        timers: vec![TimerView::default()],
+        sessions: vec![SessionView {
+            id: 1,
+            n3_upf: Some(TunnelView::default()),
+            flows: vec![FlowView { gfbr: Some(RatesView::default()), ..FlowView::default() }],
+            ..SessionView::default()
+        }],
         ..UeView::default()
     };
     let _ = match command {
@@ -75,11 +85,17 @@ fn control(command: Command) {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
         Command::Deregister(supi, reply) | Command::TellReachable(supi, reply) => {
-            reply.send(supi.to_string() == PHONE).is_ok()
+            let known = supi.to_string() == PHONE;
+            reply.send(known.then(|| begin(Target::Reachability(ue_id)))).is_ok()
         }
         Command::Locate(supi, _, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
-        Command::Warn(warning, reply) => reply.send(Ok(usize::from(warning.serial_number))).is_ok(),
-        Command::CancelWarning(_, 1, reply) => reply.send(Ok(1)).is_ok(),
+        Command::Warn(warning, reply) => {
+            let awaited = usize::from(warning.serial_number);
+            reply.send(Ok(begin(Target::Warning { of: (4370, 1), awaited, cancelled: false }))).is_ok()
+        }
+        Command::CancelWarning(id, 1, reply) => {
+            reply.send(Ok(begin(Target::Warning { of: (id, 1), awaited: 1, cancelled: true }))).is_ok()
+        }
         Command::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),
         Command::ListWarnings(reply) => {
             let gnbs = vec![WarningAtGnb::default()];
@@ -91,10 +107,28 @@ fn control(command: Command) {
             let overloaded = order == Some(OverloadOrder::Start);
             reply.send(OverloadView { overloaded, order: "rule".into() }).is_ok()
         }
-        Command::ResetGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
+        Command::ResetGnb(gnb, reply) => {
+            reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
+        }
         Command::Reconfigure(_) => true,
-        Command::ModifySession(supi, psi, _, reply) => {
-            reply.send(supi.to_string() == PHONE && psi.value() == 1).is_ok()
+        // The gNB refuses at once.
+        Command::ModifySession(supi, psi, modification, reply) => {
+            let has = supi.to_string() == PHONE && psi.value() == 1;
+            let operation = has.then(|| begin(Target::Session(ue_id, psi, modification)));
+            let answered = reply.send(operation).is_ok();
+            let refusal = Refusal::RefusedByGnb {
+                message: "PDU SESSION RESOURCE MODIFY RESPONSE (PDUSessionResourceFailedToModifyListModRes)",
+                cause: "radioNetwork radio-resources-not-available (22)".into(),
+            };
+            let event = Event::SessionOperation {
+                subject: Subject::default(),
+                psi,
+                procedure: Procedure::PduSessionModificationByNetwork,
+                order: None,
+                outcome: SessionOutcome::Refused { refusal, more: false },
+            };
+            console.operations.phone(clock::now(), &PhoneEvent { phone: ue_id, on: None, event });
+            answered
         }
     };
 }
@@ -256,7 +290,9 @@ fn answers_are_what_the_document_describes() {
     conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &body, "problem");
     for verb in ["deregister", "reachability"] {
         let of = |phone: &str| format!("/api/v1/ues/{phone}/{verb}");
-        assert_eq!(ask(server.address, "POST", &of("imsi-999700000000001"), "", "").0, 204);
+        let (status, operation) = ask(server.address, "POST", &of("imsi-999700000000001"), "", "");
+        assert_eq!(status, 202);
+        conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Operation"}), &operation, verb);
         assert_eq!(ask(server.address, "POST", &of("imsi-999700000000009"), "", "").0, 404);
     }
     let (status, text) = get(server.address, "/metrics");
@@ -463,6 +499,38 @@ fn an_aggregator_that_does_not_serve_says_so_of_phones_and_subscribers() {
     assert_eq!(get(a, "/api/v1/refusals").0, 200);
 }
 
+#[test] // TS 38.413 §8.2.3.3
+fn the_outcome_of_an_order_is_waited_for_and_asked_for_later() {
+    let (server, _console) = served();
+    let (a, doc) = (server.address, openapi());
+    let schema = serde_json::json!({"$ref": "#/components/schemas/Operation"});
+    let modify = format!("/api/v1/ues/{PHONE}/sessions/1/modify?uplink=1Mbps&downlink=1Mbps");
+    let (status, refused) = ask(a, "POST", &format!("{modify}&wait=30"), "", "");
+    assert_eq!((status, refused["state"].as_str()), (200, Some("failed")), "{refused}");
+    conforms(&doc, &schema, &refused, "refused");
+    let finding = &refused["findings"][0];
+    assert_eq!(finding["cause"], "radioNetwork radio-resources-not-available (22)");
+    assert!(finding["message"].as_str().unwrap().contains("PDUSessionResourceFailedToModifyListModRes"));
+    let (status, again) = get(a, &format!("/api/v1/operations/{}", refused["id"]));
+    assert_eq!((status, &again), (200, &refused));
+    // One that nothing ends is given back as it stands.
+    let (status, pending) = ask(a, "POST", "/api/v1/gnbs/999%2F70-1/reset?wait=0", "", "");
+    assert_eq!((status, pending["state"].as_str()), (202, Some("pending")), "{pending}");
+    let (status, all) = get(a, "/api/v1/operations");
+    assert_eq!((status, all[0]["id"].as_u64()), (200, pending["id"].as_u64()));
+    conforms(
+        &doc,
+        &doc["paths"]["/api/v1/operations"]["get"]["responses"]["200"]["content"]["application/json"]["schema"],
+        &all,
+        "all",
+    );
+    assert_eq!(get(a, "/api/v1/operations/99").0, 404);
+    assert_eq!(get(a, "/api/v1/operations/x").0, 400);
+    for wait in ["31", "-1", "x"] {
+        assert_eq!(ask(a, "POST", &format!("{modify}&wait={wait}"), "", "").0, 400, "{wait}");
+    }
+}
+
 #[test] // TS 38.413 §8.9.1.2, §8.9.2.2
 fn warnings_are_sent_and_cancelled() {
     let (server, _console) = served();
@@ -495,7 +563,7 @@ fn overload_resets_and_reloads_are_ordered() {
     let (status, told) = ask(a, "POST", "/api/v1/overload/start", "", "");
     assert_eq!((status, told["overloaded"].as_bool()), (200, Some(true)), "{told}");
     assert_eq!(ask(a, "POST", "/api/v1/overload/maybe", "", "").0, 400);
-    assert_eq!(ask(a, "POST", "/api/v1/gnbs/gnb-999%2F70-1/reset", "", "").0, 204);
+    assert_eq!(ask(a, "POST", "/api/v1/gnbs/gnb-999%2F70-1/reset", "", "").0, 202);
     assert_eq!(ask(a, "POST", "/api/v1/gnbs/999%2F70-2/reset", "", "").0, 404);
     let (status, told) = ask(a, "POST", "/api/v1/reload", "", "");
     assert_eq!(status, 200, "{told}");

@@ -17,8 +17,8 @@ pub(crate) enum Wanted {
     Page(UesRequest, oneshot::Sender<UePage>),
     /// One of them.
     Ue(oneshot::Sender<Option<UeView>>),
-    /// A change of a session that one of them has.
-    Modified(PduSessionId, Modification, oneshot::Sender<bool>),
+    /// A change of a session that one of them has; the answer is the operation.
+    Modified(PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }
 
 struct Ask {

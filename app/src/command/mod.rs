@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod cpf;
 pub(crate) mod demo;
 pub(crate) mod locate;
+pub(crate) mod operation;
 pub(crate) mod radio;
 pub(crate) mod ran;
 pub(crate) mod run;

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::operation::{Status, Waiting, order};
 use super::{Done, print, print_json, table};
 use crate::client::{Client, path_part};
 use crate::console::{OverloadView, WarningView};
@@ -39,20 +40,18 @@ pub(crate) struct WarningOptions {
     concurrent: bool,
 }
 
-/// Sends a warning message.
-pub(crate) fn send(client: Client, o: &WarningOptions) -> Done {
+/// Sends a warning message, and waits for what each gNB does with it.
+pub(crate) fn send(waiting: &Waiting, o: &WarningOptions) -> Result<Status, String> {
     let body = json!({
         "message_identifier": o.id, "serial_number": o.serial, "text": o.text, "etws": o.etws, "tacs": o.tacs,
         "cells": o.cells, "repetition_period_s": o.period, "broadcasts": o.broadcasts, "concurrent": o.concurrent,
     });
-    let told: Value = client.send("POST", "/api/v1/warnings", Some(&body))?;
-    print(&format!("sent to {} gNBs; `whimbrel warning list` shows what becomes of it\n", told["gnbs"]))
+    order(waiting, "POST", "/api/v1/warnings", Some(&body))
 }
 
 /// Cancels a warning message.
-pub(crate) fn cancel(client: Client, id: u16, serial: u16) -> Done {
-    let told: Value = client.send("DELETE", &format!("/api/v1/warnings/{id}/{serial}"), None)?;
-    print(&format!("cancelled at {} gNBs\n", told["gnbs"]))
+pub(crate) fn cancel(waiting: &Waiting, id: u16, serial: u16) -> Result<Status, String> {
+    order(waiting, "DELETE", &format!("/api/v1/warnings/{id}/{serial}"), None)
 }
 
 /// Every warning at every gNB, a line each.
@@ -77,10 +76,10 @@ pub(crate) fn warnings(client: Client, json: bool) -> Done {
 }
 
 /// Shows, or decides, whether gNBs are told to spare the core.
-pub(crate) fn overload(client: Client, order: Option<&str>) -> Done {
-    let view: OverloadView = match order {
+pub(crate) fn overload(client: Client, wish: Option<&str>) -> Done {
+    let view: OverloadView = match wish {
         None => client.get("/api/v1/overload")?,
-        Some(order) => client.send("POST", &format!("/api/v1/overload/{order}"), None)?,
+        Some(wish) => client.send("POST", &format!("/api/v1/overload/{wish}"), None)?,
     };
     let state = if view.overloaded { "gNBs are told to spare the core" } else { "there is no overload" };
     let who = if view.order == "rule" { "by the configured rule" } else { "by your order" };
@@ -88,9 +87,8 @@ pub(crate) fn overload(client: Client, order: Option<&str>) -> Done {
 }
 
 /// Resets all connections of a gNB.
-pub(crate) fn reset(client: Client, gnb: &str) -> Done {
-    client.post(&format!("/api/v1/gnbs/{}/reset", path_part(gnb)))?;
-    print(&format!("{gnb} is being reset\n"))
+pub(crate) fn reset(waiting: &Waiting, gnb: &str) -> Result<Status, String> {
+    order(waiting, "POST", &format!("/api/v1/gnbs/{}/reset", path_part(gnb)), None)
 }
 
 /// Has the configuration read anew.

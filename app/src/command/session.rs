@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use super::{Done, print};
-use crate::cli::Running;
+use super::operation::{Status, Waiting, order};
 use crate::client::path_part;
 
 /// A change of one session.
@@ -31,18 +30,18 @@ pub(crate) struct Change {
     /// Move a session of SSC mode 2 or 3 to another anchor: the phone asks for it anew, after or before it ends.
     #[arg(long)]
     reanchor: bool,
-    /// Let its user plane go; the phone stays connected, and has it set up again when there are packets.
+    /// Deactivate its user plane; the UE stays connected, and has it set up again when there are packets.
     #[arg(long)]
     deactivate: bool,
-    /// End it.
+    /// Release it.
     #[arg(long)]
     release: bool,
     #[command(flatten)]
-    at: Running,
+    waiting: Waiting,
 }
 
-/// Has the running core change a session. The phone is told as soon as it can be.
-pub(crate) fn modify(change: &Change) -> Done {
+/// Has the running core change a session, and waits for what UE, gNB and UPF say to it.
+pub(crate) fn modify(change: &Change) -> Result<Status, String> {
     let said = [
         ("add_flow", &change.add_flow),
         ("remove_flow", &change.remove_flow),
@@ -57,6 +56,5 @@ pub(crate) fn modify(change: &Change) -> Done {
     query.extend(whole.iter().filter(|(_, said)| *said).map(|(name, _)| format!("{name}=")));
     let (supi, session) = (path_part(&change.supi), change.session);
     let path = format!("/api/v1/ues/{supi}/sessions/{session}/modify?{}", query.join("&"));
-    change.at.client()?.post(&path)?;
-    print(&format!("session {session} of {} is being modified\n", change.supi))
+    order(&change.waiting, "POST", &path, None)
 }

@@ -40,26 +40,26 @@ pub(crate) enum Command {
     ShowUe(Supi, oneshot::Sender<Option<UeView>>),
     /// The gNBs that are up.
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
-    /// Deregister a phone (TS 23.502 §4.2.2.3.3). The answer: whether it was there.
-    Deregister(Supi, oneshot::Sender<bool>),
-    /// Tell by an event when a phone can be reached (TS 23.502 §4.2.5.2). The answer: whether it was there.
-    TellReachable(Supi, oneshot::Sender<bool>),
+    /// Deregister a UE (TS 23.502 §4.2.2.3.3). The answer: the operation; none where the UE is not known.
+    Deregister(Supi, oneshot::Sender<Option<u64>>),
+    /// Tell by an event when a UE can be reached (TS 23.502 §4.2.5.2). The answer: the operation; none where the UE is not known.
+    TellReachable(Supi, oneshot::Sender<Option<u64>>),
     /// Find out where a phone is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
     Locate(Supi, Locate, oneshot::Sender<bool>),
-    /// Send a warning message (TS 38.413 §8.9.1). The answer: to how many gNBs.
-    Warn(Box<Warning>, oneshot::Sender<Result<usize, WarningError>>),
+    /// Send a warning message (TS 38.413 §8.9.1). The answer: the operation.
+    Warn(Box<Warning>, oneshot::Sender<Result<u64, WarningError>>),
     /// Cancel the warning of this message identifier and serial number (TS 38.413 §8.9.2).
-    CancelWarning(u16, u16, oneshot::Sender<Result<usize, WarningError>>),
+    CancelWarning(u16, u16, oneshot::Sender<Result<u64, WarningError>>),
     /// The warnings that are remembered, oldest first.
     ListWarnings(oneshot::Sender<Vec<WarningView>>),
     /// Whether gNBs are told to spare the core; with an order, that first (TS 38.413 §8.7.7, §8.7.8).
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
-    /// Reset all connections of a gNB (TS 38.413 §8.7.4). The answer: whether it is up.
-    ResetGnb(GlobalGnbId, oneshot::Sender<bool>),
+    /// Reset all connections of a gNB (TS 38.413 §8.7.4). The answer: the operation; none where the gNB is not up.
+    ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
     /// Put a new version of the configuration in force, as far as that can be while phones are on.
     Reconfigure(Box<Config>),
-    /// Modify a phone's session (TS 23.502 §4.3.3.2). The answer: whether it was there.
-    ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<bool>),
+    /// Modify a session (TS 23.502 §4.3.3.2). The answer: the operation; none where there is no such session.
+    ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }
 
 /// Why a question has no answer.

@@ -9,6 +9,7 @@ mod commands;
 mod components;
 mod events;
 mod metrics;
+mod operations;
 mod refusals;
 mod view;
 
@@ -20,8 +21,14 @@ pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
 pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
+#[cfg(test)]
+pub(crate) use operations::Finding;
+pub(crate) use operations::{OperationState, OperationView, Operations, Target};
 pub(crate) use refusals::{RefusalRecord, Refusals};
-pub(crate) use view::{GnbView, OverloadView, SessionView, UePage, UeView, WarningAtGnb, WarningView};
+pub(crate) use view::{
+    FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
+    WarningAtGnb, WarningView,
+};
 
 /// The meeting place of the control thread, the API and the commands.
 ///
@@ -33,6 +40,8 @@ pub(crate) struct Console {
     pub(crate) commands: Commands,
     /// Counters and latencies.
     pub(crate) metrics: Metrics,
+    /// What the operator ordered, until its outcome is known.
+    pub(crate) operations: Operations,
     components: Mutex<Components>,
     events: Mutex<Events>,
     refusals: Mutex<Refusals>,
@@ -45,6 +54,7 @@ impl Console {
             started: now,
             commands: Commands::new()?,
             metrics: Metrics::new(now),
+            operations: Operations::default(),
             components: Mutex::default(),
             events: Mutex::default(),
             refusals: Mutex::default(),

@@ -32,12 +32,16 @@ pub(crate) struct UeView {
     pub(crate) state: String,
     /// 5GMM mode: connected or idle (TS 24.501 §5.1.3.5).
     pub(crate) mode: String,
+    /// CM-CONNECTED or CM-IDLE (TS 23.501 §5.3.3).
+    pub(crate) cm_state: String,
     /// PEI, once known.
     pub(crate) pei: Option<String>,
     /// 5G-GUTI's 5G-TMSI in hexadecimal digits.
     pub(crate) tmsi: Option<String>,
     /// AMF-UE-NGAP-ID of its connection.
     pub(crate) amf_ue_ngap_id: Option<u64>,
+    /// RAN-UE-NGAP-ID of its connection.
+    pub(crate) ran_ue_ngap_id: Option<u64>,
     /// Its gNB, or the last one.
     pub(crate) gnb: Option<String>,
     /// Where it is, or was last.
@@ -54,8 +58,13 @@ pub(crate) struct UeView {
     pub(crate) allowed_slices: Vec<String>,
     /// NAS algorithms in use, `NIA2 NEA2`.
     pub(crate) algorithms: Option<String>,
-    /// When it was heard of last, RFC 3339.
-    pub(crate) last_heard: Option<String>,
+    /// UE-AMBR as subscribed.
+    pub(crate) subscribed_ue_ambr: Option<RatesView>,
+    /// UE-AMBR in force: the sum of the session AMBRs of the sessions that have a user plane, up to the subscribed one (TS 23.501
+    /// §5.7.2.6).
+    pub(crate) ue_ambr: Option<RatesView>,
+    /// Timers that run.
+    pub(crate) timers: Vec<TimerView>,
     /// Its PDU sessions.
     pub(crate) sessions: Vec<SessionView>,
 }
@@ -75,6 +84,20 @@ pub(crate) struct SessionView {
     pub(crate) ipv6: Option<String>,
     /// Whether its user plane is up.
     pub(crate) active: bool,
+    /// SSC mode, 1 to 3 (TS 23.501 §5.6.9).
+    pub(crate) ssc_mode: u8,
+    /// The UPF that serves it.
+    pub(crate) upf: String,
+    /// The UPF's end of the N3 tunnel.
+    pub(crate) n3_upf: Option<TunnelView>,
+    /// The gNB's end, while the user plane is up.
+    pub(crate) n3_gnb: Option<TunnelView>,
+    /// Session AMBR.
+    pub(crate) ambr: RatesView,
+    /// QoS flows, the default one first.
+    pub(crate) flows: Vec<FlowView>,
+    /// A change of it is under way, or waits for the UE.
+    pub(crate) changing: bool,
     /// Octets from the phone.
     pub(crate) ul_octets: u64,
     /// Octets to the phone.
@@ -83,6 +106,62 @@ pub(crate) struct SessionView {
     pub(crate) secondary_rat_ul_octets: u64,
     /// Of these, octets that gNBs sent over a secondary radio.
     pub(crate) secondary_rat_dl_octets: u64,
+}
+
+/// A pair of rates, in kbit/s (1 kbit = 1000 bit).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RatesView {
+    /// Uplink.
+    pub(crate) ul_kbps: u64,
+    /// Downlink.
+    pub(crate) dl_kbps: u64,
+}
+
+/// One end of a GTP-U tunnel: an F-TEID (TS 29.244 §8.2.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TunnelView {
+    /// TEID in eight hexadecimal digits.
+    pub(crate) teid: String,
+    /// IP address.
+    pub(crate) address: String,
+}
+
+/// A QoS flow (TS 23.501 §5.7.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FlowView {
+    /// QFI.
+    pub(crate) qfi: u8,
+    /// The policy that it comes from; empty for the default flow.
+    pub(crate) name: String,
+    /// 5QI.
+    pub(crate) five_qi: u8,
+    /// ARP priority level, 1 (highest) to 15.
+    pub(crate) arp_priority: u8,
+    /// ARP pre-emption capability: it may take resources from others.
+    pub(crate) arp_may_preempt: bool,
+    /// ARP pre-emption vulnerability: it may lose resources to others.
+    pub(crate) arp_preemptable: bool,
+    /// GFBR of a GBR flow.
+    pub(crate) gfbr: Option<RatesView>,
+    /// MFBR of a GBR flow.
+    pub(crate) mfbr: Option<RatesView>,
+    /// The gate for uplink packets is open.
+    pub(crate) ul_open: bool,
+    /// The gate for downlink packets is open.
+    pub(crate) dl_open: bool,
+    /// The gNB keeps its guarantee, as far as it said.
+    pub(crate) fulfilled: bool,
+}
+
+/// A timer that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimerView {
+    /// Its name: the standard's where it has one.
+    pub(crate) name: String,
+    /// The PDU session that it is of.
+    pub(crate) session: Option<u8>,
+    /// Seconds until it expires, rounded up.
+    pub(crate) left_s: u64,
 }
 
 /// Some phones, and whether there are more.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
+use whimbrel_control::amf::WarningError;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
 use whimbrel_ids::Instant;
@@ -42,7 +43,7 @@ use crate::capture::Capture;
 use crate::clock;
 use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched, complain};
 use crate::config::{Config, SctpChoice};
-use crate::console::{Command, Condition, Console, Counter, Gauge, Sample};
+use crate::console::{Command, Condition, Console, Counter, Gauge, Sample, Target};
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 
@@ -864,13 +865,18 @@ impl Control {
         info!("a new version of the configuration is in force");
     }
 
-    /// Has the core do something with a subscriber's phone: whether it is there.
-    fn order(&mut self, now: Instant, supi: whimbrel_ids::Supi, order: whimbrel_control::Command) -> bool {
-        let phone: Option<PhoneId> = self.active.cta().find(supi);
-        if let Some(phone) = phone {
-            self.give(now, Input::Command(phone, order));
-        }
-        phone.is_some()
+    /// Has the core do something with a subscriber's UE, if that is known. Gives the operation.
+    fn order(
+        &mut self,
+        now: Instant,
+        supi: whimbrel_ids::Supi,
+        order: whimbrel_control::Command,
+        target: fn(PhoneId) -> Target,
+    ) -> Option<u64> {
+        let phone: PhoneId = self.active.cta().find(supi)?;
+        let operation = self.console.operations.begin(now, supi.to_string(), target(phone));
+        self.give(now, Input::Command(phone, order));
+        Some(operation)
     }
 
     /// Somebody wants to see phones, wherever they are served.
@@ -898,14 +904,26 @@ impl Control {
             }
             Wanted::Modified(psi, modification, reply) => {
                 let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
-                let phone = phones.iter().find(has).map(|p| p.id);
-                if let Some(phone) = phone {
+                let operation = phones.iter().find(has).map(|p| {
+                    let supi = p.supi.map(|s| s.to_string()).unwrap_or_default();
+                    let target = Target::Session(p.id, psi, modification);
+                    let operation = self.console.operations.begin(now, supi, target);
                     let order = whimbrel_control::Command::ModifySession(psi, modification);
-                    self.give(now, Input::Command(phone, order));
-                }
-                reply.send(phone.is_some()).is_ok()
+                    self.give(now, Input::Command(p.id, order));
+                    operation
+                });
+                reply.send(operation).is_ok()
             }
         };
+    }
+
+    /// Sends a warning message, or cancels it. Gives the operation: the gNBs' answers come in a later turn.
+    fn warn(&mut self, now: Instant, of: (u16, u16), order: Order) -> Result<u64, WarningError> {
+        let cancelled = matches!(order, Order::CancelWarning { .. });
+        let Ordered::Warned(outcome) = self.carry_out(now, order) else { return Err(WarningError::Unknown) };
+        let target = Target::Warning { of, awaited: outcome?, cancelled };
+        let subject = format!("warning {} {}", of.0, of.1);
+        Ok(self.console.operations.begin(now, subject, target))
     }
 
     fn command(&mut self, now: Instant, command: Command) {
@@ -924,11 +942,11 @@ impl Control {
             }
             Command::Deregister(supi, reply) => {
                 let order = whimbrel_control::Command::Deregister;
-                reply.send(self.order(now, supi, order)).is_ok()
+                reply.send(self.order(now, supi, order, Target::Deregistration)).is_ok()
             }
             Command::TellReachable(supi, reply) => {
                 let order = whimbrel_control::Command::TellReachable;
-                reply.send(self.order(now, supi, order)).is_ok()
+                reply.send(self.order(now, supi, order, Target::Reachability)).is_ok()
             }
             Command::Locate(supi, wish, reply) => {
                 let phone: Option<PhoneId> = self.active.cta().find(supi);
@@ -938,15 +956,13 @@ impl Control {
                 }
                 reply.send(phone.is_some()).is_ok()
             }
-            Command::Warn(warning, reply) => match self.carry_out(now, Order::Warn(warning)) {
-                Ordered::Warned(outcome) => reply.send(outcome).is_ok(),
-                _ => false,
-            },
+            Command::Warn(warning, reply) => {
+                let of = (warning.message_identifier, warning.serial_number);
+                reply.send(self.warn(now, of, Order::Warn(warning))).is_ok()
+            }
             Command::CancelWarning(message_identifier, serial_number, reply) => {
-                match self.carry_out(now, Order::CancelWarning { message_identifier, serial_number }) {
-                    Ordered::Warned(outcome) => reply.send(outcome).is_ok(),
-                    _ => false,
-                }
+                let order = Order::CancelWarning { message_identifier, serial_number };
+                reply.send(self.warn(now, (message_identifier, serial_number), order)).is_ok()
             }
             Command::ListWarnings(reply) => reply.send(view::warnings(self.active.cta())).is_ok(),
             Command::Overload(order, reply) => {
@@ -955,10 +971,11 @@ impl Control {
                 }
                 reply.send(view::overload(self.active.cta())).is_ok()
             }
-            Command::ResetGnb(gnb, reply) => match self.carry_out(now, Order::ResetGnb(gnb)) {
-                Ordered::Reset(is_up) => reply.send(is_up).is_ok(),
-                _ => false,
-            },
+            Command::ResetGnb(gnb, reply) => {
+                let is_up = self.carry_out(now, Order::ResetGnb(gnb)) == Ordered::Reset(true);
+                let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
+                reply.send(is_up.then(begin)).is_ok()
+            }
             Command::Reconfigure(config) => {
                 self.reconfigure(now, &config);
                 true

@@ -1,7 +1,10 @@
 //! What the console shows of phones and gNBs.
 
 use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
-use whimbrel_control::{AssociationId, Glimpse, SessionGlimpse, UpfId};
+use whimbrel_control::config::Config;
+use whimbrel_control::smf::Tunnel;
+use whimbrel_control::udm::Ambr;
+use whimbrel_control::{AssociationId, FlowGlimpse, Glimpse, SessionGlimpse, UpfId};
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::Show;
 
@@ -9,7 +12,8 @@ use super::control_thread::Aggregator;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
-    GnbView, OverloadView, Sample, SessionView, UePage, UeView, UesRequest, WarningAtGnb, WarningView,
+    FlowView, GnbView, OverloadView, RatesView, Sample, SessionView, TimerView, TunnelView, UePage, UeView,
+    UesRequest, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -72,9 +76,11 @@ fn view(cta: &Aggregator, now: Instant, phone: &Glimpse) -> UeView {
         supi: phone.supi.map(|s| s.to_string()).unwrap_or_default(),
         state: if phone.registered { "registered" } else { "deregistered" }.into(),
         mode: if connection.is_some() { "connected" } else { "idle" }.into(),
+        cm_state: if connection.is_some() { "CM-CONNECTED" } else { "CM-IDLE" }.into(),
         pei: phone.pei.map(|p| p.to_string()),
         tmsi: phone.tmsi.map(|t| format!("{t:?}")),
         amf_ue_ngap_id: connection.map(|c| c.amf_ue_ngap_id.value()),
+        ran_ue_ngap_id: connection.map(|c| c.ran_ue_ngap_id.0.into()),
         gnb: gnb.map(|g| format!("gnb-{g}")),
         tai: phone.tai.map(|t| t.to_string()),
         cell: phone.seen.as_ref().map(|s| s.cell.to_string()),
@@ -82,13 +88,58 @@ fn view(cta: &Aggregator, now: Instant, phone: &Glimpse) -> UeView {
         seen_s: phone.seen.as_ref().map(|s| now.since(s.at).as_secs()),
         rrc_inactive: connection.is_some_and(|c| c.rrc_inactive),
         allowed_slices: phone.allowed_nssai.iter().map(ToString::to_string).collect(),
-        algorithms: None,
-        last_heard: None,
-        sessions: phone.sessions.iter().map(session).collect(),
+        algorithms: phone.algorithms.map(|(integrity, ciphering)| format!("NIA{integrity} NEA{ciphering}")),
+        subscribed_ue_ambr: phone.ue_ambr.map(|(subscribed, _)| rates(subscribed)),
+        ue_ambr: phone.ue_ambr.map(|(_, in_force)| rates(in_force)),
+        timers: phone
+            .timers
+            .iter()
+            .map(|t| TimerView {
+                name: t.name.clone(),
+                session: t.session.map(|psi| psi.value()),
+                left_s: t.until.since(now).as_millis().div_ceil(1000) as u64,
+            })
+            .collect(),
+        sessions: phone.sessions.iter().map(|s| session(cta.config(), s)).collect(),
     }
 }
 
-fn session(s: &SessionGlimpse) -> SessionView {
+fn rates(ambr: Ambr) -> RatesView {
+    RatesView { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
+}
+
+fn tunnel(tunnel: Tunnel) -> TunnelView {
+    TunnelView { teid: format!("{:08x}", tunnel.teid.0), address: tunnel.address.to_string() }
+}
+
+fn flow(f: &FlowGlimpse) -> FlowView {
+    FlowView {
+        qfi: f.qfi.value(),
+        name: f.name.clone(),
+        five_qi: f.five_qi.0,
+        arp_priority: f.arp.priority,
+        arp_may_preempt: f.arp.may_preempt,
+        arp_preemptable: f.arp.preemptable,
+        gfbr: f.gbr.map(|g| rates(g.guaranteed)),
+        mfbr: f.gbr.map(|g| rates(g.maximum)),
+        ul_open: f.gate.0,
+        dl_open: f.gate.1,
+        fulfilled: f.fulfilled,
+    }
+}
+
+/// A UPF as the configuration names it, and where it takes PFCP.
+fn upf(config: &Config, upf: UpfId) -> String {
+    match config.smf.upfs.get(usize::from(upf.0)) {
+        Some(u) => match u.address {
+            Some(address) => format!("{} ({address})", u.name),
+            None => u.name.clone(),
+        },
+        None => String::new(),
+    }
+}
+
+fn session(config: &Config, s: &SessionGlimpse) -> SessionView {
     SessionView {
         id: s.psi.value(),
         dnn: s.dnn.to_string(),
@@ -96,6 +147,13 @@ fn session(s: &SessionGlimpse) -> SessionView {
         ipv4: s.ipv4.map(|a| a.to_string()),
         ipv6: s.ipv6.map(|p| format!("{p}/64")),
         active: s.active,
+        ssc_mode: s.ssc_mode,
+        upf: upf(config, s.upf.0),
+        n3_upf: s.n3.map(tunnel),
+        n3_gnb: s.an.map(tunnel),
+        ambr: rates(s.ambr),
+        flows: s.flows.iter().map(flow).collect(),
+        changing: s.changing,
         ul_octets: s.usage.0,
         dl_octets: s.usage.1,
         secondary_rat_ul_octets: s.secondary_usage.0,

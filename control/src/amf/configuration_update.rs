@@ -77,7 +77,7 @@ pub(crate) async fn tell_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>)
 }
 
 async fn acknowledged(ue: Ue, command: ConfigurationUpdateCommand) -> Result<(), End> {
-    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", ue.config().timers.t3555);
+    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", "T3555", ue.config().timers.t3555);
     let accepts =
         |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
     ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await.map(drop)

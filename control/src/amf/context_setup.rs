@@ -183,8 +183,9 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
             radio_capability_check::begin(ue);
             Ok(())
         }
-        Message::InitialContextSetupFailure(_) => {
-            Err(Refusal::RadioFailure("INITIAL CONTEXT SETUP FAILURE").into())
+        Message::InitialContextSetupFailure(m) => {
+            let message = "INITIAL CONTEXT SETUP FAILURE";
+            Err(Refusal::RefusedByGnb { message, cause: m.cause.in_words() }.into())
         }
         _ => Ok(()),
     }

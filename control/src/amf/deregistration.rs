@@ -48,9 +48,15 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     }
     ue.with(|p| p.amf.deregistration_wanted = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
+        let began = ue.now();
         match request(ue, cause).await {
-            // After the fifth expiry the phone is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
-            Ok(()) | Err(End::Refused(_)) => implicitly(ue, why),
+            Ok(()) => {
+                let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
+                ue.event(Event::Completed { procedure: Procedure::DeregistrationByNetwork, subject, took });
+                implicitly(ue, why);
+            }
+            // After the fifth expiry the UE is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
+            Err(End::Refused(_)) => implicitly(ue, why),
             // §5.5.2.3.5: an initial registration has taken its place; the phone has begun anew.
             Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
@@ -89,7 +95,7 @@ async fn request(ue: Ue, cause: Option<MmCause>) -> Result<(), End> {
     let mut message = DeregistrationRequestUeTerminated::new(kind);
     message.cause = cause;
     let message = Box::new(message.into());
-    let timer = Repeated::new("DEREGISTRATION REQUEST", ue.config().timers.t3522);
+    let timer = Repeated::new("DEREGISTRATION REQUEST", "T3522", ue.config().timers.t3522);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::DeregistrationAcceptUeTerminated(DeregistrationAcceptUeTerminated {})));
     ask(ue, message, Security::Current, timer, accepts).await.map(drop)
 }

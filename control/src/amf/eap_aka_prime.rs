@@ -62,7 +62,7 @@ async fn send(
 ) -> Result<Box<mm::Message>, End> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.eap_message = EapMessage::new(eap);
-    let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
+    let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
     ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
 }
 

@@ -18,7 +18,7 @@ pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     }
     if ue.with(|p| p.amf.pei.is_none()) {
         let question = Box::new(IdentityRequest::new(IdentityType::Imeisv).into());
-        let timer = Repeated::new("IDENTITY REQUEST", config.timers.t3570);
+        let timer = Repeated::new("IDENTITY REQUEST", "T3570", config.timers.t3570);
         let accepts =
             |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
         let answer = ask(ue, question, Security::Current, timer, accepts).await?;

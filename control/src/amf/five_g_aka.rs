@@ -24,7 +24,7 @@ pub(super) async fn challenge(
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.rand = Some(ie::Rand(vector.rand.0));
     request.autn = Some(ie::Autn(vector.autn.0));
-    let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
+    let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
     let stale = |m: &mm::Message| match m {
         mm::Message::AuthenticationFailure(f) => {
             resynchronised.is_some_and(|before| f.auts.is_some_and(|auts| auts.0 == before.0))

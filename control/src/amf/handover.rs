@@ -237,8 +237,8 @@ pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>,
 /// TS 38.413 §8.4.2.3.
 fn resources_refused(m: HandoverFailure) -> Failed {
     Failed::Refused {
+        refusal: Refusal::RefusedByGnb { message: "HANDOVER FAILURE", cause: m.cause.in_words() },
         cause: m.cause,
-        refusal: Refusal::RadioFailure("HANDOVER FAILURE: the target has no room for it"),
         container: m.target_to_source_failure_transparent_container,
         target_knows: true,
     }

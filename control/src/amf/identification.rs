@@ -22,7 +22,7 @@ pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Id
 /// IDENTITY REQUEST for the SUCI (TS 24.501 §5.4.3.2).
 pub(crate) async fn ask_suci(ue: Ue) -> Result<Suci, End> {
     let question = Box::new(IdentityRequest::new(IdentityType::Suci).into());
-    let timer = Repeated::new("IDENTITY REQUEST", ue.config().timers.t3570);
+    let timer = Repeated::new("IDENTITY REQUEST", "T3570", ue.config().timers.t3570);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
     match *ask(ue, question, Security::Plain, timer, accepts).await? {
         mm::Message::IdentityResponse(m) => match m.mobile_identity {

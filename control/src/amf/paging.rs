@@ -101,20 +101,22 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     }
     // TS 24.501 §5.3.6: it does not hear now; what waits for it waits on.
     if ue.with(|p| !reach::is_reachable(p, now)) {
+        let why = "the UE does not listen to paging now (MICO mode)";
         location_reporting::unreachable(ue);
+        smf::deferred(ue, why);
         if ue.with(|p| p.amf.deregistration_wanted) {
-            give_up(ue);
+            give_up(ue, why);
         }
         return;
     }
     // TS 23.501 §5.3.4.1.1, §5.6.5: it is not woken for what it may not have anywhere in its registration area.
     if ue.with(|p| !p.amf.deregistration_wanted) && where_to_page(ue).is_empty() {
-        return give_up(ue);
+        return give_up(ue, "the UE may not have it anywhere in its registration area, so it is not paged");
     }
     // TS 24.501 §5.3.7: once the mobile reachable timer has expired, nobody is paged.
     let patience = ue.config().timers.implicit_deregistration;
     if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
-        return give_up(ue);
+        return give_up(ue, "the mobile reachable timer of the UE has expired, so it is not paged");
     }
     ue.start(Lane::Mobility, Procedure::Paging, paging(ue));
 }
@@ -130,15 +132,16 @@ async fn paging(ue: Ue) {
             Err(_) => return, // it has come, or will: its own procedure goes on from here
         }
     }
-    give_up(ue);
+    give_up(ue, "the UE did not answer PAGING");
 }
 
 /// The phone cannot be reached (TS 23.502 §4.2.3.3 step 5).
-fn give_up(ue: Ue) {
+fn give_up(ue: Ue, why: &'static str) {
     if ue.with(|p| p.amf.deregistration_wanted) {
         return deregistration::implicitly(ue, Deregistered::ByOperator);
     }
     location_reporting::unreachable(ue);
+    smf::deferred(ue, why);
     smf::give_up_waiting(ue);
 }
 

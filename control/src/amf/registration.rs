@@ -245,7 +245,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
 
     // The gNB's answer and the phone's may come in either order.
     let mut awaiting = deliver(ue, &message, &sessions);
-    let mut repeated = Repeated::new("REGISTRATION ACCEPT", ue.config().timers.t3550);
+    let mut repeated = Repeated::new("REGISTRATION ACCEPT", "T3550", ue.config().timers.t3550);
     let mut confirmed = false;
     while !confirmed {
         match attempt(ue, &mut repeated, is_confirmation).await? {

@@ -109,7 +109,7 @@ async fn command(
         command.eap_message = Some(eap_success); // TS 24.501 §5.4.2.2
         command.abba = ie::Abba::new(ABBA.0);
     }
-    let timer = Repeated::new("SECURITY MODE COMMAND", ue.config().timers.t3560);
+    let timer = Repeated::new("SECURITY MODE COMMAND", "T3560", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
     let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;
     let proposed = ue.with(|p| p.amf.proposed.take());

@@ -32,7 +32,9 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
                 }
             }
-            Err(End::Refused(refusal @ Refusal::RadioFailure(_))) => not_served(ue, refusal),
+            Err(End::Refused(refusal @ (Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }))) => {
+                not_served(ue, refusal);
+            }
             Err(End::Refused(refusal)) => refuse(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }

@@ -59,16 +59,18 @@ async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), End> {
     send(ue, &m.into(), None);
     let accepts = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_)));
     match ue.receive(accepts, ue.config().timers.gnb_answer).await {
-        Ok(Input::Ngap(m)) if matches!(*m, Message::UeContextModificationFailure(_)) => {
-            Err(Refusal::RadioFailure("UE CONTEXT MODIFICATION FAILURE").into())
-        }
-        Ok(Input::Ngap(m)) => {
-            if let Message::UeContextModificationResponse(m) = *m {
+        Ok(Input::Ngap(m)) => match *m {
+            Message::UeContextModificationFailure(m) => {
+                let message = "UE CONTEXT MODIFICATION FAILURE";
+                Err(Refusal::RefusedByGnb { message, cause: m.cause.in_words() }.into())
+            }
+            Message::UeContextModificationResponse(m) => {
                 m.user_location_information.iter().for_each(|place| locate(ue, place));
                 m.rrc_state.iter().for_each(|state| rrc_inactive::entered(ue, *state));
+                Ok(())
             }
-            Ok(())
-        }
+            _ => Ok(()),
+        },
         Ok(_) => Ok(()),
         Err(Interrupt::TimedOut) => {
             Err(Refusal::RadioFailure("no answer to UE CONTEXT MODIFICATION REQUEST").into())

@@ -12,7 +12,7 @@ use crate::upf::UPFS_MAX;
 /// Version of the form of an [`Envelope`]: another number with every change of it.
 pub(super) const ENVELOPE_VERSION: u16 = 2;
 /// Version of the form of a [`Batch`]: another number with every change of it.
-pub(super) const BATCH_VERSION: u16 = 2;
+pub(super) const BATCH_VERSION: u16 = 3;
 
 /// Version of the form of a [`Config`]: another number with every change of it.
 pub(super) const CONFIG_VERSION: u16 = 5;

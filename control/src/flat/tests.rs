@@ -26,7 +26,7 @@ use crate::upf::UpfId;
 const CHECKPOINTS: [(u16, &str); 2] =
     [(3, include_str!("testdata/checkpoint-3.hex")), (2, include_str!("testdata/checkpoint-2.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope-2.hex");
-const BATCHES: &str = include_str!("testdata/batch-2.hex");
+const BATCHES: &str = include_str!("testdata/batch-3.hex");
 const CONFIGS: &str = include_str!("testdata/config-5.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {

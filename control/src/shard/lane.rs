@@ -93,8 +93,8 @@ struct Occupied {
     deadline: Option<Instant>,
     /// The requests whose answers it awaits: the first that comes ends the await.
     answers: Vec<OutputId>,
-    /// The procedure repeats its message while it awaits.
-    repeats: bool,
+    /// The procedure repeats its message while it awaits, whenever this timer expires.
+    repeats: Option<&'static str>,
     mail: Option<Result<Input, Interrupt>>,
     /// Spawned and not polled yet.
     fresh: bool,
@@ -139,7 +139,7 @@ impl Lanes {
             accepts: |_| false,
             deadline: None,
             answers: Vec::new(),
-            repeats: false,
+            repeats: None,
             mail: None,
             fresh: true,
         };
@@ -175,7 +175,7 @@ impl Lanes {
         accepts: fn(&Input) -> bool,
         deadline: Option<Instant>,
         answers: Vec<OutputId>,
-        repeats: bool,
+        repeats: Option<&'static str>,
     ) {
         let o = self.find(lane).expect("a procedure runs on its lane");
         (o.accepts, o.deadline, o.answers, o.repeats) = (accepts, deadline, answers, repeats);
@@ -185,7 +185,7 @@ impl Lanes {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;
-        (o.deadline, o.answers, o.repeats) = (None, Vec::new(), false);
+        (o.deadline, o.answers, o.repeats) = (None, Vec::new(), None);
         Some(mail)
     }
 
@@ -227,7 +227,7 @@ impl Lanes {
 
     /// Tells the awaits that repeat their message that one was not delivered; which, its cipher hides.
     pub(crate) fn undelivered(&mut self) {
-        for o in self.0.iter_mut().filter(|o| o.repeats && o.mail.is_none()) {
+        for o in self.0.iter_mut().filter(|o| o.repeats.is_some() && o.mail.is_none()) {
             o.mail = Some(Err(Interrupt::NotDelivered));
         }
     }
@@ -239,6 +239,15 @@ impl Lanes {
                 o.mail = Some(Err(Interrupt::TimedOut));
             }
         }
+    }
+
+    /// The timers that run, each with when it expires: those by which a message is repeated, T3513 (TS 24.501 §10.2), and the guard
+    /// of whatever else is awaited.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = (Lane, &'static str, Instant)> + '_ {
+        self.0.iter().filter_map(|o| {
+            let other = if o.procedure == Procedure::Paging { "T3513" } else { "guard" };
+            Some((o.lane, o.repeats.unwrap_or(other), o.deadline?))
+        })
     }
 
     /// The earliest deadline of any await.

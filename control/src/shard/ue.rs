@@ -130,12 +130,18 @@ impl Ue {
 
     /// Awaits the next input that `accepts` names, at most for `patience`.
     pub(crate) fn receive(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
-        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: false, armed: false }
+        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: None, armed: false }
     }
 
-    /// Awaits the answer to a message that its sender repeats: a report that it was not delivered ends the await too.
-    pub(crate) fn receive_repeating(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
-        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: true, armed: false }
+    /// Awaits the answer to a message that its sender repeats when the timer of this name expires: a report that it was not
+    /// delivered ends the await too.
+    pub(crate) fn receive_repeating(
+        self,
+        accepts: fn(&Input) -> bool,
+        timer: &'static str,
+        patience: Duration,
+    ) -> Receive {
+        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: Some(timer), armed: false }
     }
 
     /// Awaits the answer to a request, at most for `patience`.
@@ -145,7 +151,7 @@ impl Ue {
 
     /// Awaits the next answer to one of several requests, at most for `patience`.
     pub(crate) fn any_answer(self, to: Vec<OutputId>, patience: Duration) -> Receive {
-        Receive { ue: self, accepts: |_| false, patience, answers: to, repeats: false, armed: false }
+        Receive { ue: self, accepts: |_| false, patience, answers: to, repeats: None, armed: false }
     }
 }
 
@@ -156,7 +162,7 @@ pub(crate) struct Receive {
     accepts: fn(&Input) -> bool,
     patience: Duration,
     answers: Vec<OutputId>,
-    repeats: bool,
+    repeats: Option<&'static str>,
     armed: bool,
 }
 

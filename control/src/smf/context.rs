@@ -117,7 +117,7 @@ pub enum UpState {
 }
 
 /// The QoS flow that every session has. Its identifier is ours to choose (TS 23.501 §5.7.1.3).
-pub(super) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
+pub(crate) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
     Some(qfi) => qfi,
     None => panic!("1 is a QFI"),
 };

@@ -12,6 +12,7 @@ mod modification;
 mod modify_indication;
 mod n4;
 mod notify;
+mod operation;
 mod path_switch;
 mod pco;
 mod pending_setup;
@@ -59,6 +60,7 @@ pub use usage::Counted;
 pub use wanted::{Modification, Wanted};
 
 pub(crate) use area::{area_changed, barred, where_awaited};
+pub(crate) use context::DEFAULT_QFI;
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
     Admitted, admitted, ask_paths, expect, handover_required, is_forwarding, no_departure, paths_switched,
@@ -68,6 +70,7 @@ pub(crate) use modification::{begin_wanted, is_wanted};
 pub(crate) use modify_indication::{Moved, move_tunnels};
 pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
+pub(crate) use operation::deferred;
 pub(crate) use path_switch::{Switched, is_being_released, not_switched, switch_paths};
 pub(crate) use pending_setup::{
     PendingSetup, await_abandoned_setups, context_answered, gnb_left, is_setup_pending, release_sent,

@@ -15,6 +15,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::transfer::{
     PduSessionResourceModifyRequestTransfer, PduSessionResourceModifyResponseTransfer,
+    PduSessionResourceModifyUnsuccessfulTransfer,
 };
 
 use super::context::{DEFAULT_QFI, UpState};
@@ -22,10 +23,10 @@ use super::qos::{Ground, QosFlow, level_qos};
 use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
 use super::wanted::{Wanted, policies, want, without};
-use super::{N2Outcome, n4, pco, reanchoring, release, release_locally, up_connection};
+use super::{N2Outcome, n4, operation, pco, reanchoring, release, release_locally, up_connection};
 use crate::amf;
 use crate::amf::bits;
-use crate::event::Event;
+use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
 use crate::phone::Phone;
 use crate::procedure::{End, Repeated, attempt};
@@ -83,7 +84,9 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
         drop(request);
         want(ue, psi, |w| w.clone_from(&granted));
         let done = modify(ue, psi, told, granted).await;
-        if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::Upf(_))) = &done {
+        if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_))) =
+            &done
+        {
             // Nothing was told to the phone, or it does not hold (TS 24.501 §6.4.2.4).
             let reject = ModificationReject::new(SmCause::InsufficientResources);
             super::send(ue, psi, sm::Message::new(psi, pti, reject));
@@ -149,17 +152,21 @@ impl Told {
 
 /// Brings a session to what it is to have: TS 23.502 §4.3.3.2 steps 2a to 12. Flows that the gNB does not take are taken
 /// back from the phone by a second round.
-async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wanted>) -> Result<(), End> {
+async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wanted>) -> Result<AtGnb, End> {
+    let mut at_gnb = AtGnb::default();
     loop {
         amf::handover_over(ue).await?; // the gNB is asked where the phone then is (TS 38.413 §8.4.1.2)
-        let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(()) };
+        let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(at_gnb) };
         if let Err(end) = n4_half(ue, psi, &wanted, Half::Before).await {
             return Err(unwanted(ue, psi, &wanted, end)); // step 2a: nobody has been told anything
         }
         let outcome = Box::pin(command(ue, psi, step)).await; // steps 3 to 11
         let not_taken = match outcome {
-            Ok(GnbHas::AllBut(not_taken)) => not_taken,
-            Ok(GnbHas::Unknown) => Vec::new(),
+            Ok(GnbHas::AllBut(failed)) => at_gnb.add(failed, &wanted),
+            Ok(GnbHas::Unknown(refusal)) => {
+                at_gnb.refusal = Some(refusal);
+                Vec::new()
+            }
             Err(end) => return Err(undo(ue, psi, wanted, end)),
         };
         if let Err(end) = n4_half(ue, psi, &wanted, Half::After).await {
@@ -358,12 +365,32 @@ fn transfer(from: &Wanted, to: &Wanted) -> Option<Vec<u8>> {
     (t != PduSessionResourceModifyRequestTransfer::new()).then(|| t.to_vec())
 }
 
-/// What a gNB has of a change that the phone has made.
+/// What a gNB has of a change that the UE has made.
 enum GnbHas {
-    /// All but these flows.
-    AllBut(Vec<Qfi>),
-    /// Nobody knows: it gets the session anew.
-    Unknown,
+    /// All but these flows, with the cause of each.
+    AllBut(Vec<(Qfi, Cause)>),
+    /// Nobody knows, for this reason: it gets the session anew.
+    Unknown(Refusal),
+}
+
+/// What a gNB did not take of a modification, for whoever wants to know its outcome.
+#[derive(Default)]
+struct AtGnb {
+    failed_flows: Vec<FailedFlow>,
+    refusal: Option<Refusal>,
+}
+
+impl AtGnb {
+    /// Notes the flows that failed in one round. Gives their identifiers.
+    fn add(&mut self, failed: Vec<(Qfi, Cause)>, wanted: &Wanted) -> Vec<Qfi> {
+        let not_taken = failed.iter().map(|(qfi, _)| *qfi).collect();
+        self.failed_flows.extend(failed.into_iter().map(|(qfi, cause)| FailedFlow {
+            qfi,
+            name: wanted.flows.iter().find(|f| f.qfi == qfi).map(|f| f.name),
+            cause: cause.in_words(),
+        }));
+        not_taken
+    }
 }
 
 /// Steps 3 to 11: phone and gNB are told, and both answer.
@@ -373,7 +400,7 @@ enum GnbHas {
 /// (TS 38.413 §8.2.3.3).
 async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     let Step { command, transfer } = step;
-    let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", ue.config().timers.t3591);
+    let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
     let mut not_taken = if let Some(transfer) = transfer {
         amf::modify_session_resources(ue, psi, transfer, Some(&command));
         None
@@ -401,14 +428,13 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
                 _ => completed = true,
             },
             Ok(Some(Input::N2Sm(N2Outcome::Modified, transfer))) => not_taken = Some(failed_flows(&transfer)),
-            // The phone has it: a gNB that has not, or is silent, is not asked again but gets the session anew.
-            Ok(None | Some(_)) if completed => {
+            // The UE has it: a gNB that has not, or is silent, is not asked again but gets the session anew.
+            Ok(answer @ (None | Some(_))) if completed => {
                 up_connection::give_up_at_gnb(ue, psi);
-                return Ok(GnbHas::Unknown);
+                let silent = Refusal::RadioFailure("no answer to PDU SESSION RESOURCE MODIFY REQUEST");
+                return Ok(GnbHas::Unknown(answer.map_or(silent, |answer| refused_by_gnb(&answer))));
             }
-            Ok(Some(_)) => {
-                return Err(Refusal::RadioFailure("it could not modify the session's resources").into());
-            }
+            Ok(Some(answer)) => return Err(refused_by_gnb(&answer).into()),
             Ok(None) => super::send(ue, psi, command.clone()),
             Err(end) => {
                 if not_taken.is_none() && matches!(end, End::Refused(_)) {
@@ -420,10 +446,22 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     }
 }
 
-fn failed_flows(transfer: &[u8]) -> Vec<Qfi> {
+fn failed_flows(transfer: &[u8]) -> Vec<(Qfi, Cause)> {
     let transfer = PduSessionResourceModifyResponseTransfer::decode(transfer);
     let failed = transfer.map(|t| t.qos_flow_failed_to_add_or_modify_list).unwrap_or_default();
-    failed.into_iter().map(|f| f.qos_flow_identifier).collect()
+    failed.into_iter().map(|f| (f.qos_flow_identifier, f.cause)).collect()
+}
+
+/// TS 38.413 §8.2.3.3: the session is in PDUSessionResourceFailedToModifyListModRes, with a cause.
+fn refused_by_gnb(answer: &Input) -> Refusal {
+    let cause = match answer {
+        Input::N2Sm(_, transfer) => PduSessionResourceModifyUnsuccessfulTransfer::decode(transfer).ok(),
+        _ => None,
+    };
+    Refusal::RefusedByGnb {
+        message: "PDU SESSION RESOURCE MODIFY RESPONSE (PDUSessionResourceFailedToModifyListModRes)",
+        cause: cause.map_or_else(|| "not readable".into(), |t| t.cause.in_words()),
+    }
 }
 
 /// The change was not made: the UPF goes back, and a gNB that has it already too. One that was refused is not tried again; one
@@ -449,12 +487,15 @@ fn finish(
     psi: PduSessionId,
     procedure: Procedure,
     began: whimbrel_ids::Instant,
-    done: Result<(), End>,
+    done: Result<AtGnb, End>,
 ) {
+    let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.wanted.is_some()));
     match done {
-        Ok(()) => {
+        Ok(AtGnb { failed_flows, refusal }) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Completed { procedure, subject, took: ue.now().since(began) });
+            let outcome = SessionOutcome::Completed { failed_flows, not_at_gnb: refusal, more };
+            operation::ended(ue, psi, procedure, outcome);
             amf::let_go_when_unused(ue);
         }
         Err(End::Interrupted(Interrupt::Superseded(_) | Interrupt::ConnectionLost)) => {}
@@ -467,6 +508,8 @@ fn finish(
                 Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),
                 _ => (false, false),
             };
+            let outcome = SessionOutcome::Refused { refusal: refusal.clone(), more };
+            operation::ended(ue, psi, procedure, outcome);
             super::refused(ue, procedure, refusal);
             if gone {
                 release_locally(ue, psi);

@@ -43,11 +43,13 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
     for (psi, verdict) in verdicts {
         match verdict {
             Verdict::Release(cause) => release::withdraw(ue, psi, cause),
-            Verdict::Change { flows, ambr, default } => want(ue, psi, |w| {
-                w.flows = flows;
-                w.ambr = ambr.unwrap_or(w.ambr);
-                (w.five_qi, w.arp) = default.unwrap_or((w.five_qi, w.arp));
-            }),
+            Verdict::Change { flows, ambr, default } => {
+                want(ue, psi, |w| {
+                    w.flows = flows;
+                    w.ambr = ambr.unwrap_or(w.ambr);
+                    (w.five_qi, w.arp) = default.unwrap_or((w.five_qi, w.arp));
+                });
+            }
         }
     }
     amf::page_if_awaited(ue);

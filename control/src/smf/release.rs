@@ -5,9 +5,9 @@ use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm::{self, Pti, ReleaseCommand};
 
 use super::context::UpState;
-use super::{N2Outcome, n4, up_connection};
+use super::{N2Outcome, n4, operation, up_connection};
 use crate::amf;
-use crate::event::Event;
+use crate::event::{Event, SessionOutcome};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, attempt};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -39,6 +39,17 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
     ue.start(Lane::Session(psi), procedure, async move {
         let began = ue.now();
         let released = release(ue, psi, pti, cause, coming_up).await;
+        let outcome = match &released {
+            Ok(()) => {
+                let (failed_flows, not_at_gnb) = (Vec::new(), None);
+                Some(SessionOutcome::Completed { failed_flows, not_at_gnb, more: false })
+            }
+            Err(End::Refused(refusal)) => {
+                Some(SessionOutcome::Refused { refusal: refusal.clone(), more: false })
+            }
+            Err(End::Interrupted(_)) => None, // the end of the session says it
+        };
+        outcome.into_iter().for_each(|outcome| operation::ended(ue, psi, procedure, outcome));
         n4::delete(ue, psi);
         if released.is_ok() {
             let subject = ue.with(|p| p.subject());
@@ -61,7 +72,7 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
         });
         stands && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
     });
-    let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", ue.config().timers.t3592);
+    let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", "T3592", ue.config().timers.t3592);
     if at_gnb {
         amf::release_session_resources(ue, psi, Some(&command));
     } else {

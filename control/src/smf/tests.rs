@@ -24,13 +24,15 @@ use whimbrel_ngap::transfer::{
 
 use crate::desk::{CIPHERED, Desk, RAN_ID, config, n2, psi};
 use crate::envelope::{Batch, Command, Effect, Payload};
-use crate::event::Event;
+use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use crate::refusal::Refusal;
+use crate::shard::Procedure;
 use crate::smf::Modification;
 use crate::udm::{Ambr, Arp};
 
 mod area;
+mod operations;
 mod requests;
 mod terms;
 
@@ -253,7 +255,11 @@ fn a_gnb_refuses_the_whole_modification() {
     let batch = desk.ngap(m);
     let batches = desk.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
-    assert!(matches!(refusals(&batches)[..], [Refusal::RadioFailure(_)]));
+    let refused = Refusal::RefusedByGnb {
+        message: "PDU SESSION RESOURCE MODIFY RESPONSE (PDUSessionResourceFailedToModifyListModRes)",
+        cause: "radioNetwork radio-resources-not-available (22)".into(),
+    };
+    assert_eq!(refusals(&batches), [refused]);
     assert!(flows(&desk).is_empty());
 }
 

@@ -4,7 +4,9 @@ use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
-use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
+use whimbrel_ngap::transfer::{
+    PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
+};
 
 use super::N2Outcome;
 use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel};
@@ -53,11 +55,23 @@ async fn gnb_answer(ue: Ue) -> Result<Option<Vec<u8>>, Answer> {
     match ue.receive(answered, ue.config().timers.session_setup).await {
         Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(Some(transfer)),
         Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(None),
-        Ok(_) => Err(Answer::Refused(Refusal::RadioFailure("it could not set up the session's resources"))),
+        Ok(answer) => Err(Answer::Refused(setup_refused(&answer))),
         Err(Interrupt::TimedOut) => {
             Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
         }
         Err(other) => Err(Answer::Interrupted(other)),
+    }
+}
+
+/// TS 38.413 §8.2.1.3: the session is among those that failed to be set up, with a cause.
+fn setup_refused(answer: &Input) -> Refusal {
+    let cause = match answer {
+        Input::N2Sm(_, transfer) => PduSessionResourceSetupUnsuccessfulTransfer::decode(transfer).ok(),
+        _ => None,
+    };
+    Refusal::RefusedByGnb {
+        message: "the session in its list of PDU session resources that failed to be set up",
+        cause: cause.map_or_else(|| "not readable".into(), |t| t.cause.in_words()),
     }
 }
 
@@ -198,11 +212,14 @@ pub(crate) fn give_up_waiting(ue: Ue) {
 
 /// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The phone stays
 /// connected, and has it set up again when it has something to send.
-pub(super) fn let_go(ue: Ue, psi: PduSessionId) {
-    if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active)) {
+/// Says whether it had a user plane.
+pub(super) fn let_go(ue: Ue, psi: PduSessionId) -> bool {
+    let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    if active {
         amf::release_session_resources(ue, psi, None);
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
+    active
 }
 
 /// No packet of a session for as long as the operator wants one to have a user plane (TS 23.502 §4.3.7, §4.2.6). The session loses it; a
@@ -221,7 +238,9 @@ pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
         });
         match (active, others || !at_rest) {
             (false, _) => {}
-            (true, true) => let_go(ue, psi),
+            (true, true) => {
+                let_go(ue, psi);
+            }
             (true, false) => amf::release(ue, CauseRadioNetwork::UserInactivity.into()),
         }
     });

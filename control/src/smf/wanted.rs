@@ -6,9 +6,10 @@ use whimbrel_nas::ie::{SmCause, SscMode};
 
 use super::context::SmContext;
 use super::qos::{Ground, QosFlow, flow_of};
-use super::{release, up_connection};
+use super::{operation, release, up_connection};
 use crate::amf;
 use crate::config::Config;
+use crate::event::SessionOutcome;
 use crate::phone::Phone;
 use crate::policy::{FlowGate, FlowName, FlowPolicy, merged};
 use crate::shard::Ue;
@@ -57,49 +58,100 @@ pub enum Modification {
     Release,
 }
 
-/// Changes what a session is to have. Nothing happens where that is what it has.
-pub(super) fn want(ue: Ue, psi: PduSessionId, change: impl FnOnce(&mut Wanted)) {
+/// Changes what a session is to have. Nothing happens where that is what it has, which the answer says.
+pub(super) fn want(ue: Ue, psi: PduSessionId, change: impl FnOnce(&mut Wanted)) -> Option<SessionOutcome> {
     ue.with(|p| {
-        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        let s = p.sessions.get_mut(&psi)?;
         let has = Wanted::of(s);
         // On top of what is under way, which is not lost by it.
         let mut wanted = s.wanted.take().map_or_else(|| has.clone(), |w| *w);
         change(&mut wanted);
         s.wanted = (wanted != has).then(|| Box::new(wanted));
-    });
+        s.wanted.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
+    })
 }
 
-/// The operator changes a session (TS 23.502 §4.3.3.2 step 1d); a phone that is idle is paged.
+/// The operator changes a session (TS 23.502 §4.3.3.2 step 1d); a UE that is idle is paged. What needs no procedure, or cannot be
+/// done, is answered at once.
 pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification) {
-    let config = ue.config();
-    match modification {
-        Modification::AddFlow(name) => {
-            let flow = ue.with(|p| {
-                let s = p.sessions.get(&psi)?;
-                let known = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
-                if known.iter().any(|f| f.name == name) {
-                    return None;
-                }
-                let policies = policies(p, s, &config);
-                let policy = policies.into_iter().find(|f| f.name == name)?;
-                flow_of(policy, known, Ground::of(s, &config))
-            });
-            want(ue, psi, |w| w.flows.extend(flow));
-        }
+    let at_once = match modification {
+        Modification::AddFlow(name) => add_flow(ue, psi, name),
         Modification::Reanchor => match ue.with(|p| p.sessions.get(&psi).map(|s| s.ssc_mode)) {
             Some(SscMode::Two) => return release::by_network(ue, psi, SmCause::ReactivationRequested),
             Some(SscMode::Three) => want(ue, psi, |w| w.leaving = true),
-            Some(SscMode::One) | None => return, // its anchor stays (TS 23.501 §5.6.9.2.1)
+            // TS 23.501 §5.6.9.2.1
+            Some(SscMode::One) => {
+                Some(SessionOutcome::NotPossible("a session of SSC mode 1 keeps its anchor"))
+            }
+            None => None,
         },
-        Modification::RemoveFlow(name) => want(ue, psi, |w| w.flows.retain(|f| f.name != name)),
+        Modification::RemoveFlow(name) => of_flow(ue, psi, name, |w| w.flows.retain(|f| f.name != name)),
         Modification::Ambr(ambr) => want(ue, psi, |w| w.ambr = ambr),
-        Modification::Gate(name, gate) => want(ue, psi, |w| {
+        Modification::Gate(name, gate) => of_flow(ue, psi, name, |w| {
             w.flows.iter_mut().filter(|f| f.name == name).for_each(|f| f.gate = gate);
         }),
-        Modification::Deactivate => return up_connection::let_go(ue, psi),
+        Modification::Deactivate => match up_connection::let_go(ue, psi) {
+            true => return,
+            false => Some(SessionOutcome::Unchanged("the session has no user plane")),
+        },
         Modification::Release => return release::withdraw(ue, psi, SmCause::RegularDeactivation),
+    };
+    let at_once = match ue.with(|p| p.sessions.contains_key(&psi)) {
+        true => at_once,
+        false => Some(SessionOutcome::NotPossible("the session has ended")),
+    };
+    match at_once {
+        Some(outcome) => operation::answered(ue, psi, modification, outcome),
+        None => amf::page_if_awaited(ue),
     }
-    amf::page_if_awaited(ue);
+}
+
+fn add_flow(ue: Ue, psi: PduSessionId, name: FlowName) -> Option<SessionOutcome> {
+    let config = ue.config();
+    let flow = ue.with(|p| {
+        let s = p.sessions.get(&psi)?;
+        let known = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
+        if known.iter().any(|f| f.name == name) {
+            let under_way = s.flows.iter().all(|f| f.name != name);
+            return Some(if under_way {
+                Ok(None)
+            } else {
+                Err(SessionOutcome::Unchanged("it has the flow"))
+            });
+        }
+        let policies = policies(p, s, &config);
+        let Some(policy) = policies.into_iter().find(|f| f.name == name) else {
+            let why = "the policy of its data network has no flow of this name";
+            return Some(Err(SessionOutcome::NotPossible(why)));
+        };
+        let why = "the flow does not fit the session: its type, its packet filters, or their precedence";
+        Some(flow_of(policy, known, Ground::of(s, &config)).map(Some).ok_or(SessionOutcome::NotPossible(why)))
+    });
+    match flow? {
+        Ok(Some(flow)) => want(ue, psi, |w| w.flows.push(flow)),
+        Ok(None) => None,
+        Err(outcome) => Some(outcome),
+    }
+}
+
+/// A change of a flow that the session has, or is about to have.
+fn of_flow(
+    ue: Ue,
+    psi: PduSessionId,
+    name: FlowName,
+    change: impl FnOnce(&mut Wanted),
+) -> Option<SessionOutcome> {
+    let has = ue.with(|p| {
+        let session = p.sessions.get(&psi);
+        session.is_some_and(|s| {
+            let wanted = s.wanted.iter().flat_map(|w| &w.flows);
+            s.flows.iter().chain(wanted).any(|f| f.name == name)
+        })
+    });
+    if !has {
+        return Some(SessionOutcome::NotPossible("the session has no flow of this name"));
+    }
+    want(ue, psi, change)
 }
 
 /// A gNB could not set these flows up, or gave them up (TS 23.502 §4.3.3.2 step 1e): the session goes on without them.

@@ -187,7 +187,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             out.ran_events.push(self.ran.supersede(now, former));
             self.connections_lost(former);
         }
-        if let Some(Reset { what, acknowledge }) = result.reset {
+        if let Some(Reset { what, acknowledge, by }) = result.reset {
             let phones = match &what {
                 ResetType::NgInterface(_) => {
                     let all = self.ran.siblings(association).into_iter();
@@ -195,7 +195,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 ResetType::PartOfNgInterface(list) => self.named(association, list),
             };
-            out.ran_events.push(RanEvent::Reset { association, phones: phones.len() });
+            out.ran_events.push(RanEvent::Reset { association, phones: phones.len(), by });
             for &(phone, on) in &phones {
                 self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(on))));
             }

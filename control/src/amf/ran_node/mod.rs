@@ -40,7 +40,7 @@ use whimbrel_ngap::{Message, Refusal};
 
 use crate::config::Config;
 use crate::envelope::AssociationId;
-use crate::event::RanEvent;
+use crate::event::{RanEvent, ResetBy};
 
 use configuration_update::{Endpoints, Update};
 use overload::Overload;
@@ -168,6 +168,8 @@ pub struct Reset {
     pub what: ResetType,
     /// The gNB waits for NG RESET ACKNOWLEDGE, which follows the last of them.
     pub acknowledge: bool,
+    /// Who began it.
+    pub by: ResetBy,
 }
 
 /// A message that begins something of a gNB is answered within this, as any sane one is (the guard of phones' procedures).

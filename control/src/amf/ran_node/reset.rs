@@ -10,7 +10,7 @@ use whimbrel_ngap::msg::{NgReset, NgResetAcknowledge};
 
 use super::{ANSWER_WITHIN, RanNodes, RanOutput, Reset};
 use crate::envelope::AssociationId;
-use crate::event::RanEvent;
+use crate::event::{RanEvent, ResetBy};
 
 /// How many of our resets a gNB may leave unanswered before the next one resets everything.
 const UNANSWERED_MAX: usize = 16;
@@ -37,7 +37,7 @@ impl Resets {
 
 /// §8.7.4.2.2: what the gNB drops is dropped here, then acknowledged.
 pub(super) fn by_gnb(m: NgReset, out: &mut RanOutput) {
-    out.reset = Some(Reset { what: m.reset_type, acknowledge: true });
+    out.reset = Some(Reset { what: m.reset_type, acknowledge: true, by: ResetBy::Gnb });
 }
 
 /// The acknowledgement of a gNB's reset, once its last phone was told: it names what the reset named, known or not.
@@ -52,7 +52,7 @@ pub fn reset_acknowledge(reset: ResetType) -> Message {
 }
 
 impl RanNodes {
-    /// §8.7.4.2.1: connections that are lost here are to be dropped by the gNB too; an empty list stands for all of them.
+    /// §8.7.4.2.1: the operator has the gNB drop these connections; an empty list stands for all of them.
     pub fn reset(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl RanNodes {
         if whole {
             // It says all that the unanswered ones said.
             node.resets.0.clear();
-            out.reset = Some(Reset { what: what.clone(), acknowledge: false });
+            out.reset = Some(Reset { what: what.clone(), acknowledge: false, by: ResetBy::Operator });
         }
         node.resets.0.push_back(Sent { what: what.clone(), due: now + ANSWER_WITHIN, repeated: false });
         out.messages.push((association, NgReset::new(cause.into(), what).into()));
@@ -98,8 +98,7 @@ impl RanNodes {
                 && let Some(mut sent) = node.resets.0.pop_front()
             {
                 if sent.repeated {
-                    let what = "it does not acknowledge NG RESET".to_owned();
-                    out.events.push(RanEvent::Refused { association, what });
+                    out.events.push(RanEvent::ResetUnacknowledged { association });
                     continue;
                 }
                 (sent.repeated, sent.due) = (true, now + ANSWER_WITHIN);

@@ -12,7 +12,7 @@ use whimbrel_ngap::{Message, Refusal, RefusalKind};
 use super::{RanNode, RanNodes, RanOutput, Reset};
 use crate::config::Config;
 use crate::envelope::AssociationId;
-use crate::event::{RanEvent, SetupRefusal};
+use crate::event::{RanEvent, ResetBy, SetupRefusal};
 
 /// Procedure code of NG Setup (TS 38.413 §9.4.7).
 const NG_SETUP: u8 = 21;
@@ -39,7 +39,7 @@ impl RanNodes {
         // A second NG SETUP on a live association starts over: earlier connections are gone (§8.7.1.1).
         if self.is_set_up(association) {
             let what = ResetType::NgInterface(ResetAll::ResetAll);
-            out.reset = Some(Reset { what, acknowledge: false });
+            out.reset = Some(Reset { what, acknowledge: false, by: ResetBy::Gnb });
         } else {
             self.waiting = self.waiting.saturating_sub(1);
         }

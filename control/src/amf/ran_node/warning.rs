@@ -388,7 +388,11 @@ impl RanNodes {
                 for (gnb, outcome) in &mut status.outcomes {
                     if *outcome == WarningOutcome::Awaited {
                         *outcome = WarningOutcome::NoAnswer;
-                        out.events.push(RanEvent::WarningUnanswered { gnb: *gnb });
+                        out.events.push(RanEvent::WarningUnanswered {
+                            gnb: *gnb,
+                            message_identifier: status.warning.message_identifier,
+                            serial_number: status.warning.serial_number,
+                        });
                     }
                 }
             }

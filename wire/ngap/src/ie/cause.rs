@@ -121,6 +121,20 @@ impl Default for Cause {
     }
 }
 
+impl Cause {
+    /// Group, name and number of the value in its group (TS 38.413 §9.3.1.2, §9.4.5): `radioNetwork radio-resources-not-available (22)`.
+    pub fn in_words(&self) -> String {
+        let number = match self {
+            Cause::RadioNetwork(c) => *c as u8,
+            Cause::Transport(c) => *c as u8,
+            Cause::Nas(c) => *c as u8,
+            Cause::Protocol(c) => *c as u8,
+            Cause::Misc(c) => *c as u8,
+        };
+        format!("{self} ({number})")
+    }
+}
+
 impl core::fmt::Display for Cause {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {

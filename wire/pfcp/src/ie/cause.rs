@@ -1,5 +1,7 @@
 //! Cause, Offending IE and Failed Rule ID: how a request fared.
 
+use core::fmt;
+
 use whimbrel_ids::{DecodeErrorKind, Reader};
 
 use crate::codec::{Ie, code};
@@ -61,6 +63,40 @@ code! {
         L2tpSessionRelease = 85,
         /// A session could not be restored.
         PfcpSessionRestorationFailure = 86,
+    }
+}
+
+/// The cause in the standard's words (TS 29.244 §8.2.1).
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RequestAccepted => "request accepted",
+            Self::MoreUsageReportToSend => "more usage report to send",
+            Self::RequestPartiallyAccepted => "request partially accepted",
+            Self::RequestRejected => "request rejected",
+            Self::SessionContextNotFound => "session context not found",
+            Self::MandatoryIeMissing => "mandatory IE missing",
+            Self::ConditionalIeMissing => "conditional IE missing",
+            Self::InvalidLength => "invalid length",
+            Self::MandatoryIeIncorrect => "mandatory IE incorrect",
+            Self::InvalidForwardingPolicy => "invalid forwarding policy",
+            Self::InvalidFTeidAllocationOption => "invalid F-TEID allocation option",
+            Self::NoEstablishedPfcpAssociation => "no established PFCP association",
+            Self::RuleCreationModificationFailure => "rule creation/modification failure",
+            Self::PfcpEntityInCongestion => "PFCP entity in congestion",
+            Self::NoResourcesAvailable => "no resources available",
+            Self::ServiceNotSupported => "service not supported",
+            Self::SystemFailure => "system failure",
+            Self::RedirectionRequested => "redirection requested",
+            Self::AllDynamicAddressesAreOccupied => "all dynamic addresses are occupied",
+            Self::UnknownPreDefinedRule => "unknown pre-defined rule",
+            Self::UnknownApplicationId => "unknown application ID",
+            Self::L2tpTunnelEstablishmentFailure => "L2TP tunnel establishment failure",
+            Self::L2tpSessionEstablishmentFailure => "L2TP session establishment failure",
+            Self::L2tpTunnelRelease => "L2TP tunnel release",
+            Self::L2tpSessionRelease => "L2TP session release",
+            Self::PfcpSessionRestorationFailure => "PFCP session restoration failure",
+        })
     }
 }
 

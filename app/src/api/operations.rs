@@ -1,0 +1,45 @@
+//! Operations: the orders whose outcome comes later, and how long a request waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+
+use super::Shared;
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use crate::console::OperationState;
+
+/// The longest that a request may wait: half of what any request may take, so that its answer is certain.
+const WAIT_S_MAX: u64 = 30;
+
+type Answer = Result<Reply, Problem>;
+
+/// How long a request wants to wait for the outcome; not at all unless it says so.
+pub(super) fn patience(request: &Request) -> Result<Duration, Problem> {
+    match request.number("wait", 0)? {
+        seconds @ 0..=WAIT_S_MAX => Ok(Duration::from_secs(seconds)),
+        _ => Err(Problem::bad_request(format!("`wait` is 0 to {WAIT_S_MAX} seconds"))),
+    }
+}
+
+/// Answers with an operation: 200 once its outcome is known, 202 while it is not.
+pub(super) async fn answer(shared: &Shared, id: u64, patience: Duration) -> Answer {
+    let known = shared.console.operations.wait(id, patience).await;
+    let operation = known
+        .ok_or_else(|| Problem::not_found(format!("no operation {id} is remembered; the newest 256 are")))?;
+    let status = match operation.state {
+        OperationState::Pending => StatusCode::ACCEPTED,
+        OperationState::Succeeded | OperationState::Failed | OperationState::Deferred => StatusCode::OK,
+    };
+    Ok(Reply::json(&operation)?.with(status))
+}
+
+pub(super) async fn list(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.operations.all())
+}
+
+pub(super) async fn show(shared: Arc<Shared>, request: Request) -> Answer {
+    let id = request.param(0).parse().map_err(|_| Problem::bad_request("an operation has a number"))?;
+    answer(&shared, id, patience(&request)?).await
+}

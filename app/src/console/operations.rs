@@ -1,0 +1,610 @@
+//! Operations: what the operator ordered of UEs and gNBs, until its outcome is known.
+//!
+//! The control thread begins an operation when it carries the order out; the events by which the core says what happened end it,
+//! wherever the UE's machine runs. Whoever ordered it waits for the end, or asks for it later.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use whimbrel_control::amf::WarningOutcome;
+use whimbrel_control::event::{Deregistered, ResetBy, SessionChange};
+use whimbrel_control::smf::Modification;
+use whimbrel_control::{
+    AssociationId, Event, FailedFlow, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, SessionOutcome,
+};
+use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId};
+
+use super::locked;
+use crate::clock;
+
+/// Operations that are remembered: as many as orders may wait for the control thread. The oldest leave first.
+const OPERATIONS_MAX: usize = 256;
+/// Findings of one operation that are kept: a session has at most 64 QoS flows, and a warning may concern every gNB.
+const FINDINGS_MAX: usize = 64;
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OperationState {
+    /// Its outcome is not known yet.
+    #[default]
+    Pending,
+    /// What was ordered is so.
+    Succeeded,
+    /// What was ordered is not so, or not everywhere.
+    Failed,
+    /// It is carried out when the UE connects.
+    Deferred,
+}
+
+/// What a peer answered, in the standard's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    /// Who: `UE`, `gNB`, `UPF`, or a gNB by its identity.
+    pub(crate) peer: String,
+    /// The message by which it answered.
+    pub(crate) message: Option<String>,
+    /// Kind, number and name of the cause in it.
+    pub(crate) cause: Option<String>,
+    /// The QoS flow that it is about.
+    pub(crate) qfi: Option<u8>,
+    /// The policy that this flow comes from.
+    pub(crate) flow: Option<String>,
+}
+
+/// An operation as the API shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OperationView {
+    /// Number in order, from 1.
+    pub(crate) id: u64,
+    /// What was ordered, `session modify`.
+    pub(crate) command: String,
+    /// Whom it concerns: a SUPI, a gNB, a warning.
+    pub(crate) subject: String,
+    /// The PDU session that it concerns.
+    pub(crate) session: Option<u8>,
+    /// How far it has come.
+    pub(crate) state: OperationState,
+    /// The outcome in a sentence.
+    pub(crate) text: String,
+    /// What peers answered.
+    pub(crate) findings: Vec<Finding>,
+    /// When it began, RFC 3339.
+    pub(crate) started: String,
+    /// When its outcome was known.
+    pub(crate) ended: Option<String>,
+    /// The gNBs that were sent a message for it.
+    pub(crate) gnbs: Option<u64>,
+}
+
+/// What ends an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The end of a UE's registration (TS 23.502 §4.2.2.3.3).
+    Deregistration(PhoneId),
+    /// A UE that can be reached (TS 23.502 §4.2.5.2).
+    Reachability(PhoneId),
+    /// A change of a PDU session (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
+    Session(PhoneId, PduSessionId, Modification),
+    /// NG RESET ACKNOWLEDGE of a gNB (TS 38.413 §8.7.4.2.1).
+    Reset(GlobalGnbId),
+    /// The answers of so many gNBs to a warning message, or to its cancellation (TS 38.413 §8.9.1.2, §8.9.2.2).
+    Warning {
+        /// Message identifier and serial number.
+        of: (u16, u16),
+        /// Answers that are awaited still.
+        awaited: usize,
+        /// It is cancelled, not sent.
+        cancelled: bool,
+    },
+}
+
+impl Target {
+    fn phone(&self) -> Option<PhoneId> {
+        match self {
+            Target::Deregistration(phone) | Target::Reachability(phone) | Target::Session(phone, ..) => {
+                Some(*phone)
+            }
+            Target::Reset(_) | Target::Warning { .. } => None,
+        }
+    }
+
+    fn command(&self) -> &'static str {
+        match self {
+            Target::Deregistration(_) => "ue deregister",
+            Target::Reachability(_) => "ue notify",
+            Target::Session(..) => "session modify",
+            Target::Reset(_) => "gnb reset",
+            Target::Warning { cancelled: false, .. } => "warning send",
+            Target::Warning { cancelled: true, .. } => "warning cancel",
+        }
+    }
+}
+
+struct Operation {
+    id: u64,
+    subject: String,
+    target: Target,
+    state: OperationState,
+    text: String,
+    findings: Vec<Finding>,
+    started: Instant,
+    ended: Option<Instant>,
+    gnbs: Option<u64>,
+    /// What was learnt on the way, said with the end.
+    note: Option<String>,
+    /// Something of it has failed already.
+    wrong: Option<String>,
+}
+
+impl Operation {
+    fn view(&self) -> OperationView {
+        OperationView {
+            id: self.id,
+            command: self.target.command().into(),
+            subject: self.subject.clone(),
+            session: match self.target {
+                Target::Session(_, psi, _) => Some(psi.value()),
+                _ => None,
+            },
+            state: self.state,
+            text: self.text.clone(),
+            findings: self.findings.clone(),
+            started: clock::rfc3339(self.started),
+            ended: self.ended.map(clock::rfc3339),
+            gnbs: self.gnbs,
+        }
+    }
+
+    fn find(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// What an event means to an operation.
+enum Step {
+    End(OperationState, String),
+    Find(Finding),
+    Note(String),
+    /// It fails, and goes on.
+    Wrong(String),
+    /// Another gNB has answered; whether as it should.
+    Answered(Finding, bool),
+}
+
+#[derive(Default)]
+struct Table {
+    operations: VecDeque<Operation>,
+    begun: u64,
+}
+
+/// The operations that are remembered.
+#[derive(Default)]
+pub(crate) struct Operations {
+    table: Mutex<Table>,
+    /// How many are pending: most events find none, and look no further.
+    pending: AtomicUsize,
+    ended: Notify,
+}
+
+impl Operations {
+    /// An order is carried out from now on; its number.
+    pub(crate) fn begin(&self, now: Instant, subject: String, target: Target) -> u64 {
+        let mut table = locked(&self.table);
+        if table.operations.len() == OPERATIONS_MAX {
+            let oldest_ended = table.operations.iter().position(|o| o.state != OperationState::Pending);
+            table.operations.remove(oldest_ended.unwrap_or(0));
+        }
+        table.begun += 1;
+        let gnbs = match &target {
+            Target::Warning { awaited, .. } => Some(*awaited as u64),
+            _ => None,
+        };
+        let note = matches!(target, Target::Deregistration(_)).then(|| "the UE did not answer".into());
+        let mut operation = Operation {
+            id: table.begun,
+            subject,
+            target,
+            state: OperationState::Pending,
+            text: "The outcome is not known yet.".into(),
+            findings: Vec::new(),
+            started: now,
+            ended: None,
+            gnbs,
+            note,
+            wrong: None,
+        };
+        if let Target::Warning { awaited: 0, .. } = &operation.target {
+            let text = "No gNB that was sent the warning is connected.";
+            (operation.state, operation.ended) = (OperationState::Succeeded, Some(now));
+            operation.text = text.into();
+        }
+        table.operations.push_back(operation);
+        self.count(&table);
+        table.begun
+    }
+
+    /// One operation, if it is remembered.
+    pub(crate) fn get(&self, id: u64) -> Option<OperationView> {
+        locked(&self.table).operations.iter().find(|o| o.id == id).map(Operation::view)
+    }
+
+    /// All that are remembered, the newest first.
+    pub(crate) fn all(&self) -> Vec<OperationView> {
+        locked(&self.table).operations.iter().rev().map(Operation::view).collect()
+    }
+
+    /// Waits until an operation has ended, at most so long. Gives what is known then.
+    pub(crate) async fn wait(&self, id: u64, patience: std::time::Duration) -> Option<OperationView> {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            let known = self.get(id)?;
+            let pending = known.state == OperationState::Pending;
+            if !pending || tokio::time::timeout_at(until, ended).await.is_err() {
+                return if pending { self.get(id) } else { Some(known) };
+            }
+        }
+    }
+
+    /// Something happened to a UE.
+    pub(crate) fn phone(&self, now: Instant, happened: &PhoneEvent) {
+        if self.pending.load(Ordering::Relaxed) > 0 {
+            self.step(now, |target| match target.phone() == Some(happened.phone) {
+                true => of_ue(target, &happened.event),
+                false => Vec::new(),
+            });
+        }
+    }
+
+    /// Something happened to a gNB. `who` is the gNB of an association.
+    pub(crate) fn ran(&self, now: Instant, event: &RanEvent, who: impl Fn(AssociationId) -> String) {
+        if self.pending.load(Ordering::Relaxed) > 0 {
+            self.step(now, |target| of_gnb(target, event, &who));
+        }
+    }
+
+    fn step(&self, now: Instant, steps: impl Fn(&Target) -> Vec<Step>) {
+        let mut table = locked(&self.table);
+        let mut ended = false;
+        for operation in table.operations.iter_mut().filter(|o| o.state == OperationState::Pending) {
+            for step in steps(&operation.target) {
+                ended |= take(operation, now, step);
+            }
+        }
+        if ended {
+            self.count(&table);
+            drop(table);
+            self.ended.notify_waiters();
+        }
+    }
+
+    fn count(&self, table: &Table) {
+        let pending = table.operations.iter().filter(|o| o.state == OperationState::Pending);
+        self.pending.store(pending.count(), Ordering::Relaxed);
+    }
+}
+
+/// Takes a step; whether the operation has ended with it.
+fn take(operation: &mut Operation, now: Instant, step: Step) -> bool {
+    let (state, text) = match step {
+        Step::Find(finding) => {
+            operation.find(finding);
+            return false;
+        }
+        Step::Note(note) => {
+            operation.note = Some(note);
+            return false;
+        }
+        Step::Wrong(wrong) => {
+            operation.wrong = Some(wrong);
+            return false;
+        }
+        Step::Answered(finding, as_ordered) => {
+            operation.find(finding);
+            if !as_ordered {
+                operation.wrong = Some("not every gNB did as ordered".into());
+            }
+            let Target::Warning { awaited, cancelled, .. } = &mut operation.target else { return false };
+            *awaited = awaited.saturating_sub(1);
+            if *awaited > 0 {
+                return false;
+            }
+            let done = if *cancelled { "every gNB stopped the broadcast" } else { "every gNB broadcasts it" };
+            (OperationState::Succeeded, done.to_string())
+        }
+        Step::End(state, text) => match operation.note.take() {
+            Some(note) => (state, format!("{note}; {text}")),
+            None => (state, text),
+        },
+    };
+    let (state, text) = match operation.wrong.take() {
+        Some(wrong) => (OperationState::Failed, wrong),
+        None => (state, text),
+    };
+    (operation.state, operation.text, operation.ended) = (state, sentence(&text), Some(now));
+    true
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
+}
+
+fn of_ue(target: &Target, event: &Event) -> Vec<Step> {
+    let end = |state, text: &str| vec![Step::End(state, text.into())];
+    match (target, event) {
+        (
+            Target::Deregistration(_),
+            Event::Completed { procedure: Procedure::DeregistrationByNetwork, .. },
+        ) => vec![
+            Step::Find(Finding {
+                peer: "UE".into(),
+                message: Some("DEREGISTRATION ACCEPT".into()),
+                ..Finding::default()
+            }),
+            Step::Note("the UE answered with DEREGISTRATION ACCEPT".into()),
+        ],
+        (Target::Deregistration(_), Event::Deregistered { why, .. }) => {
+            end(OperationState::Succeeded, deregistered(*why))
+        }
+        (Target::Reachability(_), Event::Reachable { .. }) => {
+            end(OperationState::Succeeded, "the UE can be reached: it is CM-CONNECTED")
+        }
+        (Target::Reachability(_), Event::Deregistered { .. }) => {
+            end(OperationState::Failed, "the UE was deregistered before it could be reached")
+        }
+        (
+            Target::Session(_, psi, modification),
+            Event::SessionOperation { psi: of, procedure, order, outcome, .. },
+        ) if psi == of => match order {
+            Some(order) if order == modification => session(modification, outcome),
+            None if is_made_by(modification, *procedure) => session(modification, outcome),
+            _ => Vec::new(),
+        },
+        (Target::Session(_, psi, modification), Event::Session { psi: of, change, .. }) if psi == of => {
+            match (change, modification) {
+                (SessionChange::Released, Modification::Release | Modification::Reanchor) => end(
+                    OperationState::Succeeded,
+                    "the session is released; the UE was not told, or did not answer",
+                ),
+                (SessionChange::Released, _) => {
+                    end(OperationState::Failed, "the session was released before")
+                }
+                (SessionChange::Deactivated, Modification::Deactivate) => end(
+                    OperationState::Succeeded,
+                    "the user plane of the session is deactivated: the UPF buffers, and the gNB was sent PDU SESSION RESOURCE \
+                     RELEASE COMMAND",
+                ),
+                _ => Vec::new(),
+            }
+        }
+        (Target::Session(..), Event::Deregistered { .. }) => {
+            end(OperationState::Failed, "the UE was deregistered before")
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a procedure carries an order out.
+fn is_made_by(modification: &Modification, procedure: Procedure) -> bool {
+    match modification {
+        Modification::Release => procedure == Procedure::PduSessionReleaseByNetwork,
+        Modification::Deactivate => procedure == Procedure::UpConnectionDeactivation,
+        // SSC mode 2 by a release, SSC mode 3 by a modification (TS 23.502 §4.3.5.1, §4.3.5.2).
+        Modification::Reanchor => matches!(
+            procedure,
+            Procedure::PduSessionReleaseByNetwork | Procedure::PduSessionModificationByNetwork
+        ),
+        Modification::AddFlow(_)
+        | Modification::RemoveFlow(_)
+        | Modification::Ambr(_)
+        | Modification::Gate(..) => procedure == Procedure::PduSessionModificationByNetwork,
+    }
+}
+
+fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
+    let is_release = *modification == Modification::Release;
+    match outcome {
+        SessionOutcome::Completed { failed_flows, not_at_gnb, more } => {
+            let own = failed_flows.iter().filter(|f| concerns(modification, f));
+            let mut steps: Vec<Step> = own.clone().map(|f| Step::Find(failed_flow(f))).collect();
+            let mut wrong: Vec<String> = own
+                .map(|f| {
+                    let name = f.name.map(|n| format!(" `{n}`")).unwrap_or_default();
+                    let (qfi, cause) = (f.qfi.value(), &f.cause);
+                    format!("the gNB did not take QoS flow{name} (QFI {qfi}), cause {cause}: the session goes on without it")
+                })
+                .collect();
+            if let Some(refusal) = not_at_gnb {
+                steps.push(Step::Find(finding(refusal)));
+                wrong.push(format!(
+                    "the UE has the change, but {refusal}: the session's resources at the gNB are released and set up anew"
+                ));
+            }
+            match (wrong.is_empty(), more) {
+                (false, true) => steps.push(Step::Wrong(wrong.join("; "))),
+                (false, false) => steps.push(Step::End(OperationState::Failed, wrong.join("; "))),
+                (true, true) => {}
+                (true, false) => steps.push(Step::End(OperationState::Succeeded, done(modification).into())),
+            }
+            steps
+        }
+        // The order is part of what follows.
+        SessionOutcome::Refused { more: true, .. } => Vec::new(),
+        // TS 24.501 §6.3.3.5 a: the session is gone all the same.
+        SessionOutcome::Refused { refusal, .. } if is_release => vec![
+            Step::Find(finding(refusal)),
+            Step::End(OperationState::Succeeded, format!("the session is released, though {refusal}")),
+        ],
+        SessionOutcome::Refused { refusal, .. } => vec![
+            Step::Find(finding(refusal)),
+            Step::End(OperationState::Failed, format!("the change was not made: {refusal}")),
+        ],
+        SessionOutcome::Unchanged(why) => {
+            vec![Step::End(OperationState::Succeeded, format!("nothing was to do: {why}"))]
+        }
+        SessionOutcome::NotPossible(why) => {
+            vec![Step::End(OperationState::Failed, format!("the change was not made: {why}"))]
+        }
+        SessionOutcome::Deferred(why) => vec![Step::End(
+            OperationState::Deferred,
+            format!("the change is made when the UE connects: {why}"),
+        )],
+    }
+}
+
+/// What peers have answered where all went well.
+fn done(modification: &Modification) -> &'static str {
+    match modification {
+        Modification::Release => "the UE answered with PDU SESSION RELEASE COMPLETE",
+        Modification::Reanchor => {
+            "the UE has completed: it was told to ask for the session anew (5GSM cause #39)"
+        }
+        Modification::AddFlow(_)
+        | Modification::RemoveFlow(_)
+        | Modification::Ambr(_)
+        | Modification::Gate(..)
+        | Modification::Deactivate => {
+            "the change is in force: the UE answered with PDU SESSION MODIFICATION COMPLETE, and gNB and UPF have it"
+        }
+    }
+}
+
+/// Whether a flow that failed is the one that the order is about.
+fn concerns(modification: &Modification, flow: &FailedFlow) -> bool {
+    match modification {
+        Modification::AddFlow(name) | Modification::Gate(name, _) => flow.name == Some(*name),
+        // The default flow, which has no name, has the new AMBR's packets.
+        Modification::Ambr(_) => flow.name.is_none(),
+        Modification::RemoveFlow(_)
+        | Modification::Reanchor
+        | Modification::Deactivate
+        | Modification::Release => false,
+    }
+}
+
+fn failed_flow(flow: &FailedFlow) -> Finding {
+    Finding {
+        peer: "gNB".into(),
+        message: Some("PDU SESSION RESOURCE MODIFY RESPONSE (QosFlowFailedToAddOrModifyList)".into()),
+        cause: Some(flow.cause.clone()),
+        qfi: Some(flow.qfi.value()),
+        flow: flow.name.map(|n| n.to_string()),
+    }
+}
+
+/// Who refused, by which message, for which cause.
+fn finding(refusal: &Refusal) -> Finding {
+    let (peer, message, cause) = match refusal {
+        Refusal::RefusedByGnb { message, cause } => {
+            ("gNB", Some((*message).to_string()), Some(cause.clone()))
+        }
+        Refusal::RadioFailure(what) => ("gNB", None, Some((*what).to_string())),
+        Refusal::ModificationRejected(cause) => (
+            "UE",
+            Some("PDU SESSION MODIFICATION COMMAND REJECT".into()),
+            Some(format!("5GSM cause #{} ({cause})", cause.value())),
+        ),
+        Refusal::NoAnswer(message) => ("UE", None, Some(format!("no answer to {message}"))),
+        Refusal::Upf(_) => ("UPF", None, Some(refusal.to_string())),
+        other => ("core", None, Some(other.to_string())),
+    };
+    Finding { peer: peer.into(), message, cause, qfi: None, flow: None }
+}
+
+fn deregistered(why: Deregistered) -> &'static str {
+    match why {
+        Deregistered::ByOperator => "the UE is deregistered",
+        Deregistered::Superseded => "the UE is deregistered: the subscriber registered anew",
+        Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
+        Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
+        Deregistered::Fault => "the UE's context is gone: the core failed on one of its messages",
+        Deregistered::StateLost => "the UE's context was lost with its control functions",
+    }
+}
+
+fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> String) -> Vec<Step> {
+    match (target, event) {
+        (Target::Reset(gnb), RanEvent::Reset { association, phones, by: ResetBy::Operator })
+            if who(*association) == format!("gnb-{gnb}") =>
+        {
+            vec![Step::Note(format!("{phones} UE connections were released"))]
+        }
+        (Target::Reset(gnb), RanEvent::ResetAcknowledged { association })
+            if who(*association) == format!("gnb-{gnb}") =>
+        {
+            vec![
+                Step::Find(Finding {
+                    peer: format!("gnb-{gnb}"),
+                    message: Some("NG RESET ACKNOWLEDGE".into()),
+                    ..Finding::default()
+                }),
+                Step::End(OperationState::Succeeded, "the gNB answered with NG RESET ACKNOWLEDGE".into()),
+            ]
+        }
+        (Target::Reset(gnb), RanEvent::ResetUnacknowledged { association })
+            if who(*association) == format!("gnb-{gnb}") =>
+        {
+            let cause = Some("no answer to NG RESET".to_string());
+            vec![
+                Step::Find(Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() }),
+                Step::End(
+                    OperationState::Failed,
+                    "the gNB did not answer NG RESET, which was sent twice".into(),
+                ),
+            ]
+        }
+        (Target::Reset(gnb), RanEvent::Down { gnb: Some(down), .. }) if gnb == down => {
+            let text = "the association of the gNB ended before it answered NG RESET";
+            vec![Step::End(OperationState::Failed, text.into())]
+        }
+        (
+            Target::Warning { of, .. },
+            RanEvent::Warned { association, message_identifier, serial_number, outcome },
+        ) if *of == (*message_identifier, *serial_number) => {
+            let (message, cause, as_ordered) = warned(outcome);
+            let (message, cause) = (Some(message.to_string()), Some(cause));
+            let peer = who(*association);
+            vec![Step::Answered(Finding { peer, message, cause, ..Finding::default() }, as_ordered)]
+        }
+        (
+            Target::Warning { of, cancelled, .. },
+            RanEvent::WarningUnanswered { gnb, message_identifier, serial_number },
+        ) if *of == (*message_identifier, *serial_number) => {
+            let request = if *cancelled { "PWS CANCEL REQUEST" } else { "WRITE-REPLACE WARNING REQUEST" };
+            let cause = Some(format!("no answer to {request}"));
+            vec![Step::Answered(Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() }, false)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The message by which a gNB told what became of a warning, what it says, and whether it is what was ordered.
+fn warned(outcome: &WarningOutcome) -> (&'static str, String, bool) {
+    const WRITTEN: &str = "WRITE-REPLACE WARNING RESPONSE";
+    match outcome {
+        WarningOutcome::Broadcasting(Some(n)) => (WRITTEN, format!("it broadcasts in {n} cells"), true),
+        WarningOutcome::Broadcasting(None) => (WRITTEN, "it broadcasts".into(), true),
+        WarningOutcome::Nowhere => (WRITTEN, "it broadcasts in none of its cells".into(), false),
+        WarningOutcome::Cancelled(n) => {
+            ("PWS CANCEL RESPONSE", format!("it stopped after {n} broadcasts"), true)
+        }
+        WarningOutcome::Failed(n) => {
+            ("PWS FAILURE INDICATION", format!("{n} of its cells do not broadcast any more"), false)
+        }
+        WarningOutcome::Awaited | WarningOutcome::NoAnswer => (WRITTEN, "it did not answer".into(), false),
+    }
+}
+
+#[cfg(test)]
+mod tests;
