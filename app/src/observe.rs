@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
@@ -32,6 +33,8 @@ pub(crate) struct Observer {
     /// What was wrong with their messages.
     wrong: ToldOnce<(String, String)>,
     store_failed: bool,
+    /// From the arrival of the messages of this turn to the events that they led to.
+    turn: Duration,
     /// What became of each UPF last.
     upfs: BTreeMap<UpfId, UpfChange>,
 }
@@ -49,6 +52,7 @@ impl Observer {
             displaced: BTreeSet::new(),
             wrong,
             store_failed: false,
+            turn: Duration::ZERO,
             upfs: BTreeMap::new(),
         }
     }
@@ -70,8 +74,19 @@ impl Observer {
         self.gnbs.insert(association, format!("gnb-{gnb}"));
     }
 
+    /// The events that follow happened so long after the messages of this turn had arrived.
+    pub(crate) fn turned(&mut self, elapsed: Duration) {
+        self.turn = elapsed;
+    }
+
+    /// A procedure has ended. `took`: from the arrival of its first message to that of its last one; what the core did then is
+    /// added, which is all of it where a procedure has one message.
+    fn completed(&self, now: Instant, procedure: ProcedureName, took: Duration) {
+        self.console.metrics.completed(now, procedure, took + self.turn);
+    }
+
     /// The core's own work on a procedure that ended.
-    pub(crate) fn worked(&self, procedure: Procedure, spent: std::time::Duration) {
+    pub(crate) fn worked(&self, procedure: Procedure, spent: Duration) {
         self.console.metrics.worked(name_of(procedure), spent);
     }
 
@@ -82,8 +97,8 @@ impl Observer {
         match &happened.event {
             Event::Completed { procedure, subject, took } => {
                 let name = name_of(*procedure);
-                self.console.metrics.completed(now, name, *took);
-                let us = took.as_micros() as u64;
+                self.completed(now, name, *took);
+                let us = (*took + self.turn).as_micros() as u64;
                 debug!(subject = %self.logged(phone, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
@@ -174,7 +189,7 @@ impl Observer {
             RanEvent::Up { association, gnb, name } => {
                 let id = format!("gnb-{gnb}");
                 let called = name.as_deref().unwrap_or("no name");
-                self.console.metrics.completed(now, ProcedureName::NgSetup, std::time::Duration::ZERO);
+                self.completed(now, ProcedureName::NgSetup, Duration::ZERO);
                 info!(gnb = id, name = called, "a gNB is up");
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
                 self.gnbs.insert(*association, id);
@@ -299,19 +314,11 @@ impl Observer {
     fn ran_update(&mut self, now: Instant, event: &RanEvent) {
         match event {
             RanEvent::Reconfigured { association } => {
-                self.console.metrics.completed(
-                    now,
-                    ProcedureName::RanConfigurationUpdate,
-                    std::time::Duration::ZERO,
-                );
+                self.completed(now, ProcedureName::RanConfigurationUpdate, Duration::ZERO);
                 info!(gnb = self.called(*association), "a gNB changed its configuration");
             }
             RanEvent::UpdateTaken { association } => {
-                self.console.metrics.completed(
-                    now,
-                    ProcedureName::AmfConfigurationUpdate,
-                    std::time::Duration::ZERO,
-                );
+                self.completed(now, ProcedureName::AmfConfigurationUpdate, Duration::ZERO);
                 info!(gnb = self.called(*association), "a gNB took the new configuration");
             }
             RanEvent::UpdateRefused { association, cause, again } => {
@@ -339,7 +346,10 @@ impl Observer {
         match event {
             RanEvent::Warned { association, message_identifier, serial_number, outcome } => {
                 let id = self.called(*association);
-                info!(gnb = id, message_identifier, serial_number, ?outcome, "warning message");
+                info!(
+                    gnb = id,
+                    message_identifier, serial_number, %outcome, "a gNB answered to a warning message"
+                );
             }
             RanEvent::WarningUnanswered { gnb, .. } => {
                 let id = format!("gnb-{gnb}");
@@ -754,6 +764,9 @@ fn beyond(limit: &str) -> String {
 }
 
 #[cfg(test)]
+mod lines;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -848,6 +861,24 @@ mod tests {
         assert!(told[0].contains("kept of a phone") && !told[0].contains("dropped"), "{told:?}");
         assert!(told[1].contains("`cluster.log_mib`") && !told[1].contains("dropped"), "{told:?}");
         assert!(told[2].contains("`phones`") && told[2].contains("dropped"), "{told:?}");
+    }
+
+    #[test]
+    fn a_procedure_of_one_message_takes_as_long_as_the_core_works_on_it() {
+        let console = Console::new(Instant::ZERO).unwrap();
+        let config = Arc::new(crate::config::default().control());
+        let mut observer = Observer::new(console.clone(), config, false);
+        observer.turned(Duration::from_micros(300));
+        let gnb = GlobalGnbId::new(whimbrel_ids::PlmnId::TEST, 1, 28).unwrap();
+        observer.ran(Instant::ZERO, &RanEvent::Up { association: AssociationId(1), gnb, name: None });
+        let (procedure, took) = (Procedure::Registration, Duration::from_micros(700));
+        let event = Event::Completed { procedure, subject: Subject::default(), took };
+        let phone = PhoneId { slot: 1, generation: 1 };
+        observer.phone(Instant::ZERO, &PhoneEvent { phone, on: None, event });
+        let p50_us = |name| console.metrics.since_start(name).p50_us;
+        // The histograms tell two digits apart.
+        assert!((298..=303).contains(&p50_us(ProcedureName::NgSetup)));
+        assert!((990..=1010).contains(&p50_us(ProcedureName::Registration)));
     }
 
     fn told_by_default(procedure: Procedure, refusal: &Refusal) -> String {

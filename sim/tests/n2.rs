@@ -116,6 +116,26 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
     assert!(net.gnb_ref(first).is_up(), "the identity is free");
 }
 
+#[test] // TS 38.413 §8.7.1.1: a gNB that lost its power sets up over another association
+fn the_former_association_of_a_gnb_ends_before_the_new_one_is_up() {
+    let mut net = network(41);
+    for _ in 0..2 {
+        net.add_gnb(gnb_config(1));
+        net.settle(SECOND);
+    }
+    let order: Vec<&str> = net
+        .ran_events
+        .iter()
+        .filter_map(|e| match e {
+            RanEvent::Up { .. } => Some("up"),
+            RanEvent::SameIdentity { .. } => Some("same identity"),
+            RanEvent::Down { .. } => Some("down"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, ["up", "same identity", "down", "up"]);
+}
+
 /// Two gNBs with two registered phones each.
 fn four_phones(seed: u64) -> Sim {
     let mut net = network(seed);

@@ -132,9 +132,9 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
         procedures: procedures.collect(),
         throughput: Throughput {
             ul_packets: m.sample("whimbrel_n3_ul_packets_total"),
-            ul_octets: m.sample("whimbrel_n3_ul_octets_total"),
+            ul_octets: m.sample("whimbrel_n3_ul_bytes_total"),
             dl_packets: m.sample("whimbrel_n3_dl_packets_total"),
-            dl_octets: m.sample("whimbrel_n3_dl_octets_total"),
+            dl_octets: m.sample("whimbrel_n3_dl_bytes_total"),
             n2_received: m.counter(Counter::N2In),
             n2_sent: m.counter(Counter::N2Out),
         },

@@ -664,9 +664,9 @@ impl CpfProcess {
         if self.told_unread.tells(now, peer.ip()) {
             let peers = self.membership.iter().flat_map(|m| &m.peers);
             let numbers = peers.filter(|(_, at)| at.ip() == peer.ip()).map(|(id, _)| id.0);
-            let cpfs: Vec<u16> = numbers.collect();
+            let cpfs = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
             warn!(
-                %peer, ?cpfs,
+                %peer, cpfs,
                 "a control function at this address says what cannot be read: {why}; what it says of other phones is taken, and further ones are counted (whimbrel_cpf_messages_unreadable_total)"
             );
         }

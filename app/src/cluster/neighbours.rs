@@ -140,7 +140,9 @@ impl Neighbours {
         let known = self.all.iter_mut().find(|n| Some(n.amf_id) == who);
         let Some(n) = known.filter(|n| (n.amf_id > self.own) == we_called) else {
             if self.refused.tells(now, peer, "stranger") {
-                warn!(%peer, amf = ?who, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
+                let amf =
+                    who.map_or("none".into(), |id| format!("{}-{}-{}", id.region, id.set(), id.pointer()));
+                warn!(%peer, amf, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
             }
             return self.links.close(link);
         };
@@ -165,7 +167,7 @@ impl Neighbours {
         // It may say any number, and each would be a line.
         let kind = if let NotTaken::Version(_) = why { NotTaken::Version(0) } else { why };
         if n.told.insert(kind) {
-            warn!(neighbour = %n.name, ?why, "a message of another AMF is not taken; this is told once");
+            warn!(neighbour = %n.name, %why, "a message of another AMF is not taken; this is told once");
         }
     }
 

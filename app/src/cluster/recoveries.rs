@@ -49,12 +49,12 @@ impl Recoveries {
             value: self.phones.len(),
         };
         let phones = of(
-            "whimbrel_recovery_microseconds",
+            "whimbrel_recovery_seconds",
             "From the loss of a control function being noticed, or from a phone's message after that, to what another one does for the phone",
             &self.phones,
         );
         let losses = of(
-            "whimbrel_recovery_all_microseconds",
+            "whimbrel_recovery_all_seconds",
             "From the loss of a control function being noticed until each of its phones had another one",
             &self.losses,
         );

@@ -78,14 +78,14 @@ impl Vitals {
     pub(super) fn tell(&self, now: Instant, state: State) {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let member_s = state.member_since.map_or(0, |at| now.since(at).as_secs());
+        let member_us = state.member_since.map_or(0, |at| now.0.saturating_sub(at.0));
         let mut samples = vec![
             one(
                 "whimbrel_cpf_member",
                 "1 while an aggregator serves phones by this control function",
                 u64::from(state.member_since.is_some()),
             ),
-            one("whimbrel_cpf_member_seconds", "Since when it is a member, in this life", member_s),
+            one("whimbrel_cpf_member_seconds", "Since when it is a member, in this life", member_us),
             one("whimbrel_cpf_listed", "1 while etcd lists it", u64::from(state.is_listed)),
             one("whimbrel_cpf_phones", "Phones that it serves", count(state.phones)),
             one("whimbrel_cpf_states_held", "Phones whose states it holds for others", count(state.states)),
@@ -112,10 +112,10 @@ impl Vitals {
             ),
             one("whimbrel_link_turned_away_total", "Calls that are none of the cluster's", state.turned_away),
             one("whimbrel_cpf_inputs_total", "Phones' inputs that were run", self.inputs.len()),
-            one("whimbrel_cpf_busy_microseconds_total", "Time that these took", self.busy_us),
+            one("whimbrel_cpf_busy_seconds_total", "Time that these took", self.busy_us),
         ];
         samples.extend(QUANTILES.map(|(label, quantile)| Sample {
-            name: "whimbrel_cpf_input_microseconds",
+            name: "whimbrel_cpf_input_seconds",
             help: "Time that an input took, since the start",
             label: Some(("quantile", label.into())),
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },

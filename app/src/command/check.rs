@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Done;
+use crate::config::value::Value;
 use crate::config::{self, Config};
 
 pub(crate) fn run(file: Option<&Path>) -> Done {
@@ -32,7 +33,8 @@ fn summary(c: &Config) -> String {
         let v6 = n.ipv6_pool.map_or("no IPv6".into(), |p| p.to_string());
         let _ = writeln!(s, "  DNN      {}: {v4}, {v6}, DNS {}", n.dnn, list(&n.dns));
     }
-    let _ = writeln!(s, "  N2       SCTP {} port {} ({:?})", list(&c.n2.addresses), c.n2.port, c.n2.sctp);
+    let _ =
+        writeln!(s, "  N2       SCTP {} port {} ({})", list(&c.n2.addresses), c.n2.port, c.n2.sctp.show());
     let _ = writeln!(s, "  N3       UDP {} port {}", c.n3.address, c.n3.port);
     let _ = writeln!(s, "  N6       devices {}, NAT {}", devices(c), if c.n6.nat { "on" } else { "off" });
     let _ = writeln!(s, "  store    {}", c.store.path.display());

@@ -89,8 +89,8 @@ metrics! {
     Counter {
         N2In "whimbrel_n2_messages_received_total" "NGAP messages received",
         N2Out "whimbrel_n2_messages_sent_total" "NGAP messages sent",
-        N2OctetsIn "whimbrel_n2_octets_received_total" "Octets of NGAP messages received",
-        N2OctetsOut "whimbrel_n2_octets_sent_total" "Octets of NGAP messages sent",
+        N2OctetsIn "whimbrel_n2_received_bytes_total" "Octets of NGAP messages received",
+        N2OctetsOut "whimbrel_n2_sent_bytes_total" "Octets of NGAP messages sent",
         N2Foreign "whimbrel_n2_foreign_ppid_total" "SCTP messages that are not NGAP, dropped",
         N2Unsent "whimbrel_n2_unsent_total" "NGAP messages that SCTP had no room for",
         NasRepeated "whimbrel_nas_repeated_total" "NAS messages sent again because no answer came",
@@ -136,14 +136,29 @@ metrics! {
 /// A reading taken elsewhere (the user plane's counters), shown as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Metric name, with `_total` where it only grows.
+    /// Metric name, with `_total` where it only grows. Times and sizes have Prometheus' base units in it: `_seconds`, `_bytes`.
     pub(crate) name: &'static str,
     /// What it counts.
     pub(crate) help: &'static str,
     /// One label and its value, where there are several readings under the name.
     pub(crate) label: Option<(&'static str, String)>,
-    /// The reading.
+    /// The reading. Of a time: microseconds, which are shown as seconds.
     pub(crate) value: u64,
+}
+
+impl Sample {
+    /// The reading as it is shown.
+    fn shown(&self) -> String {
+        let is_time = self.name.ends_with("_seconds") || self.name.ends_with("_seconds_total");
+        if is_time { (self.value as f64 / 1e6).to_string() } else { self.value.to_string() }
+    }
+}
+
+/// Whether a metric's name has no unit beside Prometheus' base units.
+fn has_base_unit(name: &str) -> bool {
+    const OTHERS: [&str; 8] =
+        ["octets", "microseconds", "milliseconds", "nanoseconds", "us", "ms", "ns", "mib"];
+    name.split('_').all(|part| !OTHERS.contains(&part))
 }
 
 /// Latency percentiles, in microseconds.
@@ -280,6 +295,7 @@ impl Metrics {
 
     /// Replaces the readings that are taken elsewhere.
     pub(crate) fn set_samples(&self, samples: Vec<Sample>) {
+        debug_assert!(samples.iter().all(|s| has_base_unit(s.name)), "{samples:?}");
         *locked(&self.samples) = samples;
     }
 
@@ -347,9 +363,9 @@ impl Metrics {
             }
             let _ = match &s.label {
                 Some((label, value)) => {
-                    writeln!(out, "{}{{{label}=\"{}\"}} {}", s.name, escaped(value), s.value)
+                    writeln!(out, "{}{{{label}=\"{}\"}} {}", s.name, escaped(value), s.shown())
                 }
-                None => writeln!(out, "{} {}", s.name, s.value),
+                None => writeln!(out, "{} {}", s.name, s.shown()),
             };
         }
     }
@@ -411,6 +427,8 @@ mod tests {
         metrics.set_samples(vec![
             Sample { name: "whimbrel_x_total", help: "x", label: Some(("why", "a\"b".into())), value: 1 },
             Sample { name: "whimbrel_x_total", help: "x", label: Some(("why", "c".into())), value: 2 },
+            Sample { name: "whimbrel_y_seconds", help: "y", label: None, value: 1_500_000 },
+            Sample { name: "whimbrel_z_seconds_total", help: "z", label: None, value: 250 },
         ]);
         let text = metrics.prometheus(Duration::from_secs(9));
         for line in [
@@ -422,11 +440,15 @@ mod tests {
             "whimbrel_procedure_seconds_bucket{procedure=\"registration\",le=\"+Inf\"} 3",
             "whimbrel_procedure_seconds_count{procedure=\"registration\"} 3",
             "whimbrel_x_total{why=\"a\\\"b\"} 1",
+            "whimbrel_y_seconds 1.5",
+            "whimbrel_z_seconds_total 0.00025",
             "whimbrel_uptime_seconds 9",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
         assert_eq!(text.matches("# TYPE whimbrel_x_total").count(), 1);
+        let names = Counter::ALL.iter().map(|c| c.word()).chain(Gauge::ALL.iter().map(|g| g.word()));
+        names.for_each(|name| assert!(has_base_unit(name), "{name}"));
         let mut declared = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

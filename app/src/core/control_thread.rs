@@ -710,6 +710,7 @@ impl Control {
                 info!(peer = %link.peer, "a gNB lost its state and set the association up anew");
                 if let Some(name) = self.links.down(association) {
                     self.give(now, Input::AssociationDown(name));
+                    self.settle(now); // the former association ends before the new one is told of
                 }
                 let syntax = n2::syntax(self.config.n2.fastwire, link.peer, adaptation);
                 let physical = self.links.up(now, association, link.peer, outbound_streams, syntax);
@@ -795,6 +796,9 @@ impl Control {
         if let Some(neighbours) = &mut self.neighbours {
             self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));
             self.out.not_taken.drain(..).for_each(|(from, why)| neighbours.not_taken(from, why));
+        }
+        if !self.out.ran_events.is_empty() || !self.out.events.is_empty() {
+            self.observer.turned(clock::now().since(now));
         }
         // gNBs before phones: a phone's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {
@@ -1065,7 +1069,7 @@ impl Control {
             let (records, octets) = pair.sent();
             [
                 one("whimbrel_mirror_records_total", "Inputs told the mirror", records),
-                one("whimbrel_mirror_octets_total", "Octets of what the mirror was told", octets),
+                one("whimbrel_mirror_bytes_total", "Octets of what the mirror was told", octets),
                 one(
                     "whimbrel_mirror_waiting",
                     "Inputs whose outputs wait for the mirror",

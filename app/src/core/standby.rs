@@ -108,8 +108,11 @@ impl Waiting {
         match made {
             Ok(mut mirror) => {
                 mirror.timed(now);
-                let took = clock::now().since(begun);
-                info!(octets = snapshot.len(), ?took, "this aggregator has all that the one that serves has");
+                let took_ms = clock::now().since(begun).as_millis();
+                info!(
+                    octets = snapshot.len(),
+                    took_ms, "this aggregator has all that the one that serves has"
+                );
                 self.mirror = Some(mirror);
             }
             Err(sentence) => self.standby.give_up(now, "snapshot", sentence),

@@ -302,12 +302,12 @@ impl LocalUpf {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
             one("whimbrel_n3_ul_packets_total", "Packets forwarded that phones sent", c.ul_packets),
-            one("whimbrel_n3_ul_octets_total", "Their octets, inner packets alone", c.ul_octets),
+            one("whimbrel_n3_ul_bytes_total", "Their octets, inner packets alone", c.ul_octets),
             one("whimbrel_n3_dl_packets_total", "Packets forwarded to phones", c.dl_packets),
-            one("whimbrel_n3_dl_octets_total", "Their octets, inner packets alone", c.dl_octets),
+            one("whimbrel_n3_dl_bytes_total", "Their octets, inner packets alone", c.dl_octets),
             one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle phones", c.buffered),
             one("whimbrel_upf_buffered", "Packets in buffers for idle phones now", c.held),
-            one("whimbrel_upf_buffered_octets", "Their octets", c.held_octets),
+            one("whimbrel_upf_buffered_bytes", "Their octets", c.held_octets),
             one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
             one("whimbrel_gtpu_echo_requests_sent_total", "GTP-U echo requests sent", c.echo_requests_sent),
             one("whimbrel_gtpu_paths", "Paths to gNBs that are supervised by echo requests", c.paths),

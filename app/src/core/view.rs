@@ -1,6 +1,6 @@
 //! What the console shows of phones and gNBs.
 
-use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
+use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningState};
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_control::udm::Ambr;
@@ -229,7 +229,7 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
             c.counts_again,
         ),
         one(
-            "whimbrel_log_octets",
+            "whimbrel_log_bytes",
             "Octets of messages that are kept until phones' backups need them no more",
             octets as u64,
         ),
@@ -288,20 +288,8 @@ pub(super) fn warnings(cta: &Aggregator) -> Vec<WarningView> {
         gnbs: w
             .outcomes
             .iter()
-            .map(|(gnb, outcome)| WarningAtGnb { gnb: gnb.to_string(), outcome: outcome_in_words(outcome) })
+            .map(|(gnb, outcome)| WarningAtGnb { gnb: gnb.to_string(), outcome: outcome.to_string() })
             .collect(),
     });
     all.collect()
-}
-
-fn outcome_in_words(outcome: &WarningOutcome) -> String {
-    match outcome {
-        WarningOutcome::Awaited => "no answer yet".into(),
-        WarningOutcome::Broadcasting(Some(n)) => format!("broadcast in {n} cells"),
-        WarningOutcome::Broadcasting(None) => "broadcast".into(),
-        WarningOutcome::Nowhere => "broadcast nowhere".into(),
-        WarningOutcome::NoAnswer => "it did not answer".into(),
-        WarningOutcome::Failed(n) => format!("{n} cells do not broadcast any more"),
-        WarningOutcome::Cancelled(n) => format!("cancelled after {n} broadcasts"),
-    }
 }

@@ -6,6 +6,7 @@
 //! names the phone by its 5G-TMSI, and is answered with a name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
@@ -31,6 +32,18 @@ pub enum NotTaken {
     Unknown,
     /// No neighbour of that number is configured.
     Nobody,
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "it is of version {version}, which is not known here"),
+            Self::Malformed => f.write_str("it breaks its form"),
+            Self::Repeated => f.write_str("it repeats a message that begins a handover or a registration"),
+            Self::Unknown => f.write_str("it names a UE or a handover that is not known here"),
+            Self::Nobody => f.write_str("no neighbour of its number is configured"),
+        }
+    }
 }
 
 /// The phones that have come from neighbours, by the names of their ways.

@@ -176,16 +176,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         result: RanOutput,
         out: &mut Outbox,
     ) {
-        for event in result.events {
-            match event {
-                RanEvent::Limited { association, limit } => self.limited(now, association, limit, out),
-                event => out.ran_events.push(event),
-            }
-        }
+        // A gNB that has set up anew under its identity: its former association ends before the new one is up.
+        let (anew, events): (Vec<RanEvent>, Vec<RanEvent>) =
+            result.events.into_iter().partition(|e| matches!(e, RanEvent::SameIdentity { .. }));
+        out.ran_events.extend(anew);
         for former in result.superseded {
             // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
             out.ran_events.push(self.ran.supersede(now, former));
             self.connections_lost(former);
+        }
+        for event in events {
+            match event {
+                RanEvent::Limited { association, limit } => self.limited(now, association, limit, out),
+                event => out.ran_events.push(event),
+            }
         }
         if let Some(Reset { what, acknowledge, by }) = result.reset {
             let phones = match &what {

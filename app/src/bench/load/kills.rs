@@ -53,7 +53,8 @@ impl Kills {
     pub(super) fn told(killed: u32, playground: &Playground) -> Result<Self, String> {
         let client = playground.client();
         let quantile = |of: &str, q: &str| {
-            client.metric(&format!("whimbrel_recovery{of}_microseconds{{quantile=\"{q}\"}}"))
+            let seconds = client.metric(&format!("whimbrel_recovery{of}_seconds{{quantile=\"{q}\"}}"))?;
+            Ok::<f64, String>((seconds * 1e6).round())
         };
         Ok(Self {
             killed,

@@ -1,6 +1,7 @@
 //! Warning messages: TS 38.413 §8.9, TS 23.041 §9.1.3.4. The cell broadcast centre is the operator.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,20 @@ pub enum WarningOutcome {
     Failed(usize),
     /// It stopped; so many broadcasts had been made, as far as it told.
     Cancelled(u64),
+}
+
+impl fmt::Display for WarningOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WarningOutcome::Awaited => f.write_str("no answer yet"),
+            WarningOutcome::Broadcasting(Some(n)) => write!(f, "broadcast in {n} cells"),
+            WarningOutcome::Broadcasting(None) => f.write_str("broadcast"),
+            WarningOutcome::Nowhere => f.write_str("broadcast nowhere"),
+            WarningOutcome::NoAnswer => f.write_str("it did not answer"),
+            WarningOutcome::Failed(n) => write!(f, "{n} cells do not broadcast any more"),
+            WarningOutcome::Cancelled(n) => write!(f, "cancelled after {n} broadcasts"),
+        }
+    }
 }
 
 /// Where a warning stands.
