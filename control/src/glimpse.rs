@@ -135,7 +135,7 @@ fn timers(phone: &Phone) -> Vec<RunningTimer> {
     let timer = |name: &str, session, until| RunningTimer { name: name.into(), session, until };
     let awaited = phone.lanes.timers().map(|(lane, name, until)| {
         let session = match lane {
-            Lane::Session(psi) => Some(psi),
+            Lane::Session(psi) | Lane::PendingSetup(psi) => Some(psi),
             Lane::Mobility | Lane::Handover => None,
         };
         timer(name, session, until)

@@ -100,6 +100,7 @@ fn ran_events() -> Vec<RanEvent> {
         RanEvent::ErrorIndication { association, cause: cause.clone() },
         RanEvent::Reconfigured { association },
         RanEvent::SameIdentity { association, former: AssociationId(2), gnb: gnb() },
+        RanEvent::IdentityContested { gnb: gnb(), holder: association, other: AssociationId(2) },
         RanEvent::NeverSetUp { association },
         RanEvent::UpdateTaken { association },
         RanEvent::UpdateRefused { association, cause, again: true },
@@ -209,6 +210,7 @@ fn kind_of_ran(event: &RanEvent) -> usize {
         RanEvent::WarningUnanswered { .. } => 17,
         RanEvent::WarningsLost { .. } => 18,
         RanEvent::Limited { .. } => 19,
+        RanEvent::IdentityContested { .. } => 20,
     }
 }
 
@@ -235,7 +237,7 @@ fn kind_of_ue(event: &Event) -> usize {
 #[test]
 fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     let kinds: BTreeSet<usize> = ran_events().iter().map(kind_of_ran).collect();
-    assert_eq!(kinds, (0..20).collect());
+    assert_eq!(kinds, (0..21).collect());
     let kinds: BTreeSet<usize> = ue_events().iter().map(kind_of_ue).collect();
     assert_eq!(kinds, (0..15).collect());
     let all = told(|observer| {
