@@ -15,7 +15,7 @@ use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId};
 use whimbrel_resilience::UpfChange;
 
 use crate::config::refusal_word;
-use crate::console::{Condition, Console, Counter, Gauge, Level, ProcedureName, RefusalRecord};
+use crate::console::{Condition, Console, Counter, GNB_IDENTITY, Gauge, Level, ProcedureName, RefusalRecord};
 use crate::told::ToldOnce;
 
 /// Turns events into what is seen outside. One per control thread.
@@ -472,7 +472,7 @@ impl Observer {
         let record = RefusalRecord {
             subjects: vec![id.clone(), format!("gnb-at-{holder}"), format!("gnb-at-{other}")],
             procedure: "NG setup".into(),
-            kind: "ng_setup".into(),
+            kind: GNB_IDENTITY.into(),
             why: same_identity(gnb, &holder, &other),
             fix: identity_of_its_own(&holder, &other),
             ..RefusalRecord::default()

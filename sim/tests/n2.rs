@@ -91,7 +91,8 @@ fn ran_configuration_update() {
 #[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one Global RAN Node ID displace each other once, not for ever
 fn two_gnbs_of_one_identity_displace_each_other_once() {
     let mut net = network(3);
-    let first = GnbIndex(0);
+    let first = net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
     let second = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(second, phone_config(0));

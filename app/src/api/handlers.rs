@@ -17,8 +17,8 @@ use super::routes::{Reply, Request};
 use super::subscribers;
 use crate::clock;
 use crate::console::{
-    Command, Component, Condition, Counter, EventRecord, Gauge, GnbView, ProcedureName, RefusalRecord,
-    UeView, UesRequest,
+    Command, Component, Condition, Counter, EventRecord, GNB_IDENTITY, Gauge, GnbView, ProcedureName,
+    RefusalRecord, UeView, UesRequest,
 };
 
 /// Items of one page.
@@ -274,7 +274,7 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
         }
         Err(_) => {
             let gnbs = shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default();
-            why_gnb(&shared, &subject, &gnbs, refusals.first())
+            why_gnb(&shared, &subject, &gnbs, &refusals)
         }
     };
     Reply::json(&WhyAnswer { subject, sentence, refusals })
@@ -316,15 +316,20 @@ fn why_phone(
     }
 }
 
-fn why_gnb(shared: &Shared, subject: &str, gnbs: &[GnbView], refusal: Option<&RefusalRecord>) -> String {
+fn why_gnb(shared: &Shared, subject: &str, gnbs: &[GnbView], refusals: &[RefusalRecord]) -> String {
     let bare = subject.strip_prefix("gnb-").unwrap_or(subject);
     let named = |g: &&GnbView| g.id == bare || g.name.as_deref() == Some(bare) || g.address == bare;
-    match (gnbs.iter().find(named), refusal) {
+    match (gnbs.iter().find(named), refusals.first()) {
         (Some(gnb), _) => {
-            format!(
-                "gnb-{} is up since {} from {}, with {} phones.",
+            let is = format!(
+                "gnb-{} is up since {} from {}, with {} phones",
                 gnb.id, gnb.since, gnb.address, gnb.connected_phones
-            )
+            );
+            // What was refused to another gNB of the same identity since then.
+            match refusals.iter().find(|r| r.kind == GNB_IDENTITY && r.last >= gnb.since) {
+                Some(contested) => format!("{is}; last, {}", contested.sentence()),
+                None => format!("{is}."),
+            }
         }
         (None, Some(refusal)) => refusal.sentence(),
         (None, None) => silence(shared, subject),

@@ -316,7 +316,19 @@ fn why_tells_of_refusals_of_state_and_of_silence() {
     );
     assert!(why("imsi-999700000000003").contains("no gNB is up: point one at 127.0.0.1 port 38412"));
     assert!(why("imsi-999700000000003").contains("is not a subscriber here: add it with"));
-    assert!(why("999%2F70-1").contains("is up"));
+    let gnb = why("999%2F70-1");
+    assert!(gnb.contains("is up") && !gnb.contains("refused"), "a UE's refusal is not the gNB's: {gnb}");
+    let identity = RefusalRecord {
+        subjects: vec!["gnb-999/70-1".into(), "gnb-at-192.0.2.1:38412".into()],
+        kind: crate::console::GNB_IDENTITY.into(),
+        why: "two gNBs have its Global RAN Node ID".into(),
+        ..refusal()
+    };
+    console.refusals(|r| r.push(clock::now(), identity));
+    for subject in ["gnb-999%2F70-1", "gnb-at-192.0.2.1:38412"] {
+        assert!(why(subject).contains("two gNBs have its Global RAN Node ID"), "{}", why(subject));
+    }
+    assert!(why("gnb-999%2F70-1").contains("is up since"), "and who is up");
     console.components(|c| c.set("n2", Condition::Down, "SCTP cannot be had"));
     assert!(why("imsi-999700000000003").contains("SCTP cannot be had"));
 }

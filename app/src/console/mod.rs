@@ -24,7 +24,7 @@ pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
 #[cfg(test)]
 pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
-pub(crate) use refusals::{RefusalRecord, Refusals};
+pub(crate) use refusals::{GNB_IDENTITY, RefusalRecord, Refusals};
 pub(crate) use view::{
     FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
     WarningAtGnb, WarningView,

@@ -17,6 +17,9 @@ const PER_SUBJECT_MAX: usize = 16;
 /// Names under which one refusal can be found: SUPI, PEI, gNB, the gNB's name of the phone.
 const SUBJECTS_MAX: usize = 4;
 
+/// The kind of a refusal for which there are two gNBs of one Global RAN Node ID.
+pub(crate) const GNB_IDENTITY: &str = "gnb_identity";
+
 /// One refusal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RefusalRecord {
