@@ -18,7 +18,7 @@ impl RunMark {
     pub(crate) fn set(store: &Path) -> std::io::Result<(Self, Option<Vec<Former>>)> {
         let file = store.with_extension("running");
         let left = fs::read_to_string(&file).ok().map(|text| text.lines().filter_map(read_former).collect());
-        // Only its owner may read it: who knows an association's tag can end it.
+        // Only its owner may read it: an association's verification tag is enough to end it.
         let _ = fs::remove_file(&file);
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
         Ok((Self(file), left))

@@ -173,7 +173,7 @@ impl Paths {
     }
 }
 
-/// Most peers whose signs of life wait to be told the first shard; a peer that finds no room gives another sign with its next packet.
+/// Most path uses that may wait for the first shard when a sign of life is added; a peer beyond them gives another sign with its next packet.
 const SIGNS_MAX: usize = 64;
 
 impl UpfU {

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) fragments: Fragments,
     /// Rules that sessions were given.
     rules_given: u64,
-    /// What is to be told the first shard, which supervises paths.
+    /// Path uses and signs of life for the first shard, which supervises paths.
     pub(super) path_uses: Vec<(IpAddr, PathUse)>,
     /// Of what is drawn by chance.
     pub(super) random: u64,

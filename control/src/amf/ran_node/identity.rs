@@ -41,7 +41,7 @@ impl RanNodes {
         let Some(gnb) = displaced else { return };
         let Some(holder) = self.find(gnb) else { return };
         self.contested.retain(|_, until| now < *until);
-        // Each takes two associations at the same time; who exceeds the limit of gNBs is refused for that.
+        // Each needs two associations that are set up; a conflict beyond the limit of gNBs is reported and not remembered.
         if self.contested.len() < self.config.limits.ran_nodes as usize {
             self.contested.insert(gnb, now + CONTESTED_FOR);
         }

@@ -198,7 +198,7 @@ fn a_gnb_that_restarted_is_served_at_once() {
     }
 }
 
-#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one identity displace each other once; the second is told to wait
+#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one identity displace each other once; the second one gets a time to wait
 fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
     // The first one speaks after it was displaced: by NG SETUP, by anything else, or by octets that nobody can read.
     let speaks: [fn(&mut RanNodes) -> RanOutput; 2] =
@@ -207,7 +207,7 @@ fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
     for speak in speaks {
         let mut nodes = taken_over();
         assert!(speak(&mut nodes).events.contains(&contested));
-        assert!(!speak(&mut nodes).events.contains(&contested), "it is told once");
+        assert!(!speak(&mut nodes).events.contains(&contested), "it is reported once");
         let out = nodes.handle(at(3), on(1), request(1).into());
         assert!(is_refused_for(&out, 9), "{out:?}");
         assert_eq!(nodes.find(gnb(1)), Some(on(9)));

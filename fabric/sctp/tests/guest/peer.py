@@ -256,7 +256,7 @@ def stopped_with_unacknowledged_data():
     late = sctp_socket()
     try:
         late.connect(("127.0.0.1", 38414))
-        raise AssertionError("who stops takes nobody any more")
+        raise AssertionError("a server that stops takes no new association")
     except ConnectionError:
         pass
 
