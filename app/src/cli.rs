@@ -58,7 +58,7 @@ enum Command {
         #[command(subcommand)]
         command: SubscriberCommand,
     },
-    /// Say why a phone or a gNB is not on.
+    /// Say why a UE or a gNB is not on, since when, and what to do.
     Why {
         /// SUPI (imsi-999700000000001), PEI or gNB (gnb-999/70-1).
         subject: String,

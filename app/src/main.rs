@@ -14,6 +14,7 @@ mod config;
 mod console;
 mod core;
 mod entropy;
+mod local_time;
 mod logging;
 mod observe;
 mod playground;

@@ -1,5 +1,7 @@
 //! The one adapter from the core's typed events to log lines, metrics, events and explanations.
 
+mod history;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +11,17 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
-    AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject, UpfId,
+    AssociationId, Event, PhoneEvent, PhoneId, Present, Procedure, RanEvent, Refusal, Remedy, Subject,
+    Subscriber, UpfId,
 };
-use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId};
+use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Supi};
 use whimbrel_resilience::UpfChange;
 
+use self::history::{Peer, answer, closed_by, name, setup_answer};
 use crate::config::refusal_word;
-use crate::console::{Condition, Console, Counter, GNB_IDENTITY, Gauge, Level, ProcedureName, RefusalRecord};
+use crate::console::{
+    Cause, ClosedBy, Condition, Console, Counter, Gauge, Happened, Level, Name, ProcedureName, RefusalRecord,
+};
 use crate::told::ToldOnce;
 
 /// Turns events into what is seen outside. One per control thread.
@@ -24,10 +30,8 @@ pub(crate) struct Observer {
     config: Arc<Config>,
     /// Whether SUPIs may stand in logs.
     log_supi: bool,
-    /// What each association's gNB is called, for sentences.
-    gnbs: BTreeMap<AssociationId, String>,
-    /// The address and SCTP port of each association's gNB.
-    peers: BTreeMap<AssociationId, String>,
+    /// Each association's gNB, for sentences.
+    gnbs: BTreeMap<AssociationId, Peer>,
     /// Associations that stand and whose gNB's identity another association took over.
     displaced: BTreeSet<AssociationId>,
     /// What was wrong with their messages.
@@ -43,12 +47,12 @@ impl Observer {
     /// An observer that pushes to `console`.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
         let wrong = ToldOnce::new("messages of gNBs, and with how many there are");
+        console.configured(config.clone());
         Self {
             console,
             config,
             log_supi,
             gnbs: BTreeMap::new(),
-            peers: BTreeMap::new(),
             displaced: BTreeSet::new(),
             wrong,
             store_failed: false,
@@ -59,19 +63,19 @@ impl Observer {
 
     /// A new version of the configuration is in force.
     pub(crate) fn configure(&mut self, config: Arc<Config>) {
+        self.console.configured(config.clone());
         self.config = config;
     }
 
     /// An association came up from this address; its gNB has not said who it is.
     pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
-        self.gnbs.insert(association, format!("gnb-at-{peer}"));
-        self.peers.insert(association, peer.to_owned());
+        self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
     }
 
     /// A gNB was connected to the aggregator whose place this one has taken.
     pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
-        self.gnbs.insert(association, format!("gnb-{gnb}"));
+        self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
     }
 
     /// The events that follow happened so long after the messages of this turn had arrived.
@@ -94,6 +98,7 @@ impl Observer {
     pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent) {
         self.console.operations.phone(now, happened);
         let phone = happened.phone;
+        self.remember(now, happened);
         match &happened.event {
             Event::Completed { procedure, subject, took } => {
                 let name = name_of(*procedure);
@@ -102,7 +107,7 @@ impl Observer {
                 debug!(subject = %self.logged(phone, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
-                let on = happened.on.and_then(|a| self.gnbs.get(&a).cloned());
+                let on = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
                 self.refused(now, phone, *procedure, subject, *ran_ue_ngap_id, on, refusal);
             }
             Event::Session { subject, psi, dnn, change } => {
@@ -192,7 +197,9 @@ impl Observer {
                 self.completed(now, ProcedureName::NgSetup, Duration::ZERO);
                 info!(gnb = id, name = called, "a gNB is up");
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
-                self.gnbs.insert(*association, id);
+                let address = self.gnbs.get(association).map(|p| p.address.clone()).unwrap_or_default();
+                self.gnb_up(now, &id, name.as_deref(), &address);
+                self.gnbs.insert(*association, Peer::new(id, &address));
             }
             RanEvent::SetupRefused {
                 association,
@@ -210,29 +217,35 @@ impl Observer {
             // It lost its identity and stands; what took it over was said before.
             RanEvent::Down { association, .. } if self.displaced.remove(association) => {
                 let peer = self.address(*association);
-                self.gnbs.insert(*association, format!("gnb-at-{peer}"));
+                self.gnbs.insert(*association, Peer::new(format!("gnb-at-{peer}"), &peer));
             }
             RanEvent::Down { association, gnb } => {
-                self.peers.remove(association);
-                let peer = self.gnbs.remove(association).unwrap_or_else(|| "a gNB".into());
-                let id = gnb.map_or(peer, |g| format!("gnb-{g}"));
+                let peer = self.gnbs.remove(association);
+                let called = || peer.as_ref().map_or_else(|| "a gNB".into(), |p| p.name.to_string());
+                let id = gnb.map_or_else(called, |g| format!("gnb-{g}"));
+                if gnb.is_some() {
+                    self.gnb_down(now, &id, peer);
+                }
                 info!(gnb = id, "the association of a gNB ended");
                 self.event(now, Level::Warn, "gnb.down", &id, "Its association ended.".into());
             }
             RanEvent::Reset { association, phones, by } => {
                 let id = self.called(*association);
-                let text = match by {
+                let ends = if *phones == 1 { "" } else { "s" };
+                let (text, note) = match by {
                     ResetBy::Gnb => {
                         self.console.metrics.add(Counter::RanReset, 1);
                         info!(gnb = id, ues = phones, "a gNB reset its connections");
-                        format!("It reset {phones} UE connections.")
+                        (format!("It reset {phones} UE connection{ends}."), "its")
                     }
                     ResetBy::Operator => {
                         info!(gnb = id, ues = phones, "the operator reset the connections of a gNB");
-                        format!("The operator reset its {phones} UE connections.")
+                        (format!("The operator reset its {phones} UE connection{ends}."), "the operator's")
                     }
                 };
                 self.event(now, Level::Warn, "gnb.reset", &id, text);
+                let note = format!("{note} NG RESET ended {phones} UE connection{ends}");
+                self.remember_gnb(now, &id, Happened::Noted(note));
             }
             RanEvent::ResetUnacknowledged { association } => {
                 let id = self.called(*association);
@@ -249,6 +262,8 @@ impl Observer {
                     );
                     let text = format!("Its message was refused: {what}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.refused", &id, text);
+                    let text = format!("a message of it was answered with ERROR INDICATION: {what}");
+                    self.remember_gnb(now, &id, Happened::Noted(text));
                 }
             }
             RanEvent::ErrorIndication { association, cause } => {
@@ -258,12 +273,16 @@ impl Observer {
                     warn!(gnb = id, cause, "a gNB sent ERROR INDICATION; further ones are counted");
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.error", &id, text);
+                    let text = format!("it sent ERROR INDICATION with cause {cause}");
+                    self.remember_gnb(now, &id, Happened::Noted(text));
                 }
             }
             RanEvent::NeverSetUp { association } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanNeverSetUp, 1);
                 info!(gnb = id, "nobody set up on an association; it is aborted");
+                let text = "its SCTP association came up, and no NG SETUP REQUEST came over it";
+                self.remember_gnb(now, &id, Happened::Noted(text.into()));
             }
             RanEvent::SameIdentity { association, former, gnb } => {
                 self.displaced.insert(*former);
@@ -276,6 +295,10 @@ impl Observer {
                 );
                 warn!("{text}");
                 self.event(now, Level::Warn, "gnb.twice", &id, format!("{text}."));
+                let text = format!(
+                    "it took its identity over from {there}: it restarted, or two gNBs have that identity"
+                );
+                self.remember_gnb(now, &id, Happened::Noted(text));
             }
             RanEvent::IdentityContested { gnb, holder, other } => {
                 self.console.metrics.add(Counter::RanIdentityContested, 1);
@@ -325,6 +348,8 @@ impl Observer {
                 let id = self.called(*association);
                 self.console.metrics.refused(ProcedureName::AmfConfigurationUpdate);
                 warn!(gnb = id, cause, again, "a gNB did not take the new configuration");
+                let text = format!("it refused AMF CONFIGURATION UPDATE with cause {cause}");
+                self.remember_gnb(now, &id, Happened::Noted(text));
                 let text = format!("It did not take AMF CONFIGURATION UPDATE: {cause}.");
                 self.event(now, Level::Warn, "gnb.update", &id, text);
             }
@@ -428,33 +453,37 @@ impl Observer {
         procedure: Procedure,
         subject: &Subject,
         ran_ue_ngap_id: Option<RanUeNgapId>,
-        gnb: Option<String>,
+        gnb: Option<Arc<str>>,
         refusal: &Refusal,
     ) {
-        let name = name_of(procedure);
-        self.console.metrics.refused(name);
+        let of = name_of(procedure);
+        self.console.metrics.refused(of);
         let mut subjects = vec![shown(phone, subject)];
         subjects.extend(subject.pei.map(|pei| pei.to_string()));
-        if let Some(gnb) = gnb {
+        if let Some(gnb) = &gnb {
             subjects.extend(ran_ue_ngap_id.map(|id| format!("{gnb}-ran-ue-{id}")));
-            subjects.push(gnb);
+            subjects.push(gnb.to_string());
         }
         let record = RefusalRecord {
             subjects,
-            procedure: name.word().replace('_', " "),
+            procedure: of.word().replace('_', " ").replace("pdu", "PDU"),
             kind: refusal_word(refusal.kind()).into(),
             why: refusal.to_string(),
             expected: self.expected(refusal),
-            fix: refusal.fix(),
-            told: told(&self.config, procedure, refusal),
+            fix: self.fix(refusal, subject.supi),
+            told: answer(&self.config, procedure, refusal),
             ..RefusalRecord::default()
         };
         let logged = self.logged(phone, subject);
-        let (procedure, why, fix) = (name.word(), record.why.clone(), record.fix.clone());
+        let why = record.why.clone();
         let event = format!("It was refused in {}: {why}.", record.procedure);
-        // What a phone is refused over and over is logged once and counted.
-        if self.console.refusals(|r| r.push(now, record)) {
-            info!(subject = %logged, procedure, why, fix, "refused");
+        let refused =
+            Happened::Refused(Box::new(record), Cause::Ue(refusal.clone()), closed_by(procedure, refusal));
+        let name = name(phone, subject);
+        // What a UE is refused over and over is logged once and counted.
+        if self.console.histories(|h| h.push(now, &name, gnb.as_ref(), refused)) {
+            let fix = self.fix(refusal, subject.supi.filter(|_| self.log_supi));
+            info!(subject = %logged, procedure = of.word(), why, fix, "refused");
             self.event(now, Level::Warn, "refused", &shown(phone, subject), event);
         }
     }
@@ -467,18 +496,21 @@ impl Observer {
         holder: AssociationId,
         other: AssociationId,
     ) {
+        let cause = Cause::Setup(SetupRefusal::IdentityInUse { holder });
         let (holder, other) = (self.address(holder), self.address(other));
         let id = format!("gnb-{gnb}");
         let record = RefusalRecord {
             subjects: vec![id.clone(), format!("gnb-at-{holder}"), format!("gnb-at-{other}")],
             procedure: "NG setup".into(),
-            kind: GNB_IDENTITY.into(),
+            kind: "ng_setup".into(),
             why: same_identity(gnb, &holder, &other),
             fix: identity_of_its_own(&holder, &other),
             ..RefusalRecord::default()
         };
         let (why, fix) = (record.why.clone(), record.fix.clone());
-        if self.console.refusals(|r| r.push(now, record)) {
+        let refused = Happened::Refused(Box::new(record), cause, ClosedBy::Setup);
+        let name = Name::Gnb(id.as_str().into());
+        if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why}: {fix}");
             self.event(now, Level::Warn, "gnb.identity", &id, format!("{why}; {fix}."));
         }
@@ -486,7 +518,16 @@ impl Observer {
 
     /// The address and port of an association's gNB.
     fn address(&self, association: AssociationId) -> String {
-        self.peers.get(&association).cloned().unwrap_or_else(|| "an unknown address".into())
+        let address = self.gnbs.get(&association).map(|p| p.address.clone()).filter(|a| !a.is_empty());
+        address.unwrap_or_else(|| "an unknown address".into())
+    }
+
+    /// What to do about a refusal, as far as it can be known without the subscriber's record.
+    fn fix(&self, refusal: &Refusal, supi: Option<Supi>) -> String {
+        let subscriber = Subscriber::NotAsked;
+        let present = Present { config: &self.config, supi, subscriber, changed_since: false };
+        let (Remedy::Fix(fix) | Remedy::Mended(fix)) = refusal.remedy(&present);
+        fix
     }
 
     fn setup_refused(&mut self, now: Instant, id: String, peer: String, why: &SetupRefusal) {
@@ -500,11 +541,13 @@ impl Observer {
             offered,
             expected,
             fix: fix.clone(),
-            told: "NG SETUP FAILURE".into(),
+            told: setup_answer(why),
             ..RefusalRecord::default()
         };
         let event = format!("Its NG SETUP was refused: {reason}.");
-        if self.console.refusals(|r| r.push(now, record)) {
+        let name = Name::Gnb(id.as_str().into());
+        let refused = Happened::Refused(Box::new(record), Cause::Setup(why.clone()), ClosedBy::Setup);
+        if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!(gnb = id, why = reason, fix, "NG SETUP was refused");
             self.event(now, Level::Warn, "gnb.refused", &id, event);
         }
@@ -513,10 +556,12 @@ impl Observer {
     /// What would have been accepted, where the refusal itself does not say it.
     fn expected(&self, refusal: &Refusal) -> String {
         let amf = &self.config.amf;
+        if matches!(refusal, Refusal::SliceNotAllowed(_) | Refusal::DnnNotSubscribed { .. }) {
+            return String::new(); // what is subscribed counts, not what is configured
+        }
         match refusal.kind() {
             RefusalKind::TrackingArea => format!("a TAC of {}", list(&amf.tacs)),
-            RefusalKind::ForbiddenArea | RefusalKind::Restricted => "what the subscription allows".into(),
-            RefusalKind::Slice => format!("a slice of {}", list(&amf.slices)),
+            RefusalKind::Slice => format!("one of the configured slices {}", list(&amf.slices)),
             RefusalKind::Plmn => format!("PLMN {}", amf.plmn),
             RefusalKind::Algorithm => {
                 format!("one of {} and one of {}", algorithms(&amf.integrity), algorithms(&amf.ciphering))
@@ -524,12 +569,14 @@ impl Observer {
             RefusalKind::Dnn => {
                 let names: Vec<String> =
                     self.config.smf.data_networks.keys().map(ToString::to_string).collect();
-                format!("a configured DNN ({})", names.join(", "))
+                format!("one of the configured {}", names.join(", "))
             }
             RefusalKind::UnknownSubscriber
             | RefusalKind::Barred
             | RefusalKind::Authentication
             | RefusalKind::Identity
+            | RefusalKind::ForbiddenArea
+            | RefusalKind::Restricted
             | RefusalKind::Congestion
             | RefusalKind::SessionType
             | RefusalKind::Resources
@@ -539,7 +586,8 @@ impl Observer {
     }
 
     fn called(&self, association: AssociationId) -> String {
-        self.gnbs.get(&association).cloned().unwrap_or_else(|| format!("association {}", association.0))
+        let name = self.gnbs.get(&association).map(|p| p.name.to_string());
+        name.unwrap_or_else(|| format!("association {}", association.0))
     }
 
     /// Whom a log line names: the SUPI only where the operator allows it.
@@ -550,37 +598,6 @@ impl Observer {
     fn event(&self, now: Instant, level: Level, kind: &'static str, subject: &str, text: String) {
         self.console.events(|e| e.push(now, level, kind, subject, text));
     }
-}
-
-/// What the phone was told.
-fn told(config: &Config, procedure: Procedure, refusal: &Refusal) -> String {
-    let of_session =
-        matches!(procedure, Procedure::PduSessionEstablishment | Procedure::PduSessionReleaseByUe);
-    match refusal {
-        // An answer to a phone that does not answer, or to a gNB, carries no cause.
-        Refusal::NoAnswer(_) | Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } => String::new(),
-        _ if refusal.was_told() => "AUTHENTICATION REJECT".into(),
-        _ if of_session && !is_of_amf(refusal) => {
-            let cause = refusal.sm_cause(config);
-            format!("5GSM cause #{} ({cause})", cause.value())
-        }
-        _ => {
-            let cause = refusal.mm_cause(config);
-            format!("5GMM cause #{} ({cause})", cause.value())
-        }
-    }
-}
-
-/// Whether it is the AMF that refuses a session for this, and returns the request unread (TS 24.501 §5.4.5.2.5).
-fn is_of_amf(refusal: &Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::DnnNotSubscribed { .. }
-            | Refusal::DnnNotConfigured(_)
-            | Refusal::SliceNotAllowed(_)
-            | Refusal::NoSlice { .. }
-            | Refusal::Limit(_)
-    )
 }
 
 /// Names of algorithms as the configuration has them.
@@ -820,8 +837,13 @@ mod tests {
         (0..5).for_each(|_| observer.ran(Instant::ZERO, &refused(third)));
         let id = format!("gnb-{gnb}");
         for subject in [&id, "gnb-at-192.0.2.1:38412", "gnb-at-192.0.2.2:38412", "gnb-at-192.0.2.1:40000"] {
-            let records = console.refusals(|r| r.of(subject));
-            let said = records.first().map(super::RefusalRecord::sentence).unwrap_or_default();
+            let address = subject.strip_prefix("gnb-at-").and_then(|a| a.split(':').next());
+            let said = console.histories(|h| {
+                let name = address.map_or_else(|| Some(Name::Gnb(id.as_str().into())), |a| h.find(a));
+                let refusal = h.of(&name?)?.refusals().next()?.refusal()?;
+                Some(refusal.sentence())
+            });
+            let said = said.unwrap_or_default();
             assert!(said.contains("192.0.2.1:") && said.contains("192.0.2.2:38412"), "{subject}: {said}");
             assert!(said.contains("fix: change the gNB ID of the gNB at 192.0.2.2:38412 or of"), "{said}");
         }
@@ -881,24 +903,27 @@ mod tests {
         assert!((990..=1010).contains(&p50_us(ProcedureName::Registration)));
     }
 
-    fn told_by_default(procedure: Procedure, refusal: &Refusal) -> String {
-        told(&crate::config::default().control(), procedure, refusal)
+    fn answered_by_default(procedure: Procedure, refusal: &Refusal) -> String {
+        answer(&crate::config::default().control(), procedure, refusal)
     }
 
     #[test] // TS 24.501 §5.4.1.3.5, §5.4.1.3.7
-    fn a_phone_that_fails_authentication_is_told_no_cause() {
+    fn a_ue_that_fails_authentication_gets_no_cause() {
         for refusal in [Refusal::WrongResponse, Refusal::MacFailure, Refusal::SynchFailure] {
-            assert_eq!(told_by_default(Procedure::Registration, &refusal), "AUTHENTICATION REJECT");
+            assert_eq!(answered_by_default(Procedure::Registration, &refusal), "AUTHENTICATION REJECT");
         }
     }
 
     #[test] // TS 24.501 §5.4.5.2.5: the AMF returns what it cannot forward with a 5GMM cause
-    fn a_data_network_that_the_amf_refuses_is_told_by_the_amf() {
+    fn a_data_network_that_the_amf_refuses_is_answered_by_the_amf() {
         let dnn = || "nowhere".parse().unwrap();
-        let told = told_by_default(Procedure::PduSessionEstablishment, &Refusal::DnnNotConfigured(dnn()));
-        assert!(told.starts_with("5GMM cause #91 "), "{told}");
-        let told = told_by_default(Procedure::PduSessionEstablishment, &Refusal::PoolEmpty(dnn()));
-        assert!(told.starts_with("5GSM cause #26 "), "{told}");
+        let by = |refusal| answered_by_default(Procedure::PduSessionEstablishment, &refusal);
+        let got = by(Refusal::DnnNotConfigured(dnn()));
+        assert!(got.starts_with("DL NAS TRANSPORT with 5GMM cause #91 "), "{got}");
+        let got = by(Refusal::PoolEmpty(dnn()));
+        assert!(got.starts_with("PDU SESSION ESTABLISHMENT REJECT with 5GSM cause #26 "), "{got}");
+        let got = by(Refusal::Congested("dnns"));
+        assert!(got.starts_with("DL NAS TRANSPORT with 5GMM cause #22 "), "{got}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-fn subscription() -> Subscription {
+pub(crate) fn subscription() -> Subscription {
     let ambr = Ambr { ul_kbps: 1000, dl_kbps: 1000 };
     let dnn = SubscribedDnn {
         dnn: "internet".parse().unwrap(),

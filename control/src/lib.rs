@@ -30,6 +30,7 @@ pub mod policy;
 mod prf;
 mod procedure;
 pub mod refusal;
+pub mod remedy;
 mod shard;
 pub mod smf;
 #[cfg(test)]
@@ -48,5 +49,6 @@ pub use glimpse::{FlowGlimpse, Glimpse, RunningTimer, SessionGlimpse};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen, Source};
 pub use prf::Prf;
 pub use refusal::Refusal;
+pub use remedy::{Present, Remedy, Subscriber};
 pub use shard::{Procedure, Shard};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -336,98 +336,6 @@ impl Refusal {
             Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::ChallengeRefused(_)
         )
     }
-
-    /// What to do about it, in one sentence.
-    pub fn fix(&self) -> String {
-        match self {
-            Self::UnknownSubscriber => {
-                "add it with `whimbrel subscriber add`, or correct the IMSI on the SIM".into()
-            }
-            Self::Barred => "enable it with `whimbrel subscriber edit --status enabled`".into(),
-            Self::WrongResponse | Self::MacFailure => {
-                "set K and OPc of this subscriber to what its SIM holds (mind OP against OPc)".into()
-            }
-            Self::SynchFailure => {
-                "if another core uses this SIM, let only one of them; else replace the SIM".into()
-            }
-            Self::ChallengeRefused(_) => "look at the phone's own log: it refused the challenge".into(),
-            Self::BadAuts => "set K and OPc of this subscriber to what its SIM holds".into(),
-            Self::UnknownHomeNetworkKey(id) => {
-                format!(
-                    "add the private key of id {id} to `home_network_keys`, or provision the SIM with a configured one"
-                )
-            }
-            Self::BadSuci => {
-                "provision the SIM with the public key that belongs to the configured private key".into()
-            }
-            Self::OtherHomeNetwork(plmn) => {
-                format!(
-                    "serve {plmn} (set `plmn`), or use a SIM of the served network; roaming is not supported"
-                )
-            }
-            Self::NoIdentity => "look at the phone: it sent no SUCI when asked".into(),
-            Self::NoContext => {
-                "nothing: it registers anew by itself (the core restarted, or gave it up)".into()
-            }
-            Self::Emergency => {
-                "set `access.emergency.service`, or nothing: the phone looks for another network by itself"
-                    .into()
-            }
-            Self::EquipmentRefused => "take its IMEI off `access.refused_equipment`, if it is wanted".into(),
-            Self::EquipmentUnknown => "look at the phone: it did not tell its IMEISV when asked".into(),
-            Self::Congested(key) => format!("switch `congestion.{key}` off when the network has room again"),
-            Self::NoCommonAlgorithm { .. } => {
-                "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
-            }
-            Self::IntegrityRate => {
-                "set `up_integrity: preferred`, if it is to have sessions all the same".into()
-            }
-            Self::SecurityModeRejected(_) => {
-                "look at the phone's own log: it refused the security mode".into()
-            }
-            Self::TaiNotServed(tai) => format!("add {} to `tacs`, or change the gNB's TAC", tai.tac),
-            Self::AreaForbidden(tai) => {
-                format!(
-                    "take {} out of the subscriber's `forbidden_areas`, if it is to be served there",
-                    tai.tac
-                )
-            }
-            Self::RadioBarred => "take NR out of the subscriber's `rat_restrictions`".into(),
-            Self::RestrictedServiceArea(tai) => {
-                format!("widen the subscriber's `service_area` by {}, if it is to be served there", tai.tac)
-            }
-            Self::OutOfLadn(dnn, tai) => {
-                format!("widen `ladn` of `{dnn}` by {}, if it is to be had there", tai.tac)
-            }
-            Self::NoSlice { .. } => {
-                "make `slices`, the subscription and the phone's request share a slice".into()
-            }
-            Self::SliceNotAllowed(s) => format!("add slice {s} to the subscription and to `slices`"),
-            Self::NoAnswer(_) => "look at the radio: the phone is out of reach or does not speak on".into(),
-            Self::RadioFailure(_) | Self::RefusedByGnb { .. } => "look at the gNB's log for this UE".into(),
-            Self::Limit(name) => format!("raise `limits.{name}`, or add another node"),
-            Self::StoreUnavailable => "look at the error log for what the subscriber store says".into(),
-            Self::Upf(_) => "look at the UPF: `whimbrel why upf`".into(),
-            Self::PoolEmpty(dnn) => format!("widen the address pool of `{dnn}`, or wait for sessions to end"),
-            Self::DnnNotSubscribed { dnn, s_nssai, .. } => {
-                format!("add `{dnn}` to the subscription in slice {s_nssai}, or correct the APN on the phone")
-            }
-            Self::DnnNotConfigured(dnn) => format!("add `{dnn}` to `data_networks`"),
-            Self::SessionType(_) => {
-                "allow the type in the subscription and give the data network a pool of it".into()
-            }
-            Self::Qos(_) => {
-                "allow it by a flow with `setup: on-request`, or look at what the phone asks for".into()
-            }
-            Self::ModificationRejected(_) => "look at the phone's own log: it refused the change".into(),
-            Self::SscMode { asked, .. } => {
-                format!("subscribe SSC mode {} (`ssc_mode`), or use mode 1 on the phone", *asked as u8)
-            }
-            Self::Protocol(_) => {
-                "capture the exchange with `whimbrel run --capture` and look at the peer".into()
-            }
-        }
-    }
 }
 
 /// The cause that names the one type that is allowed, or says that the asked for is not known here (TS 24.501 §6.4.1.4.1).
@@ -450,41 +358,39 @@ impl fmt::Display for Refusal {
             Self::UnknownSubscriber => f.write_str("the subscriber is not in the store"),
             Self::Barred => f.write_str("the subscriber is barred"),
             Self::WrongResponse => {
-                f.write_str("its answer to the challenge was wrong: its key or OPc differs from ours")
+                f.write_str("its RES* was wrong: its K or OPc differs from the subscriber's")
             }
-            Self::MacFailure => {
-                f.write_str("it found our challenge's MAC wrong: its key or OPc differs from ours")
+            Self::MacFailure => f.write_str(
+                "it found the MAC of the challenge wrong: its K or OPc differs from the subscriber's",
+            ),
+            Self::SynchFailure => f.write_str("it found the SQN out of range, again after resynchronisation"),
+            Self::ChallengeRefused(cause) => {
+                write!(f, "it refused the challenge with {}", MmCauseName(*cause))
             }
-            Self::SynchFailure => f.write_str("it found our SQN out of range even after resynchronisation"),
-            Self::ChallengeRefused(cause) => write!(f, "it refused the challenge with 5GMM cause #{cause}"),
             Self::BadAuts => {
-                f.write_str("its resynchronisation token was not made with the subscriber's key")
+                f.write_str("its resynchronisation token AUTS was not made with the subscriber's key")
             }
             Self::UnknownHomeNetworkKey(id) => {
                 write!(f, "its SUCI is concealed for home network key {id}, which is not configured")
             }
             Self::BadSuci => f.write_str("its SUCI does not decrypt under the configured home network key"),
             Self::OtherHomeNetwork(plmn) => {
-                write!(f, "it belongs to network {plmn}, which is not served here")
+                write!(f, "its home network is {plmn}, which is not served here")
             }
             Self::NoIdentity => f.write_str("it gave no usable identity"),
-            Self::NoContext => f.write_str("it believes to be registered, and is not"),
-            Self::Emergency => {
-                f.write_str("it asked for emergency service, which this network does not have for it")
-            }
-            Self::EquipmentRefused => {
-                f.write_str("its equipment is on the list of those that get no service")
-            }
-            Self::EquipmentUnknown => f.write_str("it did not tell the identity of its equipment"),
-            Self::Congested(_) => f.write_str("the network keeps back what is not urgent"),
+            Self::NoContext => f.write_str("it took itself for registered, and was not"),
+            Self::Emergency => f.write_str("it asked for emergency service, which is not configured"),
+            Self::EquipmentRefused => f.write_str("its equipment is listed in `access.refused_equipment`"),
+            Self::EquipmentUnknown => f.write_str("it did not give the identity of its equipment"),
+            Self::Congested(key) => write!(f, "`access.congestion.{key}` keeps back what is not urgent"),
             Self::NoCommonAlgorithm { ciphering, integrity } => write!(
                 f,
-                "it offers NEA {} and NIA {}, none of which is configured",
+                "no algorithm is common: it offers NEA {} and NIA {}",
                 Bits(*ciphering),
                 Bits(*integrity)
             ),
             Self::SecurityModeRejected(cause) => {
-                write!(f, "it rejected the security mode with 5GMM cause #{cause}")
+                write!(f, "it rejected the security mode with {}", MmCauseName(*cause))
             }
             Self::TaiNotServed(tai) => write!(f, "tracking area {tai} is not served"),
             Self::AreaForbidden(tai) => write!(f, "its subscription forbids tracking area {tai}"),
@@ -493,12 +399,17 @@ impl fmt::Display for Refusal {
                 write!(f, "its subscription allows no services in tracking area {tai}")
             }
             Self::OutOfLadn(dnn, tai) => {
-                write!(f, "it asked for `{dnn}`, which is not to be had in tracking area {tai}")
+                write!(
+                    f,
+                    "it asked for DNN `{dnn}`, a local area data network that is not served in tracking area {tai}"
+                )
             }
             Self::NoSlice { requested, subscribed } => {
                 write!(
                     f,
-                    "slices requested {requested:?} and subscribed {subscribed:?} have none in common with those offered here"
+                    "it can use none of its slices: it requested {} and is subscribed to {}",
+                    Names(requested),
+                    Names(subscribed)
                 )
             }
             Self::SliceNotAllowed(s) => write!(f, "slice {s} is not among its allowed slices"),
@@ -516,7 +427,11 @@ impl fmt::Display for Refusal {
             },
             Self::PoolEmpty(dnn) => write!(f, "no address is left in the pool of `{dnn}`"),
             Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => {
-                write!(f, "it asked for DNN `{dnn}` in slice {s_nssai}, where {subscribed:?} is subscribed")
+                write!(
+                    f,
+                    "it asked for DNN `{dnn}` in slice {s_nssai}, where {} is subscribed",
+                    Names(subscribed)
+                )
             }
             Self::DnnNotConfigured(dnn) => {
                 write!(f, "DNN `{dnn}` is subscribed but no data network of that name is configured")
@@ -525,7 +440,7 @@ impl fmt::Display for Refusal {
                 write!(f, "it asked for a session type that is not allowed ({allowed} would be)")
             }
             Self::Qos(cause) => {
-                write!(f, "it asked for QoS that it cannot have: 5GSM cause #{}", *cause as u8)
+                write!(f, "it asked for QoS that it cannot have: 5GSM cause #{} ({cause})", *cause as u8)
             }
             Self::ModificationRejected(cause) => {
                 write!(
@@ -556,5 +471,26 @@ impl fmt::Display for Bits {
             first = false;
         }
         if first { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+/// A 5GMM cause with its number and the standard's name.
+struct MmCauseName(u8);
+
+impl fmt::Display for MmCauseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "5GMM cause #{}", self.0)?;
+        MmCause::from_u8(self.0).map_or(Ok(()), |cause| write!(f, " ({cause})"))
+    }
+}
+
+/// Names in a row.
+struct Names<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Names<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.0.split_first() else { return f.write_str("none") };
+        write!(f, "`{first}`")?;
+        rest.iter().try_for_each(|name| write!(f, ", `{name}`"))
     }
 }

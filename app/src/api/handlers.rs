@@ -8,23 +8,18 @@ use whimbrel_control::policy::{FlowGate, FlowName};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::Ambr;
 use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
-use whimbrel_store::Status as SubscriberStatus;
 
 use super::Shared;
 use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use super::subscribers;
 use crate::clock;
-use crate::console::{
-    Command, Component, Condition, Counter, EventRecord, GNB_IDENTITY, Gauge, GnbView, ProcedureName,
-    RefusalRecord, UeView, UesRequest,
-};
+use crate::console::{Command, Component, Condition, Counter, EventRecord, Gauge, ProcedureName, UesRequest};
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
 
-type Answer = Result<Reply, Problem>;
+pub(super) type Answer = Result<Reply, Problem>;
 
 /// The state of the whole.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -250,122 +245,10 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
     }
 }
 
-/// Why somebody is not on: one sentence, and what it rests on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct WhyAnswer {
-    pub(crate) subject: String,
-    pub(crate) sentence: String,
-    /// Newest first.
-    pub(crate) refusals: Vec<RefusalRecord>,
-}
-
-pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
-    let subject = request.param(0).trim().to_string();
-    let refusals = shared.console.refusals(|r| r.of(&subject));
-    let sentence = match subject.parse::<Supi>() {
-        Ok(supi) => {
-            // Without the control thread, what was kept before still answers.
-            let ue = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
-            let standing = match (&ue, refusals.first()) {
-                (None, None) => subscribers::standing(&shared, supi).await,
-                _ => None,
-            };
-            why_phone(&shared, supi, ue.as_ref(), refusals.first(), standing)
-        }
-        Err(_) => {
-            let gnbs = shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default();
-            why_gnb(&shared, &subject, &gnbs, &refusals)
-        }
-    };
-    Reply::json(&WhyAnswer { subject, sentence, refusals })
-}
-
-fn why_phone(
-    shared: &Shared,
-    supi: Supi,
-    ue: Option<&UeView>,
-    refusal: Option<&RefusalRecord>,
-    standing: Option<Option<SubscriberStatus>>,
-) -> String {
-    let is = ue.map(|ue| {
-        let through = ue.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
-        let n = ue.sessions.len();
-        format!(
-            "{supi} is {} and {}{through}, with {n} session{}",
-            ue.state,
-            ue.mode,
-            if n == 1 { "" } else { "s" }
-        )
-    });
-    match (is, refusal) {
-        (Some(is), None) => format!("{is}; nothing was refused to it."),
-        (Some(is), Some(refusal)) => format!("{is}; last, {}", refusal.sentence()),
-        (None, Some(refusal)) => refusal.sentence(),
-        (None, None) => {
-            let heard = silence(shared, &supi.to_string());
-            match standing {
-                Some(None) => format!(
-                    "{supi} is not a subscriber here: add it with `whimbrel subscriber add {supi}`; besides, {heard}"
-                ),
-                Some(Some(SubscriberStatus::Barred)) => format!(
-                    "{supi} is barred: enable it with `whimbrel subscriber edit {supi} --status enabled`; besides, {heard}"
-                ),
-                Some(Some(SubscriberStatus::Enabled)) | None => heard,
-            }
-        }
-    }
-}
-
-fn why_gnb(shared: &Shared, subject: &str, gnbs: &[GnbView], refusals: &[RefusalRecord]) -> String {
-    let bare = subject.strip_prefix("gnb-").unwrap_or(subject);
-    let named = |g: &&GnbView| g.id == bare || g.name.as_deref() == Some(bare) || g.address == bare;
-    match (gnbs.iter().find(named), refusals.first()) {
-        (Some(gnb), _) => {
-            let is = format!(
-                "gnb-{} is up since {} from {}, with {} phones",
-                gnb.id, gnb.since, gnb.address, gnb.connected_phones
-            );
-            // What was refused to another gNB of the same identity since then.
-            match refusals.iter().find(|r| r.kind == GNB_IDENTITY && r.last >= gnb.since) {
-                Some(contested) => format!("{is}; last, {}", contested.sentence()),
-                None => format!("{is}."),
-            }
-        }
-        (None, Some(refusal)) => refusal.sentence(),
-        (None, None) => silence(shared, subject),
-    }
-}
-
-/// Nothing was heard from somebody: say what could be in the way.
-fn silence(shared: &Shared, subject: &str) -> String {
-    let is_down = |c: &&Component| c.condition == Condition::Down;
-    let down: Vec<String> =
-        shared.console.components(|c| c.all().filter(is_down).map(|c| c.detail.clone()).collect());
-    let since = clock::rfc3339(shared.console.started);
-    let heard = format!("nothing was heard from {subject} since the program started at {since}");
-    if !down.is_empty() {
-        return format!("{heard}, and a part of the core is down: {}.", down.join("; "));
-    }
-    match shared.console.metrics.gauge(Gauge::Gnbs) {
-        0 => format!(
-            "{heard}, and no gNB is up: point one at {} port {} for N2, with PLMN {}.",
-            shared.config.n2.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" or "),
-            shared.config.n2.port,
-            shared.config.amf.plmn
-        ),
-        n => format!(
-            "{heard}, though {n} gNB{} up: look whether the phone sees the cell, whether its SIM belongs to {}, and \
-             whether airplane mode is off.",
-            if n == 1 { " is" } else { "s are" },
-            shared.config.amf.plmn
-        ),
-    }
-}
-
 /// The newest refusals of all.
 pub(super) async fn refusals(shared: Arc<Shared>, request: Request) -> Answer {
     let limit = page(&request)?;
-    Reply::json(&shared.console.refusals(|r| r.newest(limit)))
+    Reply::json(&shared.console.histories(|h| h.newest(limit)))
 }
 
 pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {

@@ -13,6 +13,7 @@ mod server;
 mod subscribers;
 mod uri;
 mod who;
+mod why;
 
 #[cfg(test)]
 mod tests;
@@ -29,11 +30,12 @@ use crate::console::Console;
 
 #[cfg(test)]
 pub(crate) use handlers::Throughput;
-pub(crate) use handlers::{ProcedureStatus, Status, WhyAnswer};
+pub(crate) use handlers::{ProcedureStatus, Status};
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::start;
 pub(crate) use who::cannot_listen;
+pub(crate) use why::WhyAnswer;
 
 /// What the handlers work on.
 pub(crate) struct Shared {

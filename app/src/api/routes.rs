@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, handlers, operations, ran, uri};
+use super::{Shared, handlers, operations, ran, uri, why};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -154,7 +154,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" handlers::modify_session),
     route!(GET "/api/v1/operations" operations::list),
     route!(GET "/api/v1/operations/{id}" operations::show),
-    route!(GET "/api/v1/why/{subject}" handlers::why),
+    route!(GET "/api/v1/why/{subject}" why::why),
     route!(GET "/api/v1/refusals" handlers::refusals),
     route!(GET "/api/v1/events" handlers::events),
     route!(GET "/api/v1/subscribers" subscribers::list),

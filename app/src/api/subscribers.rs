@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
 use whimbrel_ids::Supi;
-use whimbrel_store::{Format, OnExisting, Status, Store, StoreError, SubscriberRecord};
+use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord};
 
 use super::Shared;
 use super::handlers::{page, supi};
@@ -169,10 +169,9 @@ pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&done.await?)
 }
 
-/// What the store says of a SUPI: whether it may register; `None` if the store cannot tell.
-pub(super) async fn standing(shared: &Arc<Shared>, supi: Supi) -> Option<Option<Status>> {
-    let found = with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()?;
-    Some(found.map(|record| record.status))
+/// What the store says of a SUPI; `None` if it cannot tell.
+pub(super) async fn record(shared: &Arc<Shared>, supi: Supi) -> Option<Option<Arc<SubscriberRecord>>> {
+    with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()
 }
 
 fn json(request: &Request) -> Result<Value, Problem> {

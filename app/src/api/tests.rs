@@ -14,8 +14,9 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Command, Condition, Console, FlowView, GnbView, Level, OverloadView, RatesView, RefusalRecord,
-    SessionView, Target, TimerView, TunnelView, UePage, UeView, WarningAtGnb, WarningView,
+    Cause, ClosedBy, Command, Condition, Console, FlowView, GnbView, Happened, Level, Name, OverloadView,
+    RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, WarningAtGnb,
+    WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, PhoneEvent, PhoneId, Procedure, Refusal, SessionOutcome, Subject};
@@ -133,14 +134,22 @@ fn control(console: &Console, command: Command) {
     };
 }
 
-fn refusal() -> RefusalRecord {
-    RefusalRecord {
+/// A UE whose subscriber is not in the store was refused.
+fn refused(console: &Console) {
+    let record = RefusalRecord {
         subjects: vec!["imsi-999700000000002".into(), "gnb-999/70-1".into()],
         procedure: "registration".into(),
         why: "the subscriber is not in the store".into(),
-        fix: "add it".into(),
+        told: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
         ..RefusalRecord::default()
-    }
+    };
+    let refused = Happened::Refused(
+        Box::new(record),
+        Cause::Ue(whimbrel_control::Refusal::UnknownSubscriber),
+        ClosedBy::Registration,
+    );
+    let name = Name::Ue("imsi-999700000000002".parse().unwrap());
+    console.histories(|h| h.push(clock::now(), &name, None, refused));
 }
 
 #[test] // TS 33.515 §4.2.3.2.5, TS 33.117 §4.2.3.2.5: each access to personal data leaves a line, in which nobody's data stand
@@ -261,7 +270,7 @@ fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
 #[test]
 fn answers_are_what_the_document_describes() {
     let (server, console) = served();
-    console.refusals(|r| r.push(clock::now(), refusal()));
+    refused(&console);
     console.events(|e| e.push(clock::now(), Level::Info, "test", PHONE, "Something."));
     let doc = openapi();
     for (path, route) in [
@@ -300,37 +309,50 @@ fn answers_are_what_the_document_describes() {
 }
 
 #[test]
-fn why_tells_of_refusals_of_state_and_of_silence() {
+fn why_says_how_it_stands_and_the_fix_that_is_true_now() {
     let (server, console) = served();
-    console.refusals(|r| r.push(clock::now(), refusal()));
+    refused(&console);
+    console.configured(Arc::new(crate::config::default().control()));
     let why = |subject: &str| {
         let (status, body) = get(server.address, &format!("/api/v1/why/{subject}"));
         assert_eq!(status, 200, "{body}");
         body["sentence"].as_str().unwrap().to_string()
     };
-    assert!(why("999700000000002").contains("because the subscriber is not in the store"));
+    let unknown = why("999700000000002");
     assert!(
-        why(PHONE).contains("is registered and idle through gnb-999/70-1, with 1 session;"),
-        "{}",
-        why(PHONE)
+        unknown.contains("its registration was refused at ") && unknown.contains("not in the store"),
+        "{unknown}"
     );
-    assert!(why("imsi-999700000000003").contains("no gNB is up: point one at 127.0.0.1 port 38412"));
-    assert!(why("imsi-999700000000003").contains("is not a subscriber here: add it with"));
-    let gnb = why("999%2F70-1");
-    assert!(gnb.contains("is up") && !gnb.contains("refused"), "a UE's refusal is not the gNB's: {gnb}");
-    let identity = RefusalRecord {
-        subjects: vec!["gnb-999/70-1".into(), "gnb-at-192.0.2.1:38412".into()],
-        kind: crate::console::GNB_IDENTITY.into(),
-        why: "two gNBs have its Global RAN Node ID".into(),
-        ..refusal()
-    };
-    console.refusals(|r| r.push(clock::now(), identity));
-    for subject in ["gnb-999%2F70-1", "gnb-at-192.0.2.1:38412"] {
-        assert!(why(subject).contains("two gNBs have its Global RAN Node ID"), "{}", why(subject));
-    }
-    assert!(why("gnb-999%2F70-1").contains("is up since"), "and who is up");
+    assert!(
+        unknown.contains("; fix: `whimbrel subscriber add imsi-999700000000002 --k K --opc OPC`"),
+        "{unknown}"
+    );
+    let (k, opc) = ("00112233445566778899aabbccddeeff", "ffeeddccbbaa99887766554433221100");
+    let body = format!(r#"{{"supi": "imsi-999700000000002", "k": "{k}", "opc": "{opc}"}}"#);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(ask(server.address, "POST", "/api/v1/subscribers", json, &body).0, 201);
+    let added = why("999700000000002");
+    assert!(
+        added.contains("; the subscriber was added since, and it has not tried again; fix: switch the UE"),
+        "{added}"
+    );
+    let on = why(PHONE);
+    assert!(on.contains("is registered, idle through gnb-999/70-1, with PDU session 1 ("), "{on}");
+    assert!(on.ends_with("; nothing is wrong."), "{on}");
+    let silent = why("imsi-999700000000003");
+    assert!(silent.contains("is no subscriber, and nothing was heard from it"), "{silent}");
+    assert!(why("999%2F70-1").contains("is up"));
+    let silent = why("gnb-999%2F70-77");
+    assert!(
+        silent.contains("fix: point the gNB at 127.0.0.1 port 38412 for N2, with PLMN 999/70."),
+        "{silent}"
+    );
     console.components(|c| c.set("n2", Condition::Down, "SCTP cannot be had"));
-    assert!(why("imsi-999700000000003").contains("SCTP cannot be had"));
+    let silent = why("gnb-999%2F70-77");
+    assert!(silent.contains("fix: a part of the core is down: SCTP cannot be had."), "{silent}");
+    let (status, problem) = get(server.address, "/api/v1/why/foo");
+    assert_eq!(status, 404);
+    assert!(problem["detail"].as_str().unwrap().starts_with("`foo` names no UE and no gNB"), "{problem}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `whimbrel why`: one sentence that says why a phone or a gNB is not on, and the history behind it.
+//! `whimbrel why`: one sentence that says why a UE or a gNB is not on, and the history behind it.
 
 use super::Done;
 use crate::api::WhyAnswer;
@@ -11,12 +11,14 @@ pub(crate) fn run(client: Client, subject: &str, json: bool) -> Done {
     }
     let answer: WhyAnswer = client.get(&path)?;
     let mut text = format!("{}\n", answer.sentence);
-    let older: Vec<_> = answer.refusals.iter().skip(1).collect();
-    if !older.is_empty() {
-        text += "\nBefore that:\n";
-    }
-    for refusal in older {
-        text += &format!("  {}\n", refusal.sentence());
+    for (title, lines) in [
+        ("What happened, newest first:", &answer.history),
+        ("Refusals of UEs through it, newest first:", &answer.refused_ues),
+    ] {
+        if !lines.is_empty() {
+            text += &format!("\n{title}\n");
+            text.extend(lines.iter().map(|line| format!("  {line}\n")));
+        }
     }
     super::print(&text)
 }

@@ -1,6 +1,6 @@
 //! What the control thread and everybody else share.
 //!
-//! The control thread pushes what happens ([`Events`], [`Refusals`], [`Metrics`], [`Components`]); the API reads it.
+//! The control thread pushes what happens ([`Events`], [`Histories`], [`Metrics`], [`Components`]); the API reads it.
 //! What only the control thread knows (the phones, the gNBs) is asked of it by [`Command`]s: a bounded queue, with
 //! an eventfd in the control thread's poll set that wakes it. Nobody waits for anybody else's lock longer than a copy
 //! of what is shown takes.
@@ -8,23 +8,24 @@
 mod commands;
 mod components;
 mod events;
+mod history;
 mod metrics;
 mod operations;
-mod refusals;
 mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 
 pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
+pub(crate) use history::{Cause, ClosedBy, Entry, Happened, Histories, History, Name, RefusalRecord};
 pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
 #[cfg(test)]
 pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
-pub(crate) use refusals::{GNB_IDENTITY, RefusalRecord, Refusals};
 pub(crate) use view::{
     FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
     WarningAtGnb, WarningView,
@@ -44,7 +45,8 @@ pub(crate) struct Console {
     pub(crate) operations: Operations,
     components: Mutex<Components>,
     events: Mutex<Events>,
-    refusals: Mutex<Refusals>,
+    histories: Mutex<Histories>,
+    control: Mutex<Option<Arc<Config>>>,
 }
 
 impl Console {
@@ -57,7 +59,8 @@ impl Console {
             operations: Operations::default(),
             components: Mutex::default(),
             events: Mutex::default(),
-            refusals: Mutex::default(),
+            histories: Mutex::default(),
+            control: Mutex::default(),
         }))
     }
 
@@ -71,9 +74,19 @@ impl Console {
         with(&mut locked(&self.events))
     }
 
-    /// Who was refused lately, and why.
-    pub(crate) fn refusals<R>(&self, with: impl FnOnce(&mut Refusals) -> R) -> R {
-        with(&mut locked(&self.refusals))
+    /// What happened to UEs and gNBs lately.
+    pub(crate) fn histories<R>(&self, with: impl FnOnce(&mut Histories) -> R) -> R {
+        with(&mut locked(&self.histories))
+    }
+
+    /// The control plane's configuration that is in force; none: this process has no control plane.
+    pub(crate) fn control(&self) -> Option<Arc<Config>> {
+        locked(&self.control).clone()
+    }
+
+    /// A configuration is in force.
+    pub(crate) fn configured(&self, config: Arc<Config>) {
+        *locked(&self.control) = Some(config);
     }
 }
 

@@ -700,6 +700,7 @@ impl Control {
             Event::Down { association, reason } => {
                 debug!(?reason, "an SCTP association ended");
                 if let Some(name) = self.links.down(association) {
+                    self.observer.association_down(name, &reason);
                     self.give(now, Input::AssociationDown(name));
                 }
             }
@@ -1019,6 +1020,9 @@ impl Control {
             self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
         }
         let asked = self.active.subscribers().refresh();
+        if let Ok(changes) = &asked {
+            self.observer.subscribers_changed(now, changes);
+        }
         if let (Some(carrying), Ok(changes)) = (&mut self.carrying, &asked) {
             carrying.changed(changes);
         }

@@ -15,4 +15,5 @@ mod view;
 pub(crate) use control_thread::{ControlThread, Parts, open_n2, start};
 pub(crate) use n4::open_n4;
 pub(crate) use smf_n4::open_smf_n4;
+pub(crate) use subscribers::subscription;
 pub(crate) use upf::LocalUpf;

@@ -109,7 +109,7 @@ fn unavailable(e: StoreError) -> UdmError {
     UdmError::Unavailable
 }
 
-fn subscription(s: &stored::Subscription) -> udm::Subscription {
+pub(crate) fn subscription(s: &stored::Subscription) -> udm::Subscription {
     udm::Subscription {
         ue_ambr: ambr(s.ue_ambr),
         slices: s.slices.iter().map(slice).collect(),

@@ -216,7 +216,11 @@ fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refus
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
     let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
     let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
-    subscribed.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))
+    subscribed.ok_or_else(|| Refusal::DnnNotSubscribed {
+        dnn: data.dnn.clone(),
+        s_nssai: data.s_nssai,
+        subscribed: slice.dnns.iter().map(|d| d.dnn.clone()).collect(),
+    })
 }
 
 /// The interface identifier that the phone would like: nobody else is on its link (TS 24.501 §6.4.1.3).

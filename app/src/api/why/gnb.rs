@@ -1,0 +1,134 @@
+//! Why a gNB is not up, or how it stands.
+
+use std::sync::Arc;
+
+use whimbrel_control::Remedy;
+use whimbrel_control::config::Config;
+use whimbrel_control::event::SetupRefusal;
+
+use super::super::Shared;
+use super::{OF_GNB_MAX, WhyAnswer, at, gnbs, lines, mended_and_fix, now, silence};
+use crate::console::{Cause, Entry, GnbView, Happened, History, Name};
+use crate::local_time::when;
+
+/// Of the gNB of this name, `gnb-999/70-1`.
+pub(super) async fn answer(shared: &Arc<Shared>, name: &str) -> WhyAnswer {
+    let up = gnbs(shared).await.into_iter().find(|g| name.strip_prefix("gnb-") == Some(&g.id));
+    let history = shared.console.histories(|h| h.of(&Name::Gnb(name.into())).cloned());
+    let refused = shared.console.histories(|h| h.through(name, OF_GNB_MAX));
+    let now = now();
+    let sentence = match (up, &history) {
+        (Some(gnb), _) => is_up(name, &gnb, history.as_ref()),
+        (None, Some(history)) => is_not_up(shared, name, history),
+        (None, None) => return silence::of_gnb(shared, name),
+    };
+    WhyAnswer {
+        sentence,
+        history: history.as_ref().map(|h| lines(h, now)).unwrap_or_default(),
+        refused_ues: refused.iter().map(|r| r.sentence()).collect(),
+        refusals: history.iter().flat_map(|h| h.refusals().filter_map(Entry::refusal)).collect(),
+        ..WhyAnswer::default()
+    }
+}
+
+fn is_up(name: &str, gnb: &GnbView, history: Option<&History>) -> String {
+    let now = now();
+    let up = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Up(_)));
+    let since = up.map_or_else(|| gnb.since.clone(), |e| when(e.last, now));
+    let called = gnb.name.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
+    let ues = if gnb.connected_phones == 1 { "UE" } else { "UEs" };
+    let is = format!(
+        "{name}{called} is up since {since}, from {}, with {} connected {ues}",
+        gnb.address, gnb.connected_phones
+    );
+    let last = history.and_then(|h| h.entries.back());
+    match last {
+        Some(Entry { what: Happened::Refused(record, ..), last, closed: None, .. }) => {
+            format!("{is}; last, at {}, {}; fix: {}.", when(*last, now), record.why, record.fix)
+        }
+        Some(Entry { what: Happened::Noted(text), last, .. }) => {
+            format!("{is}; last, at {}, {text}.", when(*last, now))
+        }
+        _ => format!("{is}; nothing is wrong."),
+    }
+}
+
+fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
+    let now = now();
+    let newest = history.entries.iter().rev().find(|e| !matches!(e.what, Happened::Up(_)));
+    let again = "none is needed where the gNB tries again by itself; otherwise restart it";
+    match newest {
+        Some(entry) => match &entry.what {
+            Happened::Refused(record, Cause::Setup(why), _) => {
+                let control = shared.console.control();
+                let remedy = match &control {
+                    Some(config) => remedy(why, config),
+                    None => Remedy::Fix(record.fix.clone()),
+                };
+                format!(
+                    "{name} is not up: its NG SETUP REQUEST was refused {}: {}{}",
+                    at(entry, now),
+                    record.reason(),
+                    mended_and_fix(remedy, None, now, again)
+                )
+            }
+            Happened::Down(how) => {
+                let addresses: Vec<String> =
+                    shared.config.n2.addresses.iter().map(ToString::to_string).collect();
+                format!(
+                    "{name} is down since {}: {how}; fix: start the gNB, and look whether it reaches N2 of the core at {} port {}.",
+                    when(entry.last, now),
+                    addresses.join(" or "),
+                    shared.config.n2.port
+                )
+            }
+            Happened::Noted(text) => format!(
+                "{name} is not up: last, at {}, {text}; fix: look at the gNB's log.",
+                when(entry.last, now)
+            ),
+            _ => silence::of_gnb(shared, name).sentence,
+        },
+        None => silence::of_gnb(shared, name).sentence,
+    }
+}
+
+/// What to do about a refused NG SETUP REQUEST, by the configuration in force.
+fn remedy(why: &SetupRefusal, config: &Config) -> Remedy {
+    let amf = &config.amf;
+    match why {
+        SetupRefusal::Plmn { offered, .. } if offered.contains(&amf.plmn.to_string()) => {
+            Remedy::Mended(format!("PLMN {} is served since", amf.plmn))
+        }
+        SetupRefusal::Plmn { .. } => Remedy::Fix(format!("set the gNB's PLMN to {}", amf.plmn)),
+        SetupRefusal::Tac { offered, .. } => match amf.tacs.iter().find(|t| offered.contains(&t.value())) {
+            Some(tac) => Remedy::Mended(format!("TAC {tac} was added to `tacs` since")),
+            None => Remedy::Fix(format!(
+                "add {} to `tacs` and run `whimbrel reload`, or change the gNB's TAC",
+                join(offered)
+            )),
+        },
+        SetupRefusal::Slice { offered, .. } => {
+            match amf.slices.iter().find(|s| offered.contains(&s.to_string())) {
+                Some(slice) => Remedy::Mended(format!("slice {slice} was added to `slices` since")),
+                None => Remedy::Fix(format!(
+                    "add {} to `slices` and run `whimbrel reload`, or change the gNB's slices",
+                    join(offered)
+                )),
+            }
+        }
+        SetupRefusal::IdentityInUse { .. } => {
+            Remedy::Fix("give each gNB a Global RAN Node ID of its own".into())
+        }
+        SetupRefusal::Limit(limit) if config.limits.ran_nodes > *limit => {
+            Remedy::Mended("`limits.ran_nodes` was raised since".into())
+        }
+        SetupRefusal::Limit(_) => Remedy::Fix("raise `limits.ran_nodes` and run `whimbrel reload`".into()),
+        SetupRefusal::NodeType => {
+            Remedy::Fix("connect a gNB: ng-eNBs, N3IWFs and their kin are not served".into())
+        }
+    }
+}
+
+fn join<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,238 @@
+//! Why a UE or a gNB is not on: one sentence about the present with the one fix that is true now, and what happened before.
+
+mod gnb;
+mod silence;
+mod subject;
+mod ue;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::Remedy;
+use whimbrel_control::event::Deregistered;
+use whimbrel_ids::{Instant, Supi};
+
+use self::subject::Subject;
+use super::Shared;
+use super::handlers::Answer;
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use crate::clock;
+use crate::console::{
+    Command, Condition, Entry, GnbView, Happened, History, Name, RefusalRecord, UeView, UesRequest,
+};
+use crate::local_time::when;
+
+/// UEs looked through for one that has an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
+const LOOKED_AT_MAX: usize = 100_000;
+/// UEs of one page.
+const PAGE: usize = 1000;
+/// Refusals of a gNB's UEs that are shown with it.
+const OF_GNB_MAX: usize = 8;
+
+/// The answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct WhyAnswer {
+    /// Whom the question named.
+    pub(crate) subject: String,
+    /// How it stands now, since when, and the fix.
+    pub(crate) sentence: String,
+    /// What happened to it, newest first, a line each.
+    pub(crate) history: Vec<String>,
+    /// Refusals of UEs through it, where it is a gNB, newest first, a line each.
+    pub(crate) refused_ues: Vec<String>,
+    /// What was refused to it, newest first.
+    pub(crate) refusals: Vec<RefusalRecord>,
+}
+
+pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
+    let text = request.param(0).trim().to_string();
+    let answer = match Subject::parse(&text) {
+        Subject::Ue(supi) => ue::answer(&shared, supi).await,
+        Subject::Unidentified(phone) => remembered(&shared, &Name::Unidentified(phone), &text).await,
+        Subject::Equipment(pei) => {
+            let live = search(&shared, |ue| ue.pei.as_deref() == Some(&pei)).await;
+            match (live, shared.console.histories(|h| h.find(&pei))) {
+                (Some(supi), _) => ue::answer(&shared, supi).await,
+                (None, Some(name)) => remembered(&shared, &name, &text).await,
+                (None, None) => silence::of_ue(&shared, &pei),
+            }
+        }
+        Subject::Tmsi(tmsi) => match search(&shared, |ue| ue.tmsi.as_deref() == Some(&tmsi)).await {
+            Some(supi) => ue::answer(&shared, supi).await,
+            None => silence::of_tmsi(&tmsi),
+        },
+        Subject::Gnb(id) => gnb::answer(&shared, &format!("gnb-{id}")).await,
+        Subject::Address(address) => of_address(&shared, address, &text).await,
+        Subject::Part(name) => part(&shared, name),
+        Subject::Other => named(&shared, &text).await?,
+    };
+    Reply::json(&WhyAnswer { subject: text, ..answer })
+}
+
+/// Of a UE that is known by something else than its subscriber.
+async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer {
+    match name {
+        Name::Ue(supi) => ue::answer(shared, *supi).await,
+        Name::Gnb(id) => gnb::answer(shared, id).await,
+        Name::Equipment(_) | Name::Unidentified(_) => {
+            match shared.console.histories(|h| h.of(name).cloned()) {
+                Some(history) => ue::of_unknown(shared, text, name, &history),
+                None => silence::of_ue(shared, text),
+            }
+        }
+    }
+}
+
+/// A UE's address in one of its sessions, or a gNB's.
+async fn of_address(shared: &Arc<Shared>, address: IpAddr, text: &str) -> WhyAnswer {
+    let has = |ue: &UeView| {
+        let own = address.to_string();
+        ue.sessions.iter().any(|s| {
+            let prefix = s.ipv6.as_deref().and_then(|p| p.split_once('/')).and_then(|(p, _)| p.parse().ok());
+            s.ipv4.as_deref() == Some(&own) || prefix.is_some_and(|p: IpAddr| same_prefix(p, address))
+        })
+    };
+    if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| host(&g.address) == Some(address)) {
+        return gnb::answer(shared, &format!("gnb-{}", gnb.id)).await;
+    }
+    if let Some(supi) = search(shared, has).await {
+        return ue::answer(shared, supi).await;
+    }
+    match shared.console.histories(|h| h.find(&address.to_string())) {
+        Some(Name::Gnb(id)) => gnb::answer(shared, &id).await,
+        _ => silence::of_address(shared, text),
+    }
+}
+
+fn same_prefix(a: IpAddr, b: IpAddr) -> bool {
+    match (a, b) {
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.segments()[..4] == b.segments()[..4],
+        _ => false,
+    }
+}
+
+/// The address of `192.0.2.1:38412`.
+fn host(text: &str) -> Option<IpAddr> {
+    text.parse::<std::net::SocketAddr>().map(|a| a.ip()).or_else(|_| text.parse()).ok()
+}
+
+/// A name that has no form of its own: a gNB's RAN node name, or another name under which something was refused.
+async fn named(shared: &Arc<Shared>, text: &str) -> Result<WhyAnswer, Problem> {
+    if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| g.name.as_deref() == Some(text)) {
+        return Ok(gnb::answer(shared, &format!("gnb-{}", gnb.id)).await);
+    }
+    match shared.console.histories(|h| h.find(text)) {
+        Some(name) => Ok(remembered(shared, &name, text).await),
+        None => Err(Problem::not_found(subject::not_understood(text))),
+    }
+}
+
+/// A part of the core.
+fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
+    let component = if name == "upf" { "n4" } else { name };
+    let found = shared.console.components(|c| c.all().find(|c| c.name == component).cloned());
+    let sentence = match found {
+        Some(part) => {
+            let condition = match part.condition {
+                Condition::Up => "up",
+                Condition::Limited => "up with limits",
+                Condition::Down => "down",
+            };
+            format!("{name} is {condition}: {}", part.detail)
+        }
+        None => format!("{name} is no part of this process"),
+    };
+    WhyAnswer { sentence: sentence.trim_end_matches('.').to_string() + ".", ..WhyAnswer::default() }
+}
+
+async fn gnbs(shared: &Shared) -> Vec<GnbView> {
+    shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default()
+}
+
+/// The first UE that fits, page by page.
+async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi> {
+    let mut after = None;
+    for _ in 0..LOOKED_AT_MAX / PAGE {
+        let asked = UesRequest { after, limit: PAGE };
+        let page = shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await.ok()?;
+        if let Some(ue) = page.ues.iter().find(|ue| fits(ue)) {
+            return ue.supi.parse().ok();
+        }
+        after = Some(page.next?.parse().ok()?);
+    }
+    None
+}
+
+/// What happened, newest first, a line each.
+fn lines(history: &History, now: Instant) -> Vec<String> {
+    history.entries.iter().rev().map(|e| format!("{}: {}", when(e.last, now), line(e, now))).collect()
+}
+
+fn line(entry: &Entry, now: Instant) -> String {
+    let through = entry.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
+    let mut text = match &entry.what {
+        Happened::Refused(record, ..) => {
+            let closed = if entry.closed.is_some() { "; later it went well" } else { "" };
+            format!("its {} {}{through}: {}{closed}", record.procedure, record.outcome(), record.reason())
+        }
+        Happened::Registered => format!("it registered{through}"),
+        Happened::DeregisteredByUe => BY_UE.into(),
+        Happened::Deregistered(why) => deregistered(*why).into(),
+        Happened::SessionEstablished(psi, dnn) => format!("PDU session {psi} ({dnn}) was established"),
+        Happened::SessionReleased(psi, dnn, "") => format!("PDU session {psi} ({dnn}) was released"),
+        Happened::SessionReleased(psi, dnn, by) => format!("PDU session {psi} ({dnn}) was released by {by}"),
+        Happened::SubscriberChanged => "the subscriber's record was changed".into(),
+        Happened::Up(what) => format!("it set up NG ({what})"),
+        Happened::Down(how) => how.clone(),
+        Happened::Noted(what) => what.clone(),
+    };
+    if entry.count > 1 {
+        text += &format!(" ({} times since {})", entry.count, when(entry.first, now));
+    }
+    text
+}
+
+/// TS 24.501 §5.5.2.2.
+const BY_UE: &str = "it deregistered by itself (DEREGISTRATION REQUEST, UE originating)";
+
+/// How a UE was deregistered without its asking.
+fn deregistered(why: Deregistered) -> &'static str {
+    match why {
+        Deregistered::Superseded => "its subscriber registered again, with a new context",
+        Deregistered::Implicitly => {
+            "it was deregistered implicitly: the implicit deregistration timer expired before it came back (TS 24.501 §5.3.7)"
+        }
+        Deregistered::ByOperator => "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)",
+        Deregistered::BySubscription => {
+            "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription does not allow it any more"
+        }
+        Deregistered::Fault => "the core gave it up: it failed on a message of this UE",
+        Deregistered::StateLost => "the core gave it up: the control functions that held its state were lost",
+    }
+}
+
+/// When something happened, and how often.
+fn at(entry: &Entry, now: Instant) -> String {
+    let last = when(entry.last, now);
+    match entry.count {
+        1 => format!("at {last}"),
+        n => format!("at {last} ({n} times since {})", when(entry.first, now)),
+    }
+}
+
+/// What has changed since a refusal, and the fix.
+fn mended_and_fix(remedy: Remedy, changed: Option<Instant>, now: Instant, again: &str) -> String {
+    match (remedy, changed) {
+        (Remedy::Fix(fix), _) => format!("; fix: {fix}."),
+        (Remedy::Mended(what), Some(changed)) => {
+            format!("; {what} ({}), and it has not tried again; fix: {again}.", when(changed, now))
+        }
+        (Remedy::Mended(what), None) => format!("; {what}, and it has not tried again; fix: {again}."),
+    }
+}
+
+fn now() -> Instant {
+    clock::now()
+}

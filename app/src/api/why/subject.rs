@@ -1,0 +1,140 @@
+//! Whom a question of `whimbrel why` names.
+
+use std::net::{IpAddr, SocketAddr};
+
+use whimbrel_control::PhoneId;
+use whimbrel_ids::{PlmnId, Supi};
+
+/// Parts of the core that can be asked for.
+const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "aggregator", "mirror", "cluster"];
+
+/// Whom, by the form of the name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Subject {
+    /// `imsi-999700000000001`, or its digits.
+    Ue(Supi),
+    /// `imei-…` or `imeisv-…`; 16 digits alone are an IMEISV.
+    Equipment(String),
+    /// `phone-1a.2`, as logs name a UE.
+    Unidentified(PhoneId),
+    /// A 5G-GUTI or a 5G-TMSI: the 5G-TMSI's 8 hexadecimal digits.
+    Tmsi(String),
+    /// `gnb-999/70-1` or `999/70-1`: without the prefix.
+    Gnb(String),
+    /// An IP address, with or without a port.
+    Address(IpAddr),
+    /// A part of the core.
+    Part(&'static str),
+    /// None of these: perhaps a gNB's name.
+    Other,
+}
+
+impl Subject {
+    /// By the form of a name.
+    pub(super) fn parse(text: &str) -> Self {
+        let lower = text.to_ascii_lowercase();
+        if let Some(part) = PARTS.iter().find(|p| **p == lower) {
+            return Self::Part(part);
+        }
+        if let Some(tmsi) = tmsi(&lower) {
+            return Self::Tmsi(tmsi);
+        }
+        if let Some(pei) = pei(&lower) {
+            return Self::Equipment(pei);
+        }
+        if let Ok(supi) = lower.parse() {
+            return Self::Ue(supi);
+        }
+        if let Some(phone) = lower.strip_prefix("phone-").and_then(phone) {
+            return Self::Unidentified(phone);
+        }
+        let address = lower.strip_prefix("gnb-at-").unwrap_or(&lower);
+        if let Ok(address) = address.parse::<SocketAddr>().map(|a| a.ip()).or_else(|_| address.parse()) {
+            return Self::Address(address);
+        }
+        match gnb(&lower) {
+            Some(id) => Self::Gnb(id),
+            None => Self::Other,
+        }
+    }
+}
+
+fn tmsi(text: &str) -> Option<String> {
+    let hex = |t: &str| t.len() == 8 && t.bytes().all(|b| b.is_ascii_hexdigit());
+    if let Some(guti) = text.strip_prefix("5g-guti-") {
+        let tmsi = guti.get(guti.len().checked_sub(8)?..)?;
+        return hex(tmsi).then(|| tmsi.into());
+    }
+    let bare = text.strip_prefix("5g-tmsi-").or(text.strip_prefix("0x")).unwrap_or(text);
+    hex(bare).then(|| bare.into())
+}
+
+fn pei(text: &str) -> Option<String> {
+    let digits = |t: &str, n: usize| t.len() == n && t.bytes().all(|b| b.is_ascii_digit());
+    match text.split_once('-') {
+        Some(("imei", rest)) if digits(rest, 15) => Some(text.into()),
+        Some(("imeisv", rest)) if digits(rest, 16) => Some(text.into()),
+        None if digits(text, 16) => Some(format!("imeisv-{text}")),
+        _ => None,
+    }
+}
+
+fn phone(text: &str) -> Option<PhoneId> {
+    let (slot, generation) = text.split_once('.')?;
+    let slot = u32::from_str_radix(slot, 16).ok()?;
+    Some(PhoneId { slot, generation: u16::from_str_radix(generation, 16).ok()? })
+}
+
+fn gnb(text: &str) -> Option<String> {
+    let bare = text.strip_prefix("gnb-").unwrap_or(text);
+    let (plmn, id) = bare.rsplit_once('-')?;
+    let plmn: PlmnId = plmn.parse().ok()?;
+    Some(format!("{plmn}-{:x}", u32::from_str_radix(id, 16).ok()?))
+}
+
+/// What `why` understands, for who asked for something else.
+pub(super) fn not_understood(text: &str) -> String {
+    format!(
+        "`{text}` names no UE and no gNB that is known here: `whimbrel why` understands a SUPI (imsi-999700000000001 or its digits), \
+         an IMEI or IMEISV (imei-490154203237518, imeisv-4370816125816151), a 5G-GUTI or 5G-TMSI (5g-guti-99970020040c0ffee01, \
+         c0ffee01), an IP address of a UE or a gNB (10.45.0.2), a gNB's identity or name (gnb-999/70-1), a UE's name in the log \
+         (phone-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
+        PARTS.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_is_understood() {
+        let supi: Supi = "imsi-999700000000001".parse().unwrap();
+        for (text, subject) in [
+            ("imsi-999700000000001", Subject::Ue(supi)),
+            ("999700000000001", Subject::Ue(supi)),
+            ("imei-490154203237518", Subject::Equipment("imei-490154203237518".into())),
+            ("4370816125816151", Subject::Equipment("imeisv-4370816125816151".into())),
+            ("phone-1a.2", Subject::Unidentified(PhoneId { slot: 26, generation: 2 })),
+            ("5g-guti-99970020040C0FFEE01", Subject::Tmsi("c0ffee01".into())),
+            ("12345678", Subject::Tmsi("12345678".into())),
+            ("gnb-999/70-1F", Subject::Gnb("999/70-1f".into())),
+            ("999/70-1", Subject::Gnb("999/70-1".into())),
+            ("10.45.0.2", Subject::Address([10, 45, 0, 2].into())),
+            ("gnb-at-192.0.2.1:38412", Subject::Address([192, 0, 2, 1].into())),
+            ("N4", Subject::Part("n4")),
+            ("foo", Subject::Other),
+            ("gnb-999/70-1-ran-ue-7", Subject::Other),
+        ] {
+            assert_eq!(Subject::parse(text), subject, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_names_nothing_hears_all_forms() {
+        let text = not_understood("foo");
+        for form in ["`foo`", "SUPI", "IMEISV", "5G-GUTI", "gnb-999/70-1", "10.45.0.2", "phone-1a.2", "upf"] {
+            assert!(text.contains(form), "{form}: {text}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Why a UE is not registered, or how it stands.
+
+use std::sync::Arc;
+
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::{Present, Refusal, Remedy, Subscriber};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_store::{Status, SubscriberRecord};
+
+use super::super::{Shared, subscribers};
+use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
+use crate::console::{Cause, Command, Entry, GnbView, Happened, History, Name, UeView};
+use crate::core::subscription;
+use crate::local_time::when;
+
+const AGAIN: &str = "switch the UE off and on, so that it registers again";
+
+/// All that an answer about a UE rests on.
+struct Ue<'a> {
+    shared: &'a Shared,
+    name: String,
+    supi: Option<Supi>,
+    /// What the store says; the outer `None`: it cannot tell.
+    record: Option<Option<Arc<SubscriberRecord>>>,
+    view: Option<UeView>,
+    gnbs: Vec<GnbView>,
+    now: Instant,
+}
+
+/// Of a subscriber's UE.
+pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
+    // Without the control thread, what was kept before still answers.
+    let view = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
+    let record = subscribers::record(shared, supi).await;
+    let gnbs = gnbs(shared).await;
+    let ue = Ue { shared, name: supi.to_string(), supi: Some(supi), record, view, gnbs, now: now() };
+    let name = Name::Ue(supi);
+    let history = shared.console.histories(|h| h.of(&name).cloned());
+    let registered = ue.view.as_ref().is_some_and(|v| v.state == "registered");
+    let sentence = match (&history, registered) {
+        (_, true) => ue.is_registered(&name, history.as_ref()),
+        (Some(history), false) => ue.is_not_registered(&name, history),
+        (None, false) => return ue.was_never_heard(),
+    };
+    finished(sentence, history.as_ref())
+}
+
+/// Of a UE whose subscriber is not known.
+pub(super) fn of_unknown(shared: &Shared, text: &str, name: &Name, history: &History) -> WhyAnswer {
+    let ue = Ue {
+        shared,
+        name: text.to_string(),
+        supi: None,
+        record: None,
+        view: None,
+        gnbs: Vec::new(),
+        now: now(),
+    };
+    finished(ue.is_not_registered(name, history), Some(history))
+}
+
+fn finished(sentence: String, history: Option<&History>) -> WhyAnswer {
+    WhyAnswer {
+        sentence,
+        history: history.map(|h| lines(h, now())).unwrap_or_default(),
+        refusals: history.iter().flat_map(|h| h.refusals().filter_map(Entry::refusal)).collect(),
+        ..WhyAnswer::default()
+    }
+}
+
+impl Ue<'_> {
+    fn is_registered(&self, name: &Name, history: Option<&History>) -> String {
+        let Some(view) = &self.view else { return String::new() };
+        let registered = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Registered));
+        let left = |e: &&Entry| matches!(e.what, Happened::DeregisteredByUe | Happened::Deregistered(_));
+        let since = history.and_then(|h| {
+            let stay = h.entries.iter().rev().take_while(|e| !left(e));
+            stay.filter(|e| matches!(e.what, Happened::Registered)).last()
+        });
+        let since = since.map(|e| format!(" since {}", when(e.last, self.now))).unwrap_or_default();
+        let is = format!("{} is registered{since}, {}, {}", self.name, self.mode(view), sessions(view));
+        // What was refused before it registered says nothing of the present.
+        let counts = |e: &&Entry| registered.is_none_or(|r| e.last >= r.last);
+        let refused = history.and_then(|h| h.refusals().find(|e| e.closed.is_none())).filter(counts);
+        if let Some(entry) = refused {
+            return format!("{is}; {}", self.refused(name, entry));
+        }
+        if let Some(lost) = history.and_then(|h| self.lost_gnb(view, h)) {
+            return format!("{is}; {lost}; fix: bring that gNB back, or move the UE to another cell.");
+        }
+        if let Some(released) = history.filter(|_| view.sessions.is_empty()).and_then(|h| self.released(h)) {
+            return format!("{is}; {released}.");
+        }
+        match history.and_then(|h| h.refusals().next()) {
+            Some(Entry { what: Happened::Refused(record, ..), last, .. }) => format!(
+                "{is}; nothing is wrong. Before that, at {}, its {} {}: {}.",
+                when(*last, self.now),
+                record.procedure,
+                record.outcome(),
+                record.reason()
+            ),
+            _ => format!("{is}; nothing is wrong."),
+        }
+    }
+
+    fn is_not_registered(&self, name: &Name, history: &History) -> String {
+        let is = format!("{} is not registered", self.name);
+        let state = history.state();
+        let refused = history.open().filter(|r| state.is_none_or(|s| r.seq > s.seq));
+        if let Some(entry) = refused {
+            return format!("{is}: {}", self.refused(name, entry));
+        }
+        let (how, fix) = match state.map(|e| &e.what) {
+            Some(Happened::DeregisteredByUe) => {
+                (BY_UE, "none is needed: it registers when it is switched on again".into())
+            }
+            Some(Happened::Deregistered(why)) => (deregistered(*why), self.after(*why)),
+            Some(Happened::Registered) => {
+                ("it registered, and the core does not know it any more", AGAIN.into())
+            }
+            _ => return silence::of_ue(self.shared, &self.name).sentence,
+        };
+        let (Some(entry), now) = (state, self.now) else { return is };
+        let left = format!("{is}: {how} at {}", when(entry.last, now));
+        if let Some(fix) = self.unsubscribed() {
+            return format!("{left}; fix: {fix}.");
+        }
+        // What a UE did not get while it was on may be why it left.
+        let registered = history.entries.iter().rev().find(|e| matches!(e.what, Happened::Registered));
+        let was_on = |e: &&Entry| e.closed.is_none() && registered.is_some_and(|r| e.seq > r.seq);
+        match history.refusals().find(was_on) {
+            Some(entry) => format!("{left}; before that, {}", self.refused(name, entry)),
+            None => format!("{left}; fix: {fix}."),
+        }
+    }
+
+    /// What to do after a deregistration.
+    fn after(&self, why: Deregistered) -> String {
+        match why {
+            Deregistered::ByOperator => AGAIN.into(),
+            Deregistered::Implicitly => "look whether the UE is switched on and in coverage".into(),
+            Deregistered::BySubscription => {
+                format!("look at what `whimbrel subscriber show {}` says", self.name)
+            }
+            Deregistered::Superseded | Deregistered::StateLost => {
+                "none is needed: it registers again by itself".into()
+            }
+            Deregistered::Fault => {
+                "report it with the core's log, for it is a fault of the core; the UE registers again by itself".into()
+            }
+        }
+    }
+
+    /// A refusal, what has changed since, and the fix.
+    fn refused(&self, name: &Name, entry: &Entry) -> String {
+        let Happened::Refused(record, cause, _) = &entry.what else { return String::new() };
+        let said = format!(
+            "its {} {} {}: {}",
+            record.procedure,
+            record.outcome(),
+            at(entry, self.now),
+            record.reason()
+        );
+        let changed = self.shared.console.histories(|h| h.changed_after(name, entry.last));
+        let (Cause::Ue(refusal), Some(config)) = (cause, self.shared.console.control()) else {
+            return format!("{said}; fix: {}.", record.fix);
+        };
+        let subscribed = self.record.as_ref().and_then(|r| r.as_ref()).map(|r| subscription(&r.subscription));
+        let status = self.record.as_ref().map(|r| r.as_ref().map(|r| r.status));
+        let subscriber = match (status, &subscribed) {
+            (None, _) => Subscriber::NotAsked,
+            (Some(None), _) | (Some(Some(Status::Enabled)), None) => Subscriber::Absent,
+            (Some(Some(Status::Barred)), _) => Subscriber::Barred,
+            (Some(Some(Status::Enabled)), Some(s)) => Subscriber::Enabled(s),
+        };
+        let present =
+            Present { config: &config, supi: self.supi, subscriber, changed_since: changed.is_some() };
+        let remedy = match (self.unsubscribed(), refusal) {
+            // Whatever it was: now it is this that stands in the way first.
+            (Some(fix), refusal)
+                if !matches!(
+                    refusal,
+                    Refusal::UnknownSubscriber | Refusal::Barred | Refusal::OtherHomeNetwork(_)
+                ) =>
+            {
+                Remedy::Fix(fix)
+            }
+            _ => refusal.remedy(&present),
+        };
+        let again = if refusal.kind().is_of_session() || record.procedure.starts_with("PDU") {
+            "have the UE ask for the session again"
+        } else {
+            AGAIN
+        };
+        said + &mended_and_fix(remedy, changed, self.now, again)
+    }
+
+    /// The fix for a subscriber who is gone or barred.
+    fn unsubscribed(&self) -> Option<String> {
+        match self.record.as_ref()? {
+            None => Some(format!(
+                "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM, for it is no subscriber now",
+                self.name
+            )),
+            Some(record) if record.status == Status::Barred => Some(format!(
+                "`whimbrel subscriber edit {} --status enabled`, for it is barred now",
+                self.name
+            )),
+            Some(_) => None,
+        }
+    }
+
+    fn was_never_heard(&self) -> WhyAnswer {
+        let name = &self.name;
+        match &self.record {
+            Some(None) => silence::of_barred(
+                self.shared,
+                name,
+                "is no subscriber",
+                &format!("`whimbrel subscriber add {name} --k K --opc OPC` with the keys of its SIM"),
+            ),
+            Some(Some(record)) if record.status == Status::Barred => silence::of_barred(
+                self.shared,
+                name,
+                "is barred",
+                &format!("`whimbrel subscriber edit {name} --status enabled`"),
+            ),
+            Some(Some(_)) | None => silence::of_ue(self.shared, name),
+        }
+    }
+
+    fn mode(&self, view: &UeView) -> String {
+        match &view.gnb {
+            Some(gnb) => format!("{} through {gnb}", view.mode),
+            None => view.mode.clone(),
+        }
+    }
+
+    /// The gNB of an idle UE, where it is down.
+    fn lost_gnb(&self, view: &UeView, history: &History) -> Option<String> {
+        let gnb = history.gnb.as_ref().filter(|_| view.gnb.is_none())?;
+        if self.gnbs.iter().any(|g| gnb.strip_prefix("gnb-") == Some(&g.id)) {
+            return None;
+        }
+        let of = self.shared.console.histories(|h| h.of(&Name::Gnb(gnb.clone())).cloned())?;
+        let down = of.state().filter(|e| matches!(e.what, Happened::Down(_)))?;
+        let Happened::Down(how) = &down.what else { return None };
+        Some(format!("its gNB, {gnb}, is down since {}: {how}", when(down.last, self.now)))
+    }
+
+    /// The session that was released last.
+    fn released(&self, history: &History) -> Option<String> {
+        let last = history.entries.iter().rev().find(|e| {
+            matches!(
+                e.what,
+                Happened::SessionEstablished(..) | Happened::SessionReleased(..) | Happened::Registered
+            )
+        })?;
+        let Happened::SessionReleased(psi, dnn, by) = &last.what else { return None };
+        let by = if by.is_empty() { String::new() } else { format!(" by {by}") };
+        Some(format!("its PDU session {psi} ({dnn}) was released{by} at {}", when(last.last, self.now)))
+    }
+}
+
+fn sessions(view: &UeView) -> String {
+    let all: Vec<String> = view
+        .sessions
+        .iter()
+        .map(|s| {
+            let address = s.ipv4.as_ref().or(s.ipv6.as_ref()).map(|a| format!(", {a}")).unwrap_or_default();
+            format!("{} ({}{address})", s.id, s.dnn)
+        })
+        .collect();
+    match all.len() {
+        0 => "without a PDU session".into(),
+        1 => format!("with PDU session {}", all[0]),
+        _ => format!("with PDU sessions {}", all.join(", ")),
+    }
+}

@@ -1,0 +1,635 @@
+//! What happened to each UE and each gNB lately: registrations, deregistrations, sessions, refusals, associations.
+//! `whimbrel why` stands on it.
+//!
+//! Bounded for each subject and overall. Where room is short, the subject to which nothing has happened for the longest
+//! time is forgotten, so no UE displaces more than it holds itself; UEs that have never registered and gNBs that have
+//! never set up have room of their own, so that none of them displaces one that has. The same thing over again is one
+//! entry with a count.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::event::{Deregistered, SetupRefusal};
+use whimbrel_control::{PhoneId, Refusal};
+use whimbrel_ids::{Dnn, Instant, PduSessionId, Pei, Supi};
+
+use crate::clock;
+
+/// Entries of one subject: what an operator reads through.
+const PER_SUBJECT_MAX: usize = 16;
+/// Entries of all subjects of a class. An entry takes some 100 octets, that of a refusal about 600; a UE that is on has two
+/// or three, so that the first class holds some ten thousand UEs.
+const ENTRIES_MAX: [usize; 4] = [32_768, 8_192, 4_096, 1_024];
+
+/// Which bound a subject's entries count against; the index into [`ENTRIES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// A UE that has registered.
+    Ue = 0,
+    /// A UE that has not registered yet.
+    UnprovenUe = 1,
+    /// A gNB that has set up NG.
+    Gnb = 2,
+    /// A gNB that has not set up NG yet.
+    UnprovenGnb = 3,
+}
+
+/// Whose history.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    /// A UE whose subscriber is known.
+    Ue(Supi),
+    /// A UE of which only the equipment is known.
+    Equipment(Pei),
+    /// A UE of which nothing is known but the core's own name.
+    Unidentified(PhoneId),
+    /// A gNB: `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before it has said who it is.
+    Gnb(Arc<str>),
+}
+
+/// One refusal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RefusalRecord {
+    /// Number in order, from 1.
+    pub(crate) seq: u64,
+    /// Whom: the best name first (SUPI), then others under which it is found (PEI, gNB, RAN-UE-NGAP-ID).
+    pub(crate) subjects: Vec<String>,
+    /// In which procedure, in the standard's words.
+    pub(crate) procedure: String,
+    /// Which kind, `unknown_subscriber`.
+    pub(crate) kind: String,
+    /// Why, in one clause.
+    pub(crate) why: String,
+    /// What the peer offered, where that is known apart.
+    pub(crate) offered: String,
+    /// What would have been accepted.
+    pub(crate) expected: String,
+    /// What to do, as the configuration was then.
+    pub(crate) fix: String,
+    /// The message that the peer got, with its cause: `REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)`.
+    pub(crate) told: String,
+    /// When first, RFC 3339.
+    pub(crate) first: String,
+    /// When last, RFC 3339.
+    pub(crate) last: String,
+    /// How often in a row.
+    pub(crate) count: u64,
+    /// When the same procedure went well after it, RFC 3339; none: not yet.
+    pub(crate) closed: Option<String>,
+}
+
+impl RefusalRecord {
+    /// All of it in one sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let subject = self.subjects.first().map_or("an unknown peer", String::as_str);
+        let mut s = format!("the {} of {subject} {} at {}", self.procedure, self.outcome(), self.last);
+        if self.count > 1 {
+            s += &format!(" ({} times since {})", self.count, self.first);
+        }
+        format!("{s} because {}; fix: {}.", self.reason(), self.fix)
+    }
+
+    /// Who gets no answer was not refused.
+    pub(crate) fn outcome(&self) -> &'static str {
+        if self.told.is_empty() { "failed" } else { "was refused" }
+    }
+
+    /// Why, what was offered, what was expected, and what the peer got.
+    pub(crate) fn reason(&self) -> String {
+        let mut s = self.why.clone();
+        match (self.offered.is_empty(), self.expected.is_empty()) {
+            (false, false) => s += &format!(": offered {}, expected {}", self.offered, self.expected),
+            (false, true) => s += &format!(": offered {}", self.offered),
+            (true, false) => s += &format!(", expected {}", self.expected),
+            (true, true) => {}
+        }
+        if !self.told.is_empty() {
+            s += &format!(" ({})", self.told);
+        }
+        s
+    }
+}
+
+/// Why something was refused, for a remedy that is judged when somebody asks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cause {
+    /// A UE or one of its sessions.
+    Ue(Refusal),
+    /// A gNB.
+    Setup(SetupRefusal),
+}
+
+/// Which later success closes a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ClosedBy {
+    /// A registration.
+    Registration,
+    /// A session of this data network; `None`: of any.
+    Session(Option<Dnn>),
+    /// The same procedure; a registration too.
+    Procedure(&'static str),
+    /// NG SETUP.
+    Setup,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Happened {
+    /// Something was refused.
+    Refused(Box<RefusalRecord>, Cause, ClosedBy),
+    /// The UE registered.
+    Registered,
+    /// The UE deregistered.
+    DeregisteredByUe,
+    /// The UE was deregistered without its asking.
+    Deregistered(Deregistered),
+    /// A PDU session was established.
+    SessionEstablished(PduSessionId, Dnn),
+    /// A PDU session was released; by whom, where it was released by a procedure of its own.
+    SessionReleased(PduSessionId, Dnn, &'static str),
+    /// The subscriber's record was added, edited or removed.
+    SubscriberChanged,
+    /// The gNB set up NG; its RAN node name and address.
+    Up(String),
+    /// The gNB's association ended; how.
+    Down(String),
+    /// Anything else of a gNB, as a sentence without a subject.
+    Noted(String),
+}
+
+impl Happened {
+    /// Whether it is the same over again. Of two refusals, the gNB's names of the UE may differ.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Refused(a, ..), Self::Refused(b, ..)) => {
+                (&a.procedure, &a.kind, &a.why, &a.offered) == (&b.procedure, &b.kind, &b.why, &b.offered)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+/// Something that happened, once or several times in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// Number in order among all, from 1.
+    pub(crate) seq: u64,
+    /// What.
+    pub(crate) what: Happened,
+    /// When first.
+    pub(crate) first: Instant,
+    /// When last.
+    pub(crate) last: Instant,
+    /// How often in a row.
+    pub(crate) count: u64,
+    /// Through which gNB.
+    pub(crate) gnb: Option<Arc<str>>,
+    /// When a later success closed it.
+    pub(crate) closed: Option<Instant>,
+}
+
+impl Entry {
+    /// The refusal, if it is one, with its times.
+    pub(crate) fn refusal(&self) -> Option<RefusalRecord> {
+        let Happened::Refused(record, ..) = &self.what else { return None };
+        let mut record = (**record).clone();
+        record.seq = self.seq;
+        (record.first, record.last) = (clock::rfc3339(self.first), clock::rfc3339(self.last));
+        record.count = self.count;
+        record.closed = self.closed.map(clock::rfc3339);
+        Some(record)
+    }
+}
+
+/// What is known of one subject.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    /// What happened, oldest first.
+    pub(crate) entries: VecDeque<Entry>,
+    /// The gNB of a UE that was heard last.
+    pub(crate) gnb: Option<Arc<str>>,
+    /// Other names of a gNB: its RAN node name, its address.
+    pub(crate) also: Vec<String>,
+    /// The core's name of a UE that is registered.
+    phone: Option<PhoneId>,
+    class: Class,
+    /// Its place in `by_age`.
+    touched: u64,
+}
+
+impl History {
+    /// The newest entry that tells the state: not that of a session, nor a change of the subscriber's record.
+    pub(crate) fn state(&self) -> Option<&Entry> {
+        self.entries.iter().rev().find(|e| {
+            matches!(
+                e.what,
+                Happened::Registered
+                    | Happened::DeregisteredByUe
+                    | Happened::Deregistered(_)
+                    | Happened::Up(_)
+                    | Happened::Down(_)
+            )
+        })
+    }
+
+    /// The newest refusal after which nothing of its kind went well.
+    pub(crate) fn open(&self) -> Option<&Entry> {
+        self.refusals().find(|e| e.closed.is_none())
+    }
+
+    /// The refusals, newest first.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().rev().filter(|e| matches!(e.what, Happened::Refused(..)))
+    }
+}
+
+/// The histories kept.
+#[derive(Default)]
+pub(crate) struct Histories {
+    all: BTreeMap<Name, History>,
+    /// By class, the subjects in the order in which something happened to them last.
+    by_age: [BTreeMap<u64, Name>; 4],
+    /// By class, how many entries there are.
+    entries: [usize; 4],
+    /// Refusals, in order.
+    refusals: BTreeMap<u64, Name>,
+    /// Who is meant by an event that knows no subscriber.
+    registered: BTreeMap<PhoneId, Name>,
+    /// Entries that there ever were.
+    pushed: u64,
+    /// Times at which something happened to somebody.
+    touched: u64,
+    /// Whether somebody's history was forgotten.
+    forgotten: bool,
+    /// When many subscribers were changed at once.
+    all_changed: Option<Instant>,
+}
+
+impl Histories {
+    /// Adds what happened, and says whether it is new: not the last entry over again.
+    pub(crate) fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
+        let proven = matches!(what, Happened::Registered | Happened::Up(_));
+        let touched = self.touch(name, proven);
+        let Some(history) = self.all.get_mut(name) else { return false };
+        history.touched = touched;
+        if let Some(gnb) = gnb {
+            history.gnb = Some(gnb.clone());
+        }
+        let again = history.entries.back_mut().filter(|e| e.what.is_same(&what) && e.closed.is_none());
+        if let Some(again) = again {
+            (again.what, again.last, again.gnb) = (what, at, gnb.cloned());
+            again.count += 1;
+            return false;
+        }
+        self.pushed += 1;
+        let seq = self.pushed;
+        if matches!(what, Happened::Refused(..)) {
+            self.refusals.insert(seq, name.clone());
+        }
+        let class = history.class as usize;
+        history.entries.push_back(Entry {
+            seq,
+            what,
+            first: at,
+            last: at,
+            count: 1,
+            gnb: gnb.cloned(),
+            closed: None,
+        });
+        self.entries[class] += 1;
+        if history.entries.len() > PER_SUBJECT_MAX
+            && let Some(oldest) = history.entries.pop_front()
+        {
+            self.entries[class] -= 1;
+            self.refusals.remove(&oldest.seq);
+        }
+        while self.entries[class] > ENTRIES_MAX[class] {
+            let Some((_, oldest)) = self.by_age[class].pop_first() else { break };
+            self.forget(&oldest);
+        }
+        true
+    }
+
+    /// Finds or makes room for a subject's history, and puts it at the young end of its class.
+    fn touch(&mut self, name: &Name, proven: bool) -> u64 {
+        self.touched += 1;
+        let class = match (name, proven) {
+            (Name::Gnb(_), true) => Class::Gnb,
+            (Name::Gnb(_), false) => Class::UnprovenGnb,
+            (_, true) => Class::Ue,
+            (_, false) => Class::UnprovenUe,
+        };
+        let history = self.all.entry(name.clone()).or_insert_with(|| History {
+            entries: VecDeque::new(),
+            gnb: None,
+            also: Vec::new(),
+            phone: None,
+            class,
+            touched: 0,
+        });
+        let former = history.class as usize;
+        self.by_age[former].remove(&history.touched);
+        if proven && history.class != class {
+            self.entries[former] -= history.entries.len();
+            self.entries[class as usize] += history.entries.len();
+            history.class = class;
+        }
+        self.by_age[history.class as usize].insert(self.touched, name.clone());
+        self.touched
+    }
+
+    fn forget(&mut self, name: &Name) {
+        let Some(history) = self.all.remove(name) else { return };
+        self.forgotten = true;
+        self.entries[history.class as usize] -= history.entries.len();
+        for entry in &history.entries {
+            self.refusals.remove(&entry.seq);
+        }
+        if let Some(phone) = history.phone {
+            self.registered.remove(&phone);
+        }
+    }
+
+    /// A UE registered: that closes what was refused to it before. A registration of one that is registered is no news.
+    pub(crate) fn registered(&mut self, at: Instant, name: &Name, phone: PhoneId, gnb: Option<&Arc<str>>) {
+        self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
+        let is_news = self.all.get(name).is_none_or(|h| {
+            let states = |e: &&Entry| !matches!(e.what, Happened::SubscriberChanged);
+            !matches!(h.state().map(|e| &e.what), Some(Happened::Registered))
+                || matches!(h.entries.iter().rev().find(states).map(|e| &e.what), Some(Happened::Refused(..)))
+        });
+        if is_news {
+            self.push(at, name, gnb, Happened::Registered);
+        }
+        self.heard(name, gnb);
+        if let Some(history) = self.all.get_mut(name) {
+            if let Some(former) = history.phone.replace(phone) {
+                self.registered.remove(&former);
+            }
+            self.registered.insert(phone, name.clone());
+        }
+    }
+
+    /// Whom an event is about that knows no subscriber.
+    pub(crate) fn who(&self, phone: PhoneId) -> Option<Name> {
+        self.registered.get(&phone).cloned()
+    }
+
+    /// Whether a UE has registered in another slot since, so that what becomes of this one is not its state.
+    pub(crate) fn is_former(&self, name: &Name, phone: PhoneId) -> bool {
+        self.all.get(name).is_some_and(|h| h.phone.is_some_and(|p| p != phone))
+    }
+
+    /// A UE was heard through a gNB.
+    pub(crate) fn heard(&mut self, name: &Name, gnb: Option<&Arc<str>>) {
+        if let (Some(history), Some(gnb)) = (self.all.get_mut(name), gnb)
+            && history.gnb.as_ref() != Some(gnb)
+        {
+            history.gnb = Some(gnb.clone());
+        }
+    }
+
+    /// A success closes the open refusals that it concerns.
+    pub(crate) fn close(&mut self, at: Instant, name: &Name, concerns: impl Fn(&ClosedBy) -> bool) {
+        let Some(history) = self.all.get_mut(name) else { return };
+        for entry in history.entries.iter_mut().filter(|e| e.closed.is_none()) {
+            if matches!(&entry.what, Happened::Refused(_, _, by) if concerns(by)) {
+                entry.closed = Some(at);
+            }
+        }
+    }
+
+    /// By whom the session was released that was released last.
+    pub(crate) fn session_released_by(&mut self, name: &Name, by: &'static str) {
+        let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
+        if let Some(Entry { what: Happened::SessionReleased(_, _, who), .. }) = last {
+            *who = by;
+        }
+    }
+
+    /// A subscriber's record was changed: news where there is something to explain.
+    pub(crate) fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
+        let name = Name::Ue(supi);
+        if self.all.contains_key(&name) {
+            self.push(at, &name, None, Happened::SubscriberChanged);
+        }
+    }
+
+    /// Many subscribers' records were changed.
+    pub(crate) fn subscribers_changed(&mut self, at: Instant) {
+        self.all_changed = Some(at);
+    }
+
+    /// Names of a gNB beside its identity.
+    pub(crate) fn also_called(&mut self, name: &Name, also: Vec<String>) {
+        if let Some(history) = self.all.get_mut(name) {
+            history.also = also;
+        }
+    }
+
+    /// A subject's history.
+    pub(crate) fn of(&self, name: &Name) -> Option<&History> {
+        self.all.get(name)
+    }
+
+    /// When a subject's record was changed last, after a point in time.
+    pub(crate) fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
+        let of = |e: &&Entry| matches!(e.what, Happened::SubscriberChanged);
+        let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
+        own.max(self.all_changed).filter(|changed| *changed > at)
+    }
+
+    /// Who is found under a name that is not the subject's own: a PEI, a gNB's name of a UE, a gNB's RAN node name or
+    /// address.
+    pub(crate) fn find(&self, text: &str) -> Option<Name> {
+        let is = |name: &String| {
+            let bare = name.strip_prefix("gnb-at-").unwrap_or(name);
+            name == text || bare == text || bare.rsplit_once(':').is_some_and(|(address, _)| address == text)
+        };
+        let has = |h: &History| {
+            h.also.iter().any(is)
+                || h.entries.iter().any(|e| match &e.what {
+                    Happened::Refused(record, ..) => record.subjects.iter().any(is),
+                    _ => false,
+                })
+        };
+        let newest = self.all.iter().filter(|(_, h)| has(h)).max_by_key(|(_, h)| h.touched);
+        newest.map(|(name, _)| name.clone())
+    }
+
+    /// The newest refusals of UEs through a gNB, newest first.
+    pub(crate) fn through(&self, gnb: &str, limit: usize) -> Vec<RefusalRecord> {
+        let entries = self.refusals.iter().rev().filter_map(|(seq, name)| match name {
+            Name::Gnb(_) => None,
+            _ => self.all.get(name)?.entries.iter().find(|e| e.seq == *seq),
+        });
+        let here = entries.filter(|e| e.gnb.as_deref() == Some(gnb));
+        here.filter_map(Entry::refusal).take(limit).collect()
+    }
+
+    /// The newest refusals of all, newest first.
+    pub(crate) fn newest(&self, limit: usize) -> Vec<RefusalRecord> {
+        let entries =
+            self.refusals.iter().rev().filter_map(|(seq, name)| {
+                self.all.get(name)?.entries.iter().find(|e| e.seq == *seq)?.refusal()
+            });
+        entries.take(limit).collect()
+    }
+
+    /// Whether histories were forgotten for want of room.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ue(n: u64) -> Name {
+        Name::Ue(format!("imsi-{:015}", 999_700_000_000_000 + n).parse().unwrap())
+    }
+
+    fn gnb() -> Arc<str> {
+        "gnb-999/70-1".into()
+    }
+
+    fn refused(subject: &Name, why: &str, by: ClosedBy) -> Happened {
+        let record = RefusalRecord {
+            subjects: vec![format!("{subject:?}"), "gnb-999/70-1-ran-ue-7".into()],
+            procedure: "registration".into(),
+            why: why.into(),
+            fix: "add it".into(),
+            told: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
+            ..RefusalRecord::default()
+        };
+        Happened::Refused(Box::new(record), Cause::Ue(Refusal::UnknownSubscriber), by)
+    }
+
+    fn refusals(histories: &Histories, name: &Name) -> Vec<(String, u64)> {
+        let history = histories.of(name).unwrap();
+        history.refusals().filter_map(Entry::refusal).map(|r| (r.why, r.count)).collect()
+    }
+
+    #[test]
+    fn the_same_refusal_over_again_is_counted() {
+        let mut histories = Histories::default();
+        for i in 0..1000 {
+            histories.push(Instant(i), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
+        }
+        histories.push(Instant(1000), &ue(1), None, refused(&ue(1), "b", ClosedBy::Registration));
+        assert_eq!(refusals(&histories, &ue(1)), [("b".into(), 1), ("a".into(), 1000)]);
+        assert_eq!(histories.newest(1)[0].why, "b");
+    }
+
+    #[test]
+    fn ues_of_one_gnb_do_not_displace_each_others_refusals() {
+        let mut histories = Histories::default();
+        for i in 0..100 {
+            histories.push(Instant(i), &ue(i), Some(&gnb()), refused(&ue(i), "a", ClosedBy::Registration));
+        }
+        for i in 0..100 {
+            assert_eq!(refusals(&histories, &ue(i)).len(), 1, "UE {i}");
+        }
+        let through = histories.through("gnb-999/70-1", 8);
+        assert_eq!(through.iter().map(|r| r.seq).collect::<Vec<_>>(), (93..=100).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_ue_holds_no_more_than_its_share() {
+        let mut histories = Histories::default();
+        histories.push(Instant(0), &ue(2), None, refused(&ue(2), "a", ClosedBy::Registration));
+        for i in 0..100_000 {
+            let why = i.to_string();
+            histories.push(Instant(i), &ue(1), None, refused(&ue(1), &why, ClosedBy::Registration));
+        }
+        assert_eq!(refusals(&histories, &ue(1)).len(), PER_SUBJECT_MAX);
+        assert_eq!(refusals(&histories, &ue(2)).len(), 1);
+        assert!(!histories.is_incomplete());
+    }
+
+    #[test]
+    fn a_flood_of_unknown_ues_displaces_none_that_registered_and_memory_is_bounded() {
+        let mut histories = Histories::default();
+        let known = PhoneId { slot: 1, generation: 0 };
+        histories.registered(Instant(0), &ue(0), known, Some(&gnb()));
+        for i in 1..=3 * ENTRIES_MAX[1] as u64 {
+            histories.push(Instant(i), &ue(i), None, refused(&ue(i), "a", ClosedBy::Registration));
+        }
+        assert!(histories.is_incomplete());
+        assert_eq!(histories.all.len(), ENTRIES_MAX[1] + 1);
+        assert_eq!(histories.refusals.len(), ENTRIES_MAX[1]);
+        assert_eq!(histories.entries, [1, ENTRIES_MAX[1], 0, 0]);
+        assert_eq!(histories.by_age[1].len(), ENTRIES_MAX[1]);
+        assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, Happened::Registered));
+        assert_eq!(histories.who(known), Some(ue(0)));
+        for i in 0..2 * ENTRIES_MAX[0] as u64 {
+            let phone = PhoneId { slot: i as u32, generation: 1 };
+            histories.registered(Instant(i), &ue(i), phone, None);
+        }
+        assert!(histories.entries[0] <= ENTRIES_MAX[0] && histories.registered.len() <= ENTRIES_MAX[0]);
+        let counted: usize = histories.all.values().map(|h| h.entries.len()).sum();
+        assert_eq!(histories.entries.iter().sum::<usize>(), counted);
+    }
+
+    #[test]
+    fn a_registration_closes_what_was_refused_before_it() {
+        let mut histories = Histories::default();
+        let phone = PhoneId { slot: 1, generation: 0 };
+        histories.push(Instant(1), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
+        let ims: Dnn = "ims".parse().unwrap();
+        let session = ClosedBy::Session(Some(ims.clone()));
+        histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", session));
+        histories.registered(Instant(3), &ue(1), phone, Some(&gnb()));
+        let open = |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(Entry::refusal).map(|r| r.why);
+        assert_eq!(open(&histories).as_deref(), Some("b"), "a session is still refused");
+        let serves = |dnn: Dnn| move |by: &ClosedBy| matches!(by, ClosedBy::Session(d) if d.as_ref().is_none_or(|d| *d == dnn));
+        histories.close(Instant(4), &ue(1), serves("internet".parse().unwrap()));
+        assert_eq!(open(&histories).as_deref(), Some("b"), "another data network is none of its");
+        histories.close(Instant(5), &ue(1), serves(ims));
+        assert_eq!(open(&histories), None);
+        histories.registered(Instant(6), &ue(1), phone, Some(&gnb()));
+        let state = histories.of(&ue(1)).unwrap().state().unwrap().clone();
+        assert_eq!((state.first, state.count), (Instant(3), 1), "a periodic registration is no news");
+    }
+
+    #[test]
+    fn a_subject_is_found_by_its_other_names() {
+        let mut histories = Histories::default();
+        histories.push(Instant(1), &ue(1), Some(&gnb()), refused(&ue(1), "a", ClosedBy::Registration));
+        assert_eq!(histories.find("gnb-999/70-1-ran-ue-7"), Some(ue(1)));
+        let name = Name::Gnb(gnb());
+        histories.push(Instant(1), &name, None, Happened::Up("hall".into()));
+        histories.also_called(&name, vec!["hall".into(), "192.0.2.1:38412".into()]);
+        assert_eq!(histories.find("hall"), Some(name.clone()));
+        assert_eq!(histories.find("192.0.2.1"), Some(name));
+        assert_eq!(histories.find("192.0.2.2"), None);
+    }
+
+    #[test]
+    fn a_change_of_the_subscriber_counts_from_its_time_on() {
+        let mut histories = Histories::default();
+        histories.push(Instant(5), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
+        let Name::Ue(supi) = ue(1) else { unreachable!() };
+        assert_eq!(histories.changed_after(&ue(1), Instant(5)), None);
+        histories.subscriber_changed(Instant(7), supi);
+        assert_eq!(histories.changed_after(&ue(1), Instant(5)), Some(Instant(7)));
+        assert_eq!(histories.changed_after(&ue(1), Instant(7)), None);
+        histories.subscribers_changed(Instant(9));
+        assert_eq!(histories.changed_after(&ue(2), Instant(8)), Some(Instant(9)));
+    }
+
+    #[test]
+    fn one_sentence_has_subject_reason_message_and_fix() {
+        let mut histories = Histories::default();
+        histories.push(Instant(0), &ue(1), None, refused(&ue(1), "it is unknown", ClosedBy::Registration));
+        let mut record = histories.newest(1).remove(0);
+        record.subjects = vec!["imsi-999700000000001".into()];
+        assert_eq!(
+            record.sentence(),
+            "the registration of imsi-999700000000001 was refused at 1970-01-01T00:00:00.000Z because it is unknown \
+             (REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)); fix: add it."
+        );
+    }
+}

@@ -1,0 +1,476 @@
+//! What an operator can do about a refusal, judged by the configuration and the subscription that are in force when he
+//! asks, not by those of the moment of the refusal.
+
+use std::fmt::Write as _;
+
+use whimbrel_ids::{Dnn, SNssai, Supi, Tac, Tai};
+
+use crate::config::Config;
+use crate::refusal::Refusal;
+use crate::udm::{ServiceArea, Subscription};
+
+/// What the subscriber store says of a subscriber.
+#[derive(Clone, Copy, Debug)]
+pub enum Subscriber<'a> {
+    /// It was not asked.
+    NotAsked,
+    /// There is no such subscriber.
+    Absent,
+    /// The subscriber is barred.
+    Barred,
+    /// The subscriber may use this.
+    Enabled(&'a Subscription),
+}
+
+/// What a remedy rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Present<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The refused UE's subscriber, where it is known.
+    pub supi: Option<Supi>,
+    /// What the store says of it.
+    pub subscriber: Subscriber<'a>,
+    /// Whether the subscriber's record was changed after the refusal.
+    pub changed_since: bool,
+}
+
+/// What to do about a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The cause stands: this removes it.
+    Fix(String),
+    /// The cause is gone: what has changed since. The UE only has to try again.
+    Mended(String),
+}
+
+fn fix(text: impl Into<String>) -> Remedy {
+    Remedy::Fix(text.into())
+}
+
+fn mended(text: impl Into<String>) -> Remedy {
+    Remedy::Mended(text.into())
+}
+
+const LOOK_AT_UE: &str = "look at the UE's own log";
+
+impl Refusal {
+    /// What to do about it now.
+    pub fn remedy(&self, now: &Present<'_>) -> Remedy {
+        match self {
+            Self::UnknownSubscriber => match now.subscriber {
+                Subscriber::Enabled(_) => mended("the subscriber was added since"),
+                Subscriber::Barred => fix(format!("`{} --status enabled`", now.edit())),
+                Subscriber::Absent | Subscriber::NotAsked => fix(format!(
+                    "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM, or correct the IMSI on the SIM",
+                    now.name()
+                )),
+            },
+            Self::Barred => match now.subscriber {
+                Subscriber::Enabled(_) => mended("the subscriber was enabled since"),
+                _ => fix(format!("`{} --status enabled`", now.edit())),
+            },
+            Self::WrongResponse | Self::MacFailure | Self::BadAuts => now.keys(),
+            Self::SynchFailure => fix(
+                "if another core uses this SIM too, let only one of them authenticate it; otherwise replace the SIM",
+            ),
+            Self::ChallengeRefused(_) => fix(format!("{LOOK_AT_UE} for why it refused the challenge")),
+            Self::UnknownHomeNetworkKey(id) => fix(format!(
+                "add the private key with identifier {id} to `home_network_keys` and restart, or provision the SIM with a configured key"
+            )),
+            Self::BadSuci => fix(
+                "provision the SIM with the public key that belongs to the private key in `home_network_keys`",
+            ),
+            Self::OtherHomeNetwork(plmn) => fix(format!(
+                "use a SIM of PLMN {}, or set `plmn` to {plmn} and restart; roaming is not supported",
+                now.config.amf.plmn
+            )),
+            Self::NoIdentity => {
+                fix(format!("{LOOK_AT_UE}: it sent no SUCI when it was asked for its identity"))
+            }
+            Self::NoContext => fix("none is needed: the UE registers again by itself"),
+            Self::Emergency => fix(
+                "set `access.emergency.service`, if UEs are to have emergency services here; else the UE tries another network by itself",
+            ),
+            Self::EquipmentRefused => fix(
+                "remove its IMEI from `access.refused_equipment` and run `whimbrel reload`, if it may be used",
+            ),
+            Self::EquipmentUnknown => {
+                fix(format!("{LOOK_AT_UE}: it sent no IMEISV when it was asked for it"))
+            }
+            Self::Congested(key) => now.congestion(key),
+            Self::NoCommonAlgorithm { ciphering, integrity } => now.algorithms(*ciphering, *integrity),
+            Self::IntegrityRate => fix(
+                "set `up_integrity: preferred` for the data network and restart, if such a UE may have a session without integrity protection",
+            ),
+            Self::SecurityModeRejected(_) => {
+                fix(format!("{LOOK_AT_UE} for why it refused the security mode"))
+            }
+            Self::TaiNotServed(tai) => now.tracking_area(*tai),
+            Self::AreaForbidden(tai) => now.forbidden_area(tai.tac),
+            Self::RadioBarred => match now.subscription() {
+                Some(s) if !s.restrictions.nr_barred => mended("the subscription allows New Radio since"),
+                _ => fix(format!(
+                    "`{} --set '{{\"subscription\": {{\"rat_restrictions\": []}}}}'`",
+                    now.edit()
+                )),
+            },
+            Self::RestrictedServiceArea(tai) => now.service_area(tai.tac),
+            Self::OutOfLadn(dnn, tai) => now.ladn(dnn, tai.tac),
+            Self::NoSlice { requested, subscribed } => now.slices(requested, subscribed),
+            Self::SliceNotAllowed(s) => now.slice(*s),
+            Self::NoAnswer("REGISTRATION ACCEPT") => now.registration_accept(),
+            Self::NoAnswer(_) => {
+                fix("look at the radio: the UE is out of coverage, switched off, or stopped")
+            }
+            Self::RadioFailure(_) | Self::RefusedByGnb { .. } => fix("look at the gNB's log for this UE"),
+            Self::Limit(name) => fix(format!("raise `limits.{name}` and run `whimbrel reload`")),
+            Self::StoreUnavailable => fix("look at the error log for what the subscriber store says"),
+            Self::Upf(_) => fix("look at the UPF: `whimbrel why upf`"),
+            Self::PoolEmpty(dnn) => fix(format!(
+                "widen the address pools of data network `{dnn}` and restart, or wait for sessions to end"
+            )),
+            Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => now.dnn(dnn, *s_nssai, subscribed),
+            Self::DnnNotConfigured(dnn) if now.config.smf.data_networks.contains_key(dnn) => {
+                mended(format!("data network `{dnn}` was configured since"))
+            }
+            Self::DnnNotConfigured(dnn) => {
+                fix(format!("add `{dnn}` to `data_networks` and restart, or correct the DNN (APN) on the UE"))
+            }
+            Self::SessionType(allowed) => fix(format!(
+                "set the PDU session type on the UE to {allowed}, or allow the type it asks for in the subscription and in `data_networks`"
+            )),
+            Self::Qos(_) => fix(
+                "give the data network a flow with `setup: on-request` that allows it, or correct what the UE asks for",
+            ),
+            Self::ModificationRejected(_) => fix(format!("{LOOK_AT_UE} for why it refused the modification")),
+            Self::SscMode { asked, .. } => fix(format!(
+                "subscribe SSC mode {} (`ssc_mode` of the DNN), or use mode 1 on the UE",
+                *asked as u8
+            )),
+            Self::Protocol(_) => {
+                fix("capture the exchange with `whimbrel run --capture FILE` and look at the peer")
+            }
+        }
+    }
+}
+
+impl Present<'_> {
+    fn name(&self) -> String {
+        self.supi.map_or_else(|| "SUPI".into(), |s| s.to_string())
+    }
+
+    fn edit(&self) -> String {
+        format!("whimbrel subscriber edit {}", self.name())
+    }
+
+    fn subscription(&self) -> Option<&Subscription> {
+        match self.subscriber {
+            Subscriber::Enabled(s) => Some(s),
+            Subscriber::NotAsked | Subscriber::Absent | Subscriber::Barred => None,
+        }
+    }
+
+    /// The key of the UE and that of the subscriber differ.
+    fn keys(&self) -> Remedy {
+        if self.changed_since {
+            return mended("the subscriber's record was changed since");
+        }
+        fix(format!(
+            "`{} --k K --opc OPC` with the keys of its SIM (`--op OP` if its vendor names OP)",
+            self.edit()
+        ))
+    }
+
+    fn congestion(&self, key: &str) -> Remedy {
+        let congestion = &self.config.amf.access.congestion;
+        let stands = match key {
+            "general" => congestion.general,
+            "dnns" => !congestion.dnns.is_empty(),
+            _ => !congestion.slices.is_empty(),
+        };
+        match (stands, key) {
+            (false, _) => mended(format!("`access.congestion.{key}` was lifted since")),
+            (true, "general") => fix(
+                "set `access.congestion.general: false` and run `whimbrel reload` when the network has room again",
+            ),
+            (true, _) => fix(format!(
+                "take it out of `access.congestion.{key}` and run `whimbrel reload` when the network has room again"
+            )),
+        }
+    }
+
+    /// TS 33.501 §5.5.2: NIA0 is for emergency services alone, so that it is no remedy.
+    fn algorithms(&self, ciphering: u8, integrity: u8) -> Remedy {
+        let offered = |bits: u8, n: usize| bits & 0x80 >> n != 0;
+        let amf = &self.config.amf;
+        let missing = |bits: u8, from: usize| (from..4).find(|n| offered(bits, *n));
+        if !amf.integrity.iter().any(|a| offered(integrity, *a as usize)) {
+            return match missing(integrity, 1) {
+                Some(n) => fix(format!("add NIA{n} to `security.integrity` and run `whimbrel reload`")),
+                None => fix(
+                    "have the UE offer NIA1, NIA2 or NIA3: the null algorithm NIA0 is for emergency services alone",
+                ),
+            };
+        }
+        if !amf.ciphering.iter().any(|a| offered(ciphering, *a as usize)) {
+            return match missing(ciphering, 0) {
+                Some(n) => fix(format!("add NEA{n} to `security.ciphering` and run `whimbrel reload`")),
+                None => fix("have the UE offer NEA0, NEA1, NEA2 or NEA3"),
+            };
+        }
+        mended("an algorithm of the UE was configured since")
+    }
+
+    fn tracking_area(&self, tai: Tai) -> Remedy {
+        let amf = &self.config.amf;
+        if tai.plmn != amf.plmn {
+            return fix(format!("set the PLMN of the gNB's cell to {}", amf.plmn));
+        }
+        if amf.tacs.contains(&tai.tac) {
+            return mended(format!("TAC {} was added to `tacs` since", tai.tac));
+        }
+        fix(format!(
+            "add {} to `tacs` and run `whimbrel reload`, or change the TAC of the gNB's cell",
+            tai.tac
+        ))
+    }
+
+    fn forbidden_area(&self, tac: Tac) -> Remedy {
+        let areas = self.subscription().map(|s| &s.restrictions.forbidden_areas);
+        match areas {
+            Some(areas) if !areas.contains(&tac) => {
+                mended(format!("TAC {tac} was taken out of the subscriber's forbidden areas since"))
+            }
+            areas => {
+                let rest = areas.into_iter().flatten().filter(|t| **t != tac);
+                fix(self.set("forbidden_areas", &list(rest)))
+            }
+        }
+    }
+
+    fn service_area(&self, tac: Tac) -> Remedy {
+        let area = self.subscription().map(|s| s.restrictions.service_area.as_ref());
+        match area {
+            Some(area) if area.is_none_or(|a| a.allows(tac)) => {
+                mended(format!("the subscriber's service area was widened by TAC {tac} since"))
+            }
+            Some(Some(ServiceArea::Allowed(tacs))) => {
+                fix(self
+                    .set("service_area", &format!("{{\"allowed\": {}}}", list(tacs.iter().chain([&tac])))))
+            }
+            Some(Some(ServiceArea::NotAllowed(tacs))) => {
+                let rest = tacs.iter().filter(|t| **t != tac);
+                fix(self.set("service_area", &format!("{{\"not_allowed\": {}}}", list(rest))))
+            }
+            Some(None) | None => fix(format!("add TAC {tac} to the subscriber's `service_area`")),
+        }
+    }
+
+    fn set(&self, name: &str, value: &str) -> String {
+        format!("`{} --set '{{\"subscription\": {{\"{name}\": {value}}}}}'`", self.edit())
+    }
+
+    fn ladn(&self, dnn: &Dnn, tac: Tac) -> Remedy {
+        let ladn = self.config.smf.data_networks.get(dnn).and_then(|d| d.ladn.as_ref());
+        if ladn.is_none_or(|l| l.tacs.contains(&tac)) {
+            return mended(format!("data network `{dnn}` was opened to TAC {tac} since"));
+        }
+        fix(format!(
+            "add {tac} to `ladn` of data network `{dnn}` and restart, or use the UE where `{dnn}` is served"
+        ))
+    }
+
+    /// A data network for a slice that is to be subscribed.
+    fn any_dnn(&self) -> String {
+        let networks = &self.config.smf.data_networks;
+        let internet = networks.keys().find(|d| d.as_str() == "internet");
+        internet.or(networks.keys().next()).map_or_else(|| "DNN".into(), ToString::to_string)
+    }
+
+    fn subscribe(&self, s: SNssai) -> String {
+        format!("`{} --add-slice {s}={}`", self.edit(), self.any_dnn())
+    }
+
+    /// The requested slice that is offered and only not subscribed comes first, then what is subscribed and only not offered.
+    fn slices(&self, requested: &[SNssai], then: &[SNssai]) -> Remedy {
+        let offered = &self.config.amf.slices;
+        let subscribed: Vec<SNssai> = self
+            .subscription()
+            .map_or_else(|| then.to_vec(), |s| s.slices.iter().map(|s| s.s_nssai).collect());
+        let common = |subscribed: &[SNssai]| subscribed.iter().find(|s| offered.contains(s)).copied();
+        if let Some(s) = common(&subscribed) {
+            let access = &self.config.amf.access;
+            let bounded = access.slice_areas.contains_key(&s) || access.slice_phones_max.contains_key(&s);
+            return match common(then) {
+                Some(_) if bounded => fix(format!(
+                    "slice {s} is subscribed and configured: widen its `access.slice_areas` or raise its `access.slice_limits`"
+                )),
+                Some(_) => mended(format!("slice {s} was added to `slices` since")),
+                None => mended(format!("slice {s} was subscribed since")),
+            };
+        }
+        if let Some(s) = requested.iter().find(|s| offered.contains(s)) {
+            return fix(self.subscribe(*s));
+        }
+        if let Some(s) = requested.iter().find(|s| subscribed.contains(s)).or(subscribed.first()) {
+            return fix(format!("add {s} to `slices` and run `whimbrel reload`"));
+        }
+        match offered.first() {
+            Some(s) => fix(self.subscribe(*s)),
+            None => fix("name a slice in `slices`"),
+        }
+    }
+
+    fn slice(&self, s: SNssai) -> Remedy {
+        let offered = self.config.amf.slices.contains(&s);
+        match (offered, self.subscription().map(|x| x.slice(s).is_some())) {
+            (false, Some(true)) => fix(format!("add {s} to `slices` and run `whimbrel reload`")),
+            (false, _) => fix(format!(
+                "add {s} to `slices`, run `whimbrel reload`, and subscribe it: {}",
+                self.subscribe(s)
+            )),
+            (true, Some(false) | None) => fix(self.subscribe(s)),
+            (true, Some(true)) if self.changed_since => {
+                mended(format!("slice {s} was subscribed since; the UE gets it with its next registration"))
+            }
+            (true, Some(true)) => fix(format!(
+                "slice {s} is configured and subscribed, but the UE did not request it when it registered: add it to the UE's requested slices"
+            )),
+        }
+    }
+
+    fn dnn(&self, dnn: &Dnn, s: SNssai, then: &[Dnn]) -> Remedy {
+        let configured = self.config.smf.data_networks.contains_key(dnn);
+        let slice = self.subscription().and_then(|x| x.slice(s));
+        match (configured, slice.is_some_and(|s| s.dnns.iter().any(|d| d.dnn == *dnn))) {
+            (true, true) => mended(format!("DNN `{dnn}` was subscribed in slice {s} since")),
+            (true, false) => fix(format!("`{} --add-slice {s}={dnn}`", self.edit())),
+            (false, true) => fix(format!("add `{dnn}` to `data_networks` and restart")),
+            (false, false) => {
+                let now: Vec<String> = slice.map_or_else(
+                    || then.iter().map(ToString::to_string).collect(),
+                    |s| s.dnns.iter().map(|d| d.dnn.to_string()).collect(),
+                );
+                fix(format!(
+                    "set the DNN (APN) on the UE to `{}`: `{dnn}` is neither subscribed nor in `data_networks`",
+                    now.join("` or `")
+                ))
+            }
+        }
+    }
+
+    /// A UE that deciphers NAS wrongly has answered SECURITY MODE COMMAND, which is not ciphered, and cannot read what follows.
+    fn registration_accept(&self) -> Remedy {
+        use whimbrel_security::nas::CipheringAlgorithm::Nea0;
+        let ciphered = self.config.amf.ciphering.first().is_some_and(|a| *a != Nea0);
+        if ciphered {
+            return fix(
+                "set `security.ciphering: [NEA0]` and run `whimbrel reload` to see whether the UE deciphers NAS wrongly (the UE of srsRAN 4G does with NEA2); if that changes nothing, look at the radio",
+            );
+        }
+        fix(
+            "look at the radio and at the UE's own log: NAS is not ciphered, so it is not deciphering that fails",
+        )
+    }
+}
+
+fn list<'a>(tacs: impl Iterator<Item = &'a Tac>) -> String {
+    let mut out = String::from("[");
+    for (i, tac) in tacs.enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        let _ = write!(out, "{comma}{}", tac.value());
+    }
+    out + "]"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::desk;
+
+    fn s(text: &str) -> SNssai {
+        text.parse().unwrap()
+    }
+
+    /// A configuration with these slices, and a subscription to these.
+    fn ground(configured: &[&str], subscribed: &[&str]) -> (Config, Subscription) {
+        let mut config = desk::config();
+        config.amf.slices = configured.iter().map(|t| s(t)).collect();
+        let mut subscription = desk::subscription();
+        let one = subscription.slices[0].clone();
+        let slice = |t: &&str| crate::udm::SubscribedSlice { s_nssai: s(t), ..one.clone() };
+        subscription.slices = subscribed.iter().map(slice).collect();
+        (config, subscription)
+    }
+
+    fn remedy(refusal: &Refusal, config: &Config, subscription: &Subscription) -> Remedy {
+        let subscriber = Subscriber::Enabled(subscription);
+        let supi = "imsi-999700000000001".parse().ok();
+        refusal.remedy(&Present { config, supi, subscriber, changed_since: false })
+    }
+
+    #[test] // TS 23.501 §5.15.5.2.1: allowed is what is requested, subscribed and offered
+    fn a_configured_slice_is_to_be_subscribed_and_a_subscribed_one_to_be_configured() {
+        let no_slice = |requested: &str, subscribed: &str| Refusal::NoSlice {
+            requested: vec![s(requested)],
+            subscribed: vec![s(subscribed)],
+        };
+        let (config, subscription) = ground(&["1", "2"], &["3"]);
+        let Remedy::Fix(fix) = remedy(&no_slice("2", "3"), &config, &subscription) else { panic!("mended") };
+        assert!(fix.contains("subscriber edit imsi-999700000000001 --add-slice 2="), "{fix}");
+        let (config, subscription) = ground(&["1"], &["3"]);
+        let Remedy::Fix(fix) = remedy(&no_slice("3", "3"), &config, &subscription) else { panic!("mended") };
+        assert!(fix.starts_with("add 3 to `slices`"), "{fix}");
+        let (config, subscription) = ground(&["1"], &["3"]);
+        let Remedy::Fix(fix) = remedy(&Refusal::SliceNotAllowed(s("2")), &config, &subscription) else {
+            panic!("mended")
+        };
+        assert!(fix.contains("add 2 to `slices`") && fix.contains("--add-slice 2="), "{fix}");
+        let (config, subscription) = ground(&["1", "2"], &["1", "2"]);
+        let Remedy::Fix(fix) = remedy(&Refusal::SliceNotAllowed(s("2")), &config, &subscription) else {
+            panic!("mended")
+        };
+        assert!(fix.contains("did not request it"), "{fix}");
+    }
+
+    #[test]
+    fn a_slice_that_was_subscribed_or_configured_since_is_mended() {
+        let refusal = Refusal::NoSlice { requested: vec![s("2")], subscribed: vec![s("3")] };
+        let (config, subscription) = ground(&["2"], &["2", "3"]);
+        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 2 was subscribed since"));
+        let (mut config, subscription) = ground(&["2", "3"], &["3"]);
+        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 3 was added to `slices` since"));
+        config.amf.access.slice_areas.insert(s("3"), BTreeSet::new());
+        let Remedy::Fix(fix) = remedy(&refusal, &config, &subscription) else { panic!("mended") };
+        assert!(fix.contains("`access.slice_areas`"), "{fix}");
+    }
+
+    #[test]
+    fn a_tracking_area_of_another_network_is_not_to_be_added_to_tacs() {
+        let (config, subscription) = ground(&["1"], &["1"]);
+        let other = Tai { plmn: "001/01".parse().unwrap(), tac: config.amf.tacs[0] };
+        let Remedy::Fix(fix) = remedy(&Refusal::TaiNotServed(other), &config, &subscription) else {
+            panic!("mended")
+        };
+        assert!(fix.contains("PLMN of the gNB's cell"), "{fix}");
+        let own = Tai { plmn: config.amf.plmn, tac: config.amf.tacs[0] };
+        assert!(matches!(remedy(&Refusal::TaiNotServed(own), &config, &subscription), Remedy::Mended(_)));
+    }
+
+    #[test]
+    fn deciphering_is_suspected_only_where_nas_is_ciphered() {
+        let (mut config, subscription) = ground(&["1"], &["1"]);
+        let refusal = Refusal::NoAnswer("REGISTRATION ACCEPT");
+        let fix = |config: &Config| match remedy(&refusal, config, &subscription) {
+            Remedy::Fix(fix) => fix,
+            Remedy::Mended(what) => panic!("{what}"),
+        };
+        config.amf.ciphering = vec![whimbrel_security::CipheringAlgorithm::Nea2];
+        assert!(fix(&config).contains("`security.ciphering: [NEA0]`"));
+        config.amf.ciphering = vec![whimbrel_security::CipheringAlgorithm::Nea0];
+        assert!(!fix(&config).contains("[NEA0]"));
+    }
+}
