@@ -55,6 +55,9 @@ pub(crate) enum SubscriberCommand {
         supi: Supi,
         #[command(flatten)]
         fields: Fields,
+        /// A slice to subscribe besides the present ones, or data networks to add to one: 2=internet. May be repeated.
+        #[arg(long, value_name = "SLICE=DNN,…", conflicts_with = "slice")]
+        add_slice: Vec<String>,
         #[command(flatten)]
         config: ConfigFile,
     },
@@ -159,7 +162,9 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
             show(&mut open(&config, what, &[supi])?, supi, secrets)
         }
         C::List { json, config } => list(&mut open(&config, "list", &[])?, json),
-        C::Edit { supi, fields, config } => edit(&mut open(&config, "edit", &[supi])?, supi, &fields),
+        C::Edit { supi, fields, add_slice, config } => {
+            edit(&mut open(&config, "edit", &[supi])?, supi, &fields, &add_slice)
+        }
         C::Remove { supis, config } => remove(&mut open(&config, "remove", &supis)?, &supis),
         C::Import { file, format, on_existing, config } => {
             import(&mut open(&config, "import", &[])?, &file, format, on_existing, served(&config)?)
@@ -237,6 +242,26 @@ fn slice(text: &str) -> Result<Value, String> {
     Ok(json!({ "s_nssai": slice.to_string(), "dnns": dnns }))
 }
 
+/// The slices of a subscriber with further ones, or with further data networks in those that are there.
+fn with_slices(present: &SubscriberRecord, added: &[String]) -> Result<Value, String> {
+    let mut slices = serde_json::to_value(&present.subscription.slices).map_err(|e| e.to_string())?;
+    let Value::Array(all) = &mut slices else { return Err("the subscriber's slices cannot be read".into()) };
+    for text in added {
+        let more = slice(text).map_err(|e| e.replacen("--slice", "--add-slice", 1))?;
+        let Some(there) = all.iter_mut().find(|s| s["s_nssai"] == more["s_nssai"]) else {
+            all.push(more);
+            continue;
+        };
+        let (Value::Array(dnns), Value::Array(more)) = (&mut there["dnns"], &more["dnns"]) else { continue };
+        for dnn in more {
+            if !dnns.iter().any(|d| d["dnn"] == dnn["dnn"]) {
+                dnns.push(json!({ "dnn": dnn["dnn"] }));
+            }
+        }
+    }
+    Ok(slices)
+}
+
 fn add(store: &mut Store, supi: Supi, fields: &Fields, served: PlmnId) -> Done {
     let mut map = fields_of(fields)?;
     if !map.contains_key("k") {
@@ -258,8 +283,14 @@ fn add(store: &mut Store, supi: Supi, fields: &Fields, served: PlmnId) -> Done {
     print(&format!("{supi} was added\n"))
 }
 
-fn edit(store: &mut Store, supi: Supi, fields: &Fields) -> Done {
-    let map = fields_of(fields)?;
+fn edit(store: &mut Store, supi: Supi, fields: &Fields, add_slice: &[String]) -> Done {
+    let mut map = fields_of(fields)?;
+    if !add_slice.is_empty() {
+        let present = store.get(supi).map_err(told)?.ok_or_else(|| told(StoreError::Unknown(supi)))?;
+        let slices = with_slices(&present, add_slice)?;
+        let subscription = map.entry("subscription").or_insert_with(|| json!({}));
+        subscription["slices"] = slices;
+    }
     if map.is_empty() {
         return Err("nothing to change was named: see `whimbrel subscriber edit --help`".into());
     }
@@ -452,5 +483,22 @@ mod tests {
             let warning = other_plmn(supi, count, PlmnId::TEST);
             assert!(warning.contains(whose) && warning.contains("999/70"), "{warning}");
         }
+    }
+
+    #[test]
+    fn a_slice_is_added_beside_the_present_ones_and_a_dnn_to_its_slice() {
+        let record = subscribers::record_of(json!({
+            "supi": "imsi-999700000000001",
+            "k": "00112233445566778899aabbccddeeff",
+            "opc": "00112233445566778899aabbccddeeff",
+            "subscription": { "slices": [{ "s_nssai": "1", "dnns": [{ "dnn": "internet", "default": true, "five_qi": 8 }] }] },
+        }));
+        let added = with_slices(&record.unwrap(), &["2-0000ab=ims".into(), "1=ims,internet".into()]).unwrap();
+        let names = |i: usize| -> Vec<&str> {
+            added[i]["dnns"].as_array().unwrap().iter().map(|d| d["dnn"].as_str().unwrap()).collect()
+        };
+        assert_eq!((names(0), names(1)), (vec!["internet", "ims"], vec!["ims"]));
+        assert_eq!(added[0]["dnns"][0]["five_qi"], 8, "what was there stays");
+        assert_eq!(added[1]["s_nssai"], "2-0000ab");
     }
 }
