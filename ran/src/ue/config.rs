@@ -35,6 +35,8 @@ pub struct Profile {
     /// It says that it learns QoS rules from downlink packets (RQoS, TS 24.501 §9.11.4.1). Its packets travel by the rules that it is told all
     /// the same.
     pub reflective_qos: bool,
+    /// How it misbehaves from the start, for tests of the core.
+    pub faults: Option<Box<Faults>>,
 }
 
 impl Profile {
@@ -51,6 +53,7 @@ impl Profile {
             ipcp: true,
             ssc_mode: SscMode::One,
             reflective_qos: false,
+            faults: None,
         }
     }
 }

@@ -184,8 +184,8 @@ impl Ue {
     pub fn new(config: UeConfig) -> Self {
         Self {
             usim: Usim::new(config.milenage(), config.sqn.clone()),
+            faults: config.profile.faults.clone(),
             config,
-            faults: None,
             state: MmState::Deregistered,
             connected: false,
             secure: false,

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use whimbrel_ids::{PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::UeSecurityCapability;
+use whimbrel_nas::mm::MessageType;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::scenario::{Scenario, Step};
-use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
+use whimbrel_ran::ue::{Faults, Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPublicKey, LongTermKey, Opc, UsimSqn};
 use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
 
@@ -59,6 +60,17 @@ pub(super) struct PhoneOptions {
     /// The largest jump of SQN that the SIMs take, in place of 2^28 (TS 33.102 Annex C.3); with 0 they take none at all.
     #[arg(long, value_name = "N")]
     sqn_delta: Option<u64>,
+    /// Messages of the AMF that the UEs do not take notice of, as if they could not decipher them.
+    #[arg(long, value_name = "MESSAGE,…", value_delimiter = ',')]
+    ignore: Vec<Ignored>,
+}
+
+/// A message of the AMF that a UE can be made to ignore.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Ignored {
+    AuthenticationRequest,
+    SecurityModeCommand,
+    RegistrationAccept,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -106,6 +118,7 @@ pub(super) fn phones(
     let (nea, nia) = (bits(&options.nea), bits(&options.nia));
     profile.security_capability = UeSecurityCapability::with_eps(nea, nia, nea, nia);
     profile.home_plmn = home_of(plmn, options.imsi);
+    profile.faults = faults(&options.ignore);
     let profile = Arc::new(profile);
     let key = home_network_key(options)?;
     let phone = |subscription: Subscription| {
@@ -127,6 +140,16 @@ pub(super) fn phones(
         Phone { config, subscription }
     };
     Ok(subscriptions.into_iter().map(phone).collect())
+}
+
+fn faults(ignored: &[Ignored]) -> Option<Box<Faults>> {
+    let ignore = ignored.iter().map(|message| match message {
+        Ignored::AuthenticationRequest => (MessageType::AuthenticationRequest, u32::MAX),
+        Ignored::SecurityModeCommand => (MessageType::SecurityModeCommand, u32::MAX),
+        Ignored::RegistrationAccept => (MessageType::RegistrationAccept, u32::MAX),
+    });
+    let faults = Faults { ignore: ignore.collect(), ..Faults::default() };
+    (!ignored.is_empty()).then(|| Box::new(faults))
 }
 
 /// The network whose digits begin the IMSI: the one that the phones select, or that of the first five digits.
