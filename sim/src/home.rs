@@ -180,7 +180,7 @@ pub(crate) fn nth_upf_address(n: u8) -> Ipv4Addr {
 
 /// The `n`th UPF, with addresses of its own.
 pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
-    use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net, PointToPoint};
+    use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net, Isolation, PointToPoint};
     let network = |name: &str, n: u8| DataNetwork {
         dnn: name.parse().expect("a DNN"),
         ipv4_pools: vec![Ipv4Net { address: Ipv4Addr::new(10, n, 0, 0), prefix: 16 }],
@@ -212,6 +212,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         applications: Default::default(),
         buffering: Default::default(),
         flows_first: Config::FLOWS_FIRST,
+        isolation: Isolation::default(),
         flows_second: Config::FLOWS_SECOND,
         cp_port: 8805,
         seed,

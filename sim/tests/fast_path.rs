@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{Command, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UpfState};
-use whimbrel_user::{DnIndex, FastCounted, FastEntry, FastPath};
+use whimbrel_user::{DnIndex, FastCounted, FastEntry, FastPath, Suspects};
 
 fn session(pdu_session_type: PduSessionType) -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
@@ -49,6 +49,7 @@ struct Memory {
     entries: Vec<FastEntry>,
     phones: Vec<AtomicU64>,
     prefixes: Vec<AtomicU64>,
+    suspects: [AtomicU64; Suspects::WORDS],
 }
 
 impl FastPath for Memory {
@@ -70,6 +71,10 @@ impl FastPath for Memory {
 
     fn leads(&self, _: (u16, u16)) -> bool {
         true
+    }
+
+    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS] {
+        &self.suspects
     }
 
     fn counted(&self) -> FastCounted {
@@ -98,6 +103,7 @@ fn a_session_of_the_smf_is_plain_and_lent_wherever_its_phone_goes() {
         entries: (0..16).map(|_| FastEntry::default()).collect(),
         phones: (0..256).map(|_| AtomicU64::default()).collect(),
         prefixes: (0..256).map(|_| AtomicU64::default()).collect(),
+        suspects: [const { AtomicU64::new(0) }; Suspects::WORDS],
     };
     net.upf().u.only().expect("one pipeline").lend_to(Box::new(memory));
     net.command(ue, Command::Register);

@@ -11,7 +11,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::{HandoverCancel, LocationReport};
 use whimbrel_sim::Sim;
-use whimbrel_user::Origin;
+use whimbrel_user::{Destination, Origin};
 
 /// Two gNBs, a phone with a session at the first, and a UPF that is asked for what is predicted.
 fn scene(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
@@ -24,6 +24,11 @@ fn scene(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
 
 /// The phone has a packet for the network, by way of the target.
 fn uplink_by_target(net: &mut Sim) {
+    assert!(!sent_by_target(net).is_empty(), "it goes on to the network");
+}
+
+/// What the UPF sends when the phone has.
+fn sent_by_target(net: &mut Sim) -> Vec<(Destination, Vec<u8>)> {
     let s = &phone(net).sessions[&psi(1)];
     let (ours, address) = (s.n3.expect("a tunnel"), s.ipv4.expect("an address"));
     let mut inner = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -34,8 +39,7 @@ fn uplink_by_target(net: &mut Sim) {
     let mut octets = vec![0; header.octets_len()];
     header.write_before(inner.len(), &mut octets).expect("room");
     octets.extend(inner);
-    let sent = net.packet(Origin::N3 { peer: (TARGET_N3, 2152).into(), local: ours.address }, &octets);
-    assert!(!sent.is_empty(), "it goes on to the network");
+    net.packet(Origin::N3 { peer: (TARGET_N3, 2152).into(), local: ours.address }, &octets)
 }
 
 /// Where the target awaits the packets of the first session.
@@ -109,7 +113,7 @@ fn who_predicts_a_handover_is_heard() {
     let (id, source) = (phone(&net).id, an(&net, 1));
     net.order(id, CoreCommand::Expected(psi(1), expected()));
     net.advance(SECOND * 6);
-    uplink_by_target(&mut net);
+    assert_eq!(sent_by_target(&mut net), [], "it waits for the SMF to name the gNB");
     assert_eq!(downlink(&mut net, 1).0, source, "it was five seconds ago");
     // Of what nothing can show that the phone is there, nothing is expected; nor of a session that is none.
     let there = source.expect("a tunnel");

@@ -11,6 +11,7 @@ use whimbrel_pfcp::ie::NodeId;
 use crate::applications::{ApplicationError, Applications};
 use crate::buffering::{Buffering, BufferingError};
 use crate::firewall::Firewall;
+use crate::isolation::{IpNetwork, Isolation};
 use crate::limits::{
     DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, FLOWS_REMEMBERED_MAX, NAT_ADDRESSES_MAX,
     POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
@@ -252,6 +253,8 @@ pub struct Config {
     pub applications: Applications,
     /// What waits for phones, at most.
     pub buffering: Buffering,
+    /// What UEs do not reach, and whose GTP-U is taken.
+    pub isolation: Isolation,
     /// Flows of sessions with filters whose rule is remembered in a core's second cache, those used last; all pipelines together.
     pub flows_first: u32,
     /// The same in memory, 66 octets each, taken when they are first used; with none, filters are asked for each packet.
@@ -500,6 +503,16 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether an address is one of a UE.
+    pub(crate) fn has_pool_of(&self, address: IpAddr) -> bool {
+        let network = |address: IpAddr, prefix| IpNetwork { address, prefix };
+        self.data_networks.iter().any(|d| {
+            let ipv4 = d.all_ipv4_pools().chain(d.nat_pools()).map(|p| network(p.address.into(), p.prefix));
+            let ipv6 = d.all_ipv6_pools().map(|p| network(p.address.into(), p.prefix));
+            ipv4.chain(ipv6).any(|n| n.contains(address))
+        })
     }
 
     /// The bits of a TEID that are its session's index, and one.

@@ -9,7 +9,7 @@ use whimbrel_classifier::Pdi;
 use whimbrel_pfcp::ie::SdfFilter;
 
 use crate::config::Ipv4Net;
-use crate::rules::Filter;
+use crate::rules::{Filter, Flow};
 
 /// The border of a data network. What belongs to a flow that stands passes both ways; a packet that would begin one passes if the first
 /// rule that it meets allows it. What meets none may begin if it is a phone's.
@@ -130,6 +130,16 @@ impl FirewallRule {
     /// The phones that it names, as a network; `None` if all.
     pub fn phones(&self) -> Option<(IpAddr, u8)> {
         self.filter.local_network()
+    }
+
+    /// Whether it is a `permit in`: that packets from UEs may pass.
+    pub fn permits_from_ue(&self) -> bool {
+        self.permits && self.from_phone
+    }
+
+    /// Whether it is for a packet of a UE; of a later fragment, which has no ports, whether it may be for the first one.
+    pub(crate) fn is_for(&self, flow: &Flow, later_fragment: bool) -> bool {
+        if later_fragment { self.filter.matches_but_ports(flow) } else { self.filter.matches(flow) }
     }
 
     /// As conditions of a classifier, of which `base` says what else is asked for.

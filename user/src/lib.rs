@@ -14,6 +14,7 @@ mod control;
 mod event;
 mod exchange;
 mod firewall;
+mod isolation;
 mod limits;
 mod pipeline;
 mod pool;
@@ -34,10 +35,11 @@ pub use control::{Input, Outbox, UpfC};
 pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Lead, Query, Report, Token};
 pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
+pub use isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation};
 pub use limits::*;
 pub use pipeline::{
     BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
-    PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch,
+    PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, Steering, Suspects, UpfU, Verdict, Watch,
     fast_state, packet_room,
 };
 pub use pool::{POOL_BEGINS, POOL_BEGINS_IPV6};

@@ -67,6 +67,12 @@ pub const HELD_MAX: usize = 262_144;
 pub const STRAYS_MAX: u16 = 1_024;
 /// Flows whose rule is remembered: 16 million, of 66 octets each.
 pub const FLOWS_REMEMBERED_MAX: u32 = 1 << 24;
+/// Packets from gNBs that no session names yet, while they wait for the SMF to name them: of a burst of handovers.
+pub const UNPLACED_MAX: usize = 256;
+/// The same of one session: what a UE sends in some milliseconds.
+pub const UNPLACED_PER_SESSION_MAX: usize = 16;
+/// The same from one address, so that one that sends without being named leaves room for others.
+pub const UNPLACED_PER_PEER_MAX: usize = 64;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million phones.
 pub const PREDICTIONS_MAX: usize = 65_536;
 /// Packets of the pipeline's own making that wait to be sent, besides what is held for phones and may be released at once.

@@ -1,12 +1,14 @@
 //! UPF-C and UPF-U joined by function calls.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use whimbrel_ids::Instant;
 
 use crate::config::{Config, ConfigError};
 use crate::control::{Input, Outbox, UpfC};
 use crate::exchange::{Change, Report};
+use crate::isolation::HostAddresses;
 use crate::pipeline::{Counters, Destination, Packet, SessionCounters, Slot, Steering, UpfU, Verdict};
 use crate::session_id::SessionId;
 
@@ -79,6 +81,12 @@ impl Shards {
     /// The pipeline, where there is one.
     pub fn only(&mut self) -> Option<&mut UpfU> {
         if let [only] = self.shards.as_mut_slice() { Some(only) } else { None }
+    }
+
+    /// As [`UpfU::set_host_addresses`], of all.
+    pub fn set_host_addresses(&mut self, host: HostAddresses) {
+        let host = Arc::new(host);
+        self.shards.iter_mut().for_each(|s| s.set_host_addresses(Arc::clone(&host)));
     }
 
     /// A change that will be applied: from now on all pipelines know where its phone's packets go.

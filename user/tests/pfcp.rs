@@ -464,7 +464,9 @@ fn traffic_endpoints_stand_for_tunnel_and_address() {
     let endpoint = &r.created_traffic_endpoints[0];
     let Some(FTeid::Given { teid, .. }) = endpoint.local_f_teid else { panic!() };
     let ipv4 = endpoint.ue_ip_addresses[0].ipv4.and_then(Choice::given).unwrap();
-    let inner = udp4(ipv4, SERVER, (1, 2), 0);
-    let (verdict, _) = net.packet(from_gnb(), &g_pdu(teid, 1, &inner));
+    let s =
+        Session { up_seid: r.up_f_seid.unwrap().seid, cp_seid: Seid(1), teid, ipv4: Some(ipv4), ipv6: None };
+    net.modify(&s, activation(GNB_TEID, GNB.ip()));
+    let (verdict, _) = net.uplink(&s, &udp4(ipv4, SERVER, (1, 2), 0));
     assert_eq!(verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
 }

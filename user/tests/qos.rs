@@ -343,9 +343,12 @@ proptest! {
                 let (verdict, _) = net.packet(from_gnb(), &g_pdu(from.teid, 1, &udp4(to.ipv4.unwrap(), SERVER, (p, q), 0)));
                 prop_assert_eq!(verdict == N6, a == b && a != gone);
             } else {
-                let source = if p % 2 == 0 { SERVER } else { from.ipv4.unwrap_or(Ipv4Addr::LOCALHOST) };
+                let other_ue = p % 2 != 0;
+                let source = if other_ue { from.ipv4.unwrap_or(Ipv4Addr::LOCALHOST) } else { SERVER };
                 let (verdict, octets) = net.downlink(&udp4(source, to.ipv4.unwrap(), (p, q), 0));
-                if b == gone {
+                if other_ue {
+                    prop_assert_eq!(verdict, Verdict::Drop(DropReason::UeToUe));
+                } else if b == gone {
                     prop_assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
                 } else {
                     prop_assert_eq!(at_gnb(&octets).0, whimbrel_ids::Teid(1000 + b as u32));

@@ -7,6 +7,7 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use common::*;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
+use whimbrel_pfcp::rule::*;
 use whimbrel_user::*;
 
 const PEER: SocketAddrV6 = SocketAddrV6::new(Ipv6Addr::new(0x2001, 0xdb8, 0xa5, 0, 0, 0, 0, 9), 7000, 0, 0);
@@ -129,7 +130,11 @@ fn octets_for_an_idle_phone_wait() {
     let mut net = net();
     let r = net.establish(establishment(1));
     let s = net.seated(1, &r);
+    net.modify(&s, activation(GNB_TEID, GNB.ip()));
     let up = net.packet(from_gnb(), &g_pdu(s.teid, 1, b"payload")).1;
+    let idle =
+        UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) };
+    net.modify(&s, SessionModificationRequest { update_fars: vec![idle], ..Default::default() });
     assert_eq!(net.downlink(&answer(&up)).0, Verdict::Taken);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(at_gnb(&net.outputs()[0].1).2, b"payload");

@@ -280,6 +280,7 @@ fn user_plane(
             e @ (StartError::Tun { .. }
             | StartError::Link { .. }
             | StartError::Frames { .. }
+            | StartError::HostAddresses(_)
             | StartError::System(_)),
         ) => {
             error!("N6: {e}");

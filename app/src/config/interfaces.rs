@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use whimbrel_user::SHARDS_MAX;
+use whimbrel_user::{FirewallRule, SHARDS_MAX};
 
+use super::isolation::Network;
 use super::section::Section;
 use super::value::words;
 
@@ -56,13 +57,14 @@ words! { SctpChoice {
 } }
 
 /// N3: GTP-U (TS 29.281).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct N3 {
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
     pub(crate) io: IoChoice,
     pub(crate) threads: u8,
     pub(crate) busy_poll_us: u32,
+    pub(crate) gnb_networks: Vec<Network>,
 }
 
 /// How N3's packets come and go.
@@ -102,6 +104,10 @@ pub(crate) struct N6 {
     pub(crate) device: String,
     pub(crate) nat: bool,
     pub(crate) forwarding: bool,
+    pub(crate) ue_to_host: bool,
+    pub(crate) ue_to_ue: bool,
+    pub(crate) allow: Vec<FirewallRule>,
+    pub(crate) deny: Vec<Network>,
 }
 
 impl N6 {
@@ -219,6 +225,13 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                 "Microseconds that packet threads look at AF_XDP's rings, with the driver receiving as they look, before they \
                  sleep: less delay for a core's time. 0: interrupts wake them.",
             ),
+            gnb_networks: s.list(
+                "gnb_networks",
+                vec![],
+                "Networks from which gNBs and other UPFs send user packets, where one sends from other addresses than it names to the SMF. \
+                 Without, packets of a session are taken from the address that the SMF names for it, and from addresses that it names for \
+                 others.",
+            ),
         };
         if n3.busy_poll_us > BUSY_POLL_US_MAX {
             let what = format!("looking for {} microseconds is no more than never sleeping", n3.busy_poll_us);
@@ -271,7 +284,11 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
 
 pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
     root.section("n6", "N6, towards the data networks: a TUN device of this host.", |s| {
-        let n6 = N6 {
+        let mut n6 = N6 {
+            ue_to_host: false,
+            ue_to_ue: false,
+            allow: Vec::new(),
+            deny: Vec::new(),
             device: s.value(
                 "device",
                 "whimbrel".to_string(),
@@ -289,6 +306,7 @@ pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
                 "Lets this host forward packets between its interfaces while the program runs, if it does not anyway.",
             ),
         };
+        (n6.ue_to_host, n6.ue_to_ue, n6.allow, n6.deny) = super::isolation::read(s);
         // IFNAMSIZ of linux/if.h, less the closing zero and the number of the data network.
         let fits = (1..=13).contains(&n6.device.len())
             && n6.device.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))

@@ -15,6 +15,7 @@ mod flow;
 mod handover;
 mod home_network_key;
 mod interfaces;
+pub(crate) mod isolation;
 mod limits;
 mod neighbours;
 mod overload;

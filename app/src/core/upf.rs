@@ -71,6 +71,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         applications: c.detection.clone(),
         buffering: c.buffering,
         flows_first: Config::FLOWS_FIRST,
+        isolation: config::isolation::of(c),
         flows_second: c.limits.remembered_flows,
         cp_port: Config::PFCP_PORT,
         seed,

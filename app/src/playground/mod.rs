@@ -413,7 +413,9 @@ fn yaml(folder: &Path, more: &str) -> String {
         "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
          n2: {{ addresses: [{CORE}] }}\n\
          n3: {{ address: {CORE} }}\n\
-         n6: {{ nat: false, forwarding: false }}\n\
+         n6:\n  nat: false\n  forwarding: false\n  allow:\n\
+         \x20   - permit in 17 from any to {GATEWAY} 53,5001\n\
+         \x20   - permit in 6 from any to {GATEWAY} 80\n\
          api: {{ address: \"{API}\" }}\n\
          {more}"
     )

@@ -52,6 +52,8 @@ pub enum StartError {
     },
     /// AF_XDP was asked for, and cannot be had.
     AfXdp(Obstacle),
+    /// The kernel does not say which addresses are the host's, which UEs are not to reach.
+    HostAddresses(io::Error),
     /// The system gave no descriptor or no thread.
     System(io::Error),
 }
@@ -194,6 +196,11 @@ impl fmt::Display for StartError {
             Self::AfXdp(obstacle) => {
                 write!(f, "AF_XDP was asked for and cannot be had, so no packets would come: {obstacle}")
             }
+            Self::HostAddresses(error) => write!(
+                f,
+                "the kernel does not say which addresses are this host's ({error}), and UEs are to reach none of them: let the \
+                 program open netlink sockets (AF_NETLINK)"
+            ),
             Self::System(error) => {
                 write!(
                     f,

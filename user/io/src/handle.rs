@@ -10,12 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use whimbrel_user::{
-    Change, Counters, REPORTS_MAX, Report, SessionCounters, SessionId, Steering, UpfU, packet_room,
+    Change, Counters, HostAddresses, REPORTS_MAX, Report, SessionCounters, SessionId, Steering, UpfU,
+    packet_room,
 };
 
 use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
+use crate::host::addresses::{self, Watch};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::lent::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
@@ -40,6 +42,8 @@ pub struct Handle {
     threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
     fast: Option<Arc<FastMemory>>,
+    /// Tells the packet threads of the host's addresses.
+    watch: Option<Watch>,
     host: Host,
 }
 
@@ -51,6 +55,8 @@ pub(crate) struct Host {
     changes: Vec<String>,
     notices: Vec<Notice>,
     rings: Option<Rings>,
+    /// Which it takes packets for, until the packet threads know them.
+    addresses: Option<HostAddresses>,
     obstacle: Option<Obstacle>,
 }
 
@@ -83,6 +89,7 @@ pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
         host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
     }
     host.set_up(&config, sysctls);
+    host.addresses = Some(addresses::now().map_err(StartError::HostAddresses)?);
     let Some(front) = fronts.first() else { return spawn(config, systems, host) };
     host.rings = front.n3().cloned();
     for (dn, rings) in front.n6() {
@@ -153,9 +160,12 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
         reports,
         threads: Vec::new(),
         fast,
+        watch: None,
         host,
     };
-    for (n, ((upf, ports), ends)) in pipelines.into_iter().zip(ports).zip(ends).enumerate() {
+    let addresses = handle.host.addresses.take();
+    for (n, ((mut upf, ports), ends)) in pipelines.into_iter().zip(ports).zip(ends).enumerate() {
+        addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
         let thread = std::thread::Builder::new()
@@ -163,6 +173,22 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
             .spawn(move || thread::run((&shared, ends), upf, ports, &clock, room, own))
             .map_err(StartError::System)?;
         handle.threads.push(thread);
+    }
+    if let Some(known) = addresses {
+        let shared = Arc::clone(&handle.shared);
+        let tell = move |host: Arc<HostAddresses>| {
+            for thread in &shared.threads {
+                // Full for a burst's time at most: a packet thread empties its queue before each burst.
+                let mut request = Request::HostAddresses(Arc::clone(&host));
+                while let Err(full) = thread.requests.send(request)
+                    && !shared.stop.load(Ordering::Acquire)
+                {
+                    std::thread::yield_now();
+                    request = full;
+                }
+            }
+        };
+        handle.watch = Some(Watch::start(known, tell).map_err(StartError::System)?);
     }
     Ok(handle)
 }
@@ -184,7 +210,7 @@ impl Handle {
         let thread = &self.shared.threads[self.steering.of_change(&change)];
         thread.requests.send(Request::Change(change)).map_err(|r| match r {
             Request::Change(change) => QueueFull(change),
-            Request::SessionCounters(..) | Request::PathUsed(..) => {
+            Request::SessionCounters(..) | Request::PathUsed(..) | Request::HostAddresses(..) => {
                 unreachable!("what comes back is what was given")
             }
         })
@@ -284,6 +310,7 @@ impl Handle {
 
     fn join(&mut self) -> io::Result<()> {
         self.shared.stop.store(true, Ordering::Release);
+        self.watch = None;
         self.wake();
         let ends = self.threads.drain(..).map(JoinHandle::join);
         match ends.filter(Result::is_err).count() {

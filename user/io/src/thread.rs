@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use whimbrel_gtpu::message_type;
 use whimbrel_ids::Instant;
 use whimbrel_user::{
-    Change, Counters, Destination, DnIndex, Origin, Packet, PathUse, REPORTS_MAX, Report, SessionCounters,
-    SessionId, Slot, UpfU, Verdict,
+    Change, Counters, Destination, DnIndex, HostAddresses, Origin, Packet, PathUse, REPORTS_MAX, Report,
+    SessionCounters, SessionId, Slot, UpfU, Verdict,
 };
 
 use crate::channel::{Receiver, Sender, channel};
@@ -100,6 +100,8 @@ pub(crate) enum Request {
     SessionCounters(SessionId, mpsc::SyncSender<Option<SessionCounters>>),
     /// What another thread has to tell of a peer: for the thread that supervises paths.
     PathUsed(IpAddr, PathUse),
+    /// The host takes packets for these addresses.
+    HostAddresses(Arc<HostAddresses>),
 }
 
 /// What one packet thread and the others share.
@@ -258,6 +260,7 @@ impl<P: Ports> Worker<'_, P> {
             match request {
                 Request::Change(change) => self.upf.apply(now, change),
                 Request::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
+                Request::HostAddresses(host) => self.upf.set_host_addresses(host),
                 Request::SessionCounters(id, answer) => {
                     // The asker may have given up.
                     answer.try_send(self.upf.session_counters(id)).ok();

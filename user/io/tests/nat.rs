@@ -149,7 +149,9 @@ fn seen_and_answered(
 fn phones_reach_each_other_by_their_outside_ports() {
     with_each_io("phones_reach_each_other_by_their_outside_ports", |io, ran| {
         let server = Namespace::server();
-        let Some(mut net) = Control::start(behind_one_address(io, true)) else { return };
+        let mut config = behind_one_address(io, true);
+        config.user.isolation.ue_to_ue = true;
+        let Some(mut net) = Control::start(config) else { return };
         let ((_, teid_a, a, _), (_, teid_b, b, _)) = (net.session(), net.next_session());
         let gnb = ran.socket(GNB.into());
         let socket = server.socket(SERVER.into());

@@ -94,6 +94,7 @@ impl UpfU {
             advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
         }
         self.drain(now, index, effects.drop_buffered);
+        self.place_waiting(now, index);
         if self.strays.are_kept() {
             self.welcome_strays(now, &rules);
         }
@@ -113,6 +114,7 @@ impl UpfU {
             && let Some(mut s) = self.sessions.take(id.index)
         {
             self.shared.counters.sessions -= 1;
+            self.drop_waiting(id.index);
             self.forget(now, id.index, &s.rules);
             self.forget_flows(id.index, &s.rules);
             if let Some(network) = self.networks.get_mut(usize::from(s.rules.data_network.0)) {

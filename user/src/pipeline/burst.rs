@@ -7,6 +7,7 @@ use whimbrel_ids::{Instant, Teid};
 use whimbrel_prefetch::prefetch;
 
 use super::flows::{FlowKey, Flows, Hash};
+use super::guard::Guard;
 use super::inner::Inner;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
@@ -87,7 +88,7 @@ impl UpfU {
             let mut items = [NOTHING; TOGETHER];
             prefetch_headers(slots);
             for (item, slot) in items.iter_mut().zip(&*slots) {
-                parse(item, slot);
+                parse(item, slot, &self.shared.guard);
             }
             watch.done(Stage::Parse);
             self.find_sessions(slots, &mut items);
@@ -214,11 +215,24 @@ impl UpfU {
         let (Some(inner), Some(hot)) = (&item.inner, self.sessions.hot(item.session)) else {
             return self.by_stages(now, slot);
         };
-        let uplink = matches!(slot.origin, Origin::N3 { .. });
+        let mut reaches = Ok(());
+        let uplink = match slot.origin {
+            Origin::N3 { peer, .. } => {
+                let placed = hot.is_gnb(peer.ip())
+                    || hot.is_plain() && self.shared.is_peer(peer.ip(), hot.names_no_gnb());
+                if !placed {
+                    return self.by_stages(now, slot);
+                }
+                let at = usize::from(item.payload_at);
+                reaches = self.shared.guard(inner, slot.packet.octets().get(at..).unwrap_or_default());
+                true
+            }
+            Origin::N6 { .. } | Origin::Frames { .. } => false,
+        };
         // Where it goes and what is written before it, if it passes.
         let mut ask = |hot: &mut Hot, second: Option<&mut Second>| {
             let decision = if uplink {
-                hot.uplink(now, item.arrival, inner, second, watch)
+                hot.uplink(now, item.arrival, inner, reaches, second, watch)
             } else {
                 hot.downlink(now, inner, second, watch)
             };
@@ -303,7 +317,7 @@ fn prefetch_headers(slots: &[Slot]) {
 
 /// Reads the headers of what may be a phone's packet.
 #[inline]
-fn parse(item: &mut Item, slot: &Slot) {
+fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
     match slot.origin {
         Origin::N3 { .. } => {
             let Ok(m) = Gtpu::parse(slot.packet.octets()) else { return };
@@ -317,7 +331,8 @@ fn parse(item: &mut Item, slot: &Slot) {
         Origin::N6 { .. } => {
             // Without headroom the stages say that it is too long.
             let room = slot.packet.headroom_octets() >= whimbrel_gtpu::HEADER_OCTETS_MAX;
-            item.inner = Inner::parse(slot.packet.octets()).filter(|i| room && !is_link_scope(i.destination));
+            item.inner = Inner::parse(slot.packet.octets())
+                .filter(|i| room && !is_link_scope(i.destination) && !guard.refuses_from(i.source));
         }
         Origin::Frames { .. } => {}
     }

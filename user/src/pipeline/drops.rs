@@ -37,12 +37,24 @@ drop_reasons! {
     GtpuUnexpected = "gtpu_unexpected",
     /// A tunnel that no session has; the sender gets an error indication.
     UnknownTunnel = "unknown_tunnel",
+    /// GTP-U from an address of a UE, which is no gNB's.
+    GtpuFromUe = "gtpu_from_ue",
+    /// A packet of a session's tunnel from another address than the session's rules name for it.
+    GtpuForeignPeer = "gtpu_foreign_peer",
     /// The payload is not a whole IP packet.
     InnerMalformed = "inner_malformed",
     /// A phone used a source address that is not its own, or a MAC address that is another session's.
     SpoofedSource = "spoofed_source",
-    /// A packet of link-local or multicast scope, which goes nowhere: a phone's, or the host's own on its device.
+    /// To or from an address that no data network has: loopback, link-local, multicast, broadcast. A UE's, or the host's own on its device.
     LinkScope = "link_scope",
+    /// From a UE to a port on which the core listens, or to another network function.
+    UeToCore = "ue_to_core",
+    /// From a UE to an address of this host.
+    UeToHost = "ue_to_host",
+    /// From a UE to another UE.
+    UeToUe = "ue_to_ue",
+    /// From a UE to a network that the operator denies.
+    UeToDenied = "ue_to_denied",
     /// No session has the destination address.
     UnknownUeAddress = "unknown_ue_address",
     /// No session has it, and too many such packets wait while it is asked about them.

@@ -86,6 +86,16 @@ impl Content for Content802 {
         }
     }
 
+    /// What its frames carry for this host or the core is dropped like any UE's packet. Among themselves the sessions of a network are one
+    /// LAN.
+    fn reaches(&self, shared: &Shared, packet: &Packet) -> Result<(), DropReason> {
+        let (Some(inner), Some(at)) = (&self.inner, self.frame.ip_at()) else { return Ok(()) };
+        match shared.guard(inner, packet.octets().get(at..).unwrap_or_default()) {
+            Err(DropReason::LinkScope | DropReason::UeToUe) | Ok(()) => Ok(()),
+            denied => denied,
+        }
+    }
+
     fn dscp(&self) -> u8 {
         self.inner.map_or(self.frame.dscp(), |i| i.tos >> 2)
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 use super::drops::{Counters, DropReason};
+use super::guard::Suspects;
 use super::plain::Hot;
 use super::sessions::Blocks;
 use crate::config::DnIndex;
@@ -193,6 +194,9 @@ pub trait FastPath: Send {
     /// Whether the first two are known now.
     fn leads(&self, hops: (u16, u16)) -> bool;
 
+    /// The words of [`Suspects`], to which packets go up.
+    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS];
+
     /// What it has decided on.
     fn counted(&self) -> FastCounted;
 
@@ -354,6 +358,11 @@ impl Lender {
         hot.write(entry);
         entry.state.store(was, Ordering::Release);
         Some((was, result))
+    }
+
+    /// Which destinations are to go up.
+    pub(super) fn show(&self, suspects: &Suspects) {
+        suspects.show(self.path.suspects());
     }
 
     /// Sessions that are lent now.

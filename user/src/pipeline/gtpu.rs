@@ -26,6 +26,9 @@ impl UpfU {
         packet: &mut Packet,
     ) -> Verdict {
         let back = Destination::N3 { peer, tos: 0 };
+        if self.shared.guard.is_ue(peer.ip()) {
+            return Verdict::Drop(DropReason::GtpuFromUe);
+        }
         let m = match Gtpu::parse(packet.octets()) {
             Ok(m) => m,
             Err(GtpuError::Malformed(_)) => {
@@ -51,7 +54,7 @@ impl UpfU {
             message_type::END_MARKER => {
                 let (teid, end) = (m.teid, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                self.end_marker(teid, packet)
+                self.end_marker(teid, peer.ip(), packet)
             }
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
@@ -100,6 +103,9 @@ impl UpfU {
         }
         if self.sessions.full(index).is_some_and(|s| s.state.awaited) {
             self.may_have_moved(now, index, arrival.teid, peer.ip());
+        }
+        if !self.is_placed(index, arrival.teid, peer.ip()) {
+            return self.await_place(now, index, arrival.teid, (peer, local), packet);
         }
         let Some(session) = self.sessions.get(index) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);

@@ -15,6 +15,7 @@ mod fast;
 mod flows;
 mod fragments;
 mod gtpu;
+mod guard;
 mod held;
 mod inner;
 mod lookup;
@@ -22,6 +23,7 @@ mod meter;
 mod naming;
 mod packet;
 mod path;
+mod peers;
 mod plain;
 mod predicted;
 mod relay;
@@ -45,6 +47,7 @@ use whimbrel_ids::{Instant, Teid};
 
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::{Lead, Report};
+use crate::isolation::HostAddresses;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, TeidLayout};
 use border::Behind;
@@ -53,6 +56,7 @@ pub use drops::{BorderCounters, Counters, DropReason};
 use ethernet::Switch;
 use fast::Lender;
 pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
+pub use guard::Suspects;
 use inner::Inner;
 use lookup::UeAddresses;
 #[cfg(feature = "samples")]
@@ -203,6 +207,8 @@ pub struct UpfU {
     paths: Paths,
     predictions: Predictions,
     strays: Strays,
+    /// Packets from gNBs that no session names yet.
+    unplaced: peers::Waiting,
     shared: Shared,
 }
 
@@ -240,6 +246,7 @@ impl UpfU {
             paths: Paths::new(config.echo_interval, config.seed),
             predictions: Predictions::new(config.seed),
             strays: Strays::new(&config.buffering, shard.of()),
+            unplaced: peers::Waiting::default(),
             shared: Shared::new(config, common, shard, packet_room(mtu)),
         }
     }
@@ -281,8 +288,22 @@ impl UpfU {
         }
     }
 
+    /// The host takes packets for these addresses from now on: no UE reaches them, but as the configuration permits.
+    pub fn set_host_addresses(&mut self, host: Arc<HostAddresses>) {
+        self.shared.guard.set_host(host, &self.shared.common.suspects);
+        self.show_suspects();
+    }
+
+    /// A fast path learns which destinations it is to hand up.
+    fn show_suspects(&mut self) {
+        if let Some(lender) = self.sessions.lender() {
+            lender.show(&self.shared.common.suspects);
+        }
+    }
+
     /// Lends plain sessions to a fast path from now on.
     pub fn lend_to(&mut self, path: Box<dyn FastPath>) {
+        self.shared.common.suspects.show(path.suspects());
         self.sessions.lend_to(Lender::new(path));
     }
 
@@ -322,6 +343,9 @@ impl UpfU {
         packet.truncate(inner.octets);
         if is_link_scope(inner.destination) {
             return Verdict::Drop(DropReason::LinkScope);
+        }
+        if self.shared.guard.refuses_from(inner.source) {
+            return Verdict::Drop(DropReason::UeToUe);
         }
         let phone = match self.shared.border(dn).map(|b| b.phone_of(now, &inner, packet.octets())) {
             None => inner.destination,

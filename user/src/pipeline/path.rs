@@ -179,6 +179,10 @@ const SIGNS_MAX: usize = 64;
 impl UpfU {
     /// A tunnel begins, or ends, to lead to a peer: for the first shard, which supervises the paths of all.
     pub(super) fn lead_to(&mut self, now: Instant, peer: IpAddr, begins: bool) {
+        if self.shared.common.peers.lead(now, peer, begins) {
+            self.shared.common.suspects.set(peer);
+            self.show_suspects();
+        }
         let what = if begins { PathUse::Begins } else { PathUse::Ends };
         if self.shard.is_first() {
             self.path_used(now, peer, what);

@@ -63,6 +63,8 @@ mod flag {
     pub(super) const WATCHED: u16 = 1 << 10;
     /// Two QERs have rates: there is a [`super::Second`].
     pub(super) const TWICE_METERED: u16 = 1 << 11;
+    /// No rule names a gNB.
+    pub(super) const NO_GNB: u16 = 1 << 12;
 }
 
 /// What is to be done with a packet of a plain session.
@@ -169,13 +171,29 @@ impl Hot {
         prefetch(&self.written);
     }
 
-    /// Decides on a packet from the phone; with the second meter, if there is one and somebody has it.
+    /// Whether an address is that of the gNB which the rules name.
+    #[inline]
+    pub(super) fn is_gnb(&self, peer: IpAddr) -> bool {
+        match peer {
+            IpAddr::V4(a) => self.gnb.to_ipv4_mapped() == Some(a),
+            IpAddr::V6(a) => self.gnb == a,
+        }
+    }
+
+    /// Whether no rule names one.
+    pub(super) fn names_no_gnb(&self) -> bool {
+        self.flags & flag::NO_GNB != 0
+    }
+
+    /// Decides on a packet from the phone, by way of its gNB; with the second meter, if there is one and somebody has it. `reaches`: whether
+    /// its destination is one that UEs reach.
     #[inline]
     pub(super) fn uplink(
         &mut self,
         now: Instant,
         arrival: Arrival,
         inner: &Inner,
+        reaches: Result<(), DropReason>,
         second: Option<&mut Second>,
         watch: &mut impl Watch,
     ) -> Decision {
@@ -193,7 +211,7 @@ impl Hot {
         if !own && self.flags & (flag::IPV4 | flag::IPV6) != 0 {
             return self.drop(DropReason::SpoofedSource);
         }
-        self.pass(now, true, inner.octets, second, watch)
+        self.pass(now, true, inner.octets, reaches, second, watch)
     }
 
     /// Decides on a packet to the phone, likewise.
@@ -207,7 +225,7 @@ impl Hot {
     ) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
         if self.is_here(second.is_some()) && inner.octets <= OCTETS_MAX {
-            self.pass(now, false, inner.octets, second, watch)
+            self.pass(now, false, inner.octets, Ok(()), second, watch)
         } else {
             self.not_here(second.is_some())
         }
@@ -238,12 +256,18 @@ impl Hot {
         now: Instant,
         uplink: bool,
         octets: usize,
+        reaches: Result<(), DropReason>,
         mut second: Option<&mut Second>,
         watch: &mut impl Watch,
     ) -> Decision {
         let flags = if uplink { self.flags } else { self.flags >> flag::DOWNLINK_SHIFT };
         if flags & flag::DROPS != 0 {
             return self.drop(DropReason::FarDrop);
+        }
+        if let Err(reason) = reaches
+            && flags & flag::FORWARDS != 0
+        {
+            return self.drop(reason);
         }
         let w = &mut self.written;
         let Some(room) = u32::try_from(octets).ok().and_then(|o| w.room.checked_sub(o)) else {
@@ -373,6 +397,7 @@ impl Hot {
         }
         up.map_or(Some(()), |p| hot.go_up(rules, p))?;
         down.map_or(Some(()), |p| hot.go_down(rules, p))?;
+        hot.flags |= if down.is_none() { flag::NO_GNB } else { 0 };
         Some((hot, second))
     }
 

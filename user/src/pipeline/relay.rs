@@ -21,6 +21,8 @@
 //! On the session's own tunnels an end marker goes on to where the rule's packets go, if that is a tunnel (an
 //! intermediate UPF's), and is otherwise dropped.
 
+use std::net::IpAddr;
+
 use whimbrel_gtpu::GpduHeader;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::ApplyAction;
@@ -68,7 +70,7 @@ impl UpfU {
     }
 
     /// An end marker: behind the packets that it ends, to where they went.
-    pub(super) fn end_marker(&mut self, teid: Teid, packet: &mut Packet) -> Verdict {
+    pub(super) fn end_marker(&mut self, teid: Teid, peer: IpAddr, packet: &mut Packet) -> Verdict {
         let index = self.teids.index_of(teid);
         if !self.shard.is_own(index) {
             return self.hand(index);
@@ -80,6 +82,7 @@ impl UpfU {
         if self.sessions.hot(index).is_some_and(|hot| hot.leads_out()) {
             return Verdict::Drop(DropReason::EndMarkerIgnored); // of a plain session: for that it is not unfolded
         }
+        let placed = self.is_placed(index, teid, peer);
         let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
@@ -89,6 +92,9 @@ impl UpfU {
         let Some((Tunnel { teid, peer }, tos)) = onwards else {
             return Verdict::Drop(DropReason::EndMarkerIgnored);
         };
+        if !placed {
+            return Verdict::Drop(DropReason::GtpuForeignPeer);
+        }
         if rules.is_relay(place) {
             if !readdress(packet, teid) {
                 return Verdict::Drop(DropReason::GtpuMalformed);

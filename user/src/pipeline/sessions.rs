@@ -4,6 +4,7 @@
 //! ([`Hot`]), the rest is folded small ([`Cold`]). The others, and plain ones while something happens to them that is not a packet
 //! that passes, are a [`SessionU`]. Nobody else can tell: [`Sessions::get`] unfolds, [`Sessions::fold`] folds what can be folded.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, Teid};
@@ -171,6 +172,17 @@ impl Sessions {
             Rest::Vacant => None,
             Rest::Plain(cold) => cold.tunnels().iter().position(|t| *t == teid).filter(|_| teid != Teid(0)),
             Rest::Full(s) => s.rules.place(teid),
+        }
+    }
+
+    /// Whether the session's rules name an address as the other end of a local tunnel, or name none there.
+    pub(super) fn takes_from(&self, index: u32, teid: Teid, peer: IpAddr) -> bool {
+        match self.rest.get(index) {
+            Some(Rest::Plain(_)) => {
+                self.hot.get(index).is_some_and(|hot| hot.is_gnb(peer) || hot.names_no_gnb())
+            }
+            Some(Rest::Full(s)) => s.rules.takes_from(teid, peer),
+            Some(Rest::Vacant) | None => false,
         }
     }
 

@@ -16,6 +16,8 @@ use std::sync::{Arc, OnceLock};
 use whimbrel_ids::Instant;
 
 use super::DropReason;
+use super::guard::Suspects;
+use super::peers::Peers;
 use super::slice::Slice;
 use crate::buffering::Buffering;
 use crate::config::{Config, DataNetwork, DnIndex};
@@ -103,6 +105,10 @@ impl PerSecond {
 /// What all shards share.
 pub(super) struct Common {
     pub(super) slices: Box<[Slice]>,
+    /// Destinations that may be denied to UEs.
+    pub(super) suspects: Suspects,
+    /// Where tunnels lead.
+    pub(super) peers: Peers,
     /// What waits for phones, and what may.
     held: AtomicU64,
     held_octets: AtomicU64,
@@ -122,6 +128,8 @@ impl Common {
         let networks = if config.shards > 1 { config.data_networks.as_slice() } else { &[] };
         Self {
             slices: config.slices.iter().map(Slice::new).collect(),
+            suspects: Suspects::default(),
+            peers: Peers::new(config.seed),
             held: AtomicU64::new(0),
             held_octets: AtomicU64::new(0),
             buffering: config.buffering,

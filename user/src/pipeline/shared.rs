@@ -11,6 +11,8 @@ use super::border::Border;
 use super::drops::{Counters, DropReason};
 use super::flows::Flows;
 use super::fragments::Fragments;
+use super::guard::Guard;
+use super::inner::Inner;
 use super::packet::Packet;
 use super::path::PathUse;
 use super::shard::{Common, Shard};
@@ -29,6 +31,8 @@ pub(super) struct Shared {
     pub(super) reports: Vec<Report>,
     /// What the other shards share too.
     pub(super) common: Arc<Common>,
+    /// What UEs do not reach.
+    pub(super) guard: Guard,
     /// By data network.
     pub(super) borders: Box<[Option<Box<Border>>]>,
     /// What flows have met, if it is remembered.
@@ -57,8 +61,11 @@ impl Shared {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         let part = |flows: u32| flows.div_ceil(shard.of().into());
         let border = |(at, dn)| Border::of(at, dn, config.seed, shard).map(Box::new);
+        let guard = Guard::new(config);
+        guard.suspect_configured(config, &common.suspects);
         Self {
             common,
+            guard,
             borders: config.data_networks.iter().enumerate().map(border).collect(),
             flows: Flows::new(part(config.flows_first), part(config.flows_second), config.seed),
             fragments: Fragments::new(config.seed),
@@ -81,6 +88,24 @@ impl Shared {
     pub(super) fn number_rules(&mut self) -> u64 {
         self.rules_given += 1;
         self.rules_given
+    }
+
+    /// Whether a UE's packet may go into its data network. Errors: why not.
+    #[inline]
+    pub(super) fn guard(&self, inner: &Inner, packet: &[u8]) -> Result<(), DropReason> {
+        if self.guard.suspects(inner.destination, &self.common.suspects) {
+            self.guard.judge(inner, packet, &self.common.peers)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether GTP-U may come from an address other than the gNB's of its session: from one that any session names, or where the operator has
+    /// gNBs; and from any but a UE's, where the session names `no_gnb`.
+    #[cold]
+    pub(super) fn is_peer(&self, address: IpAddr, no_gnb: bool) -> bool {
+        let known = no_gnb || self.common.peers.has(address) || self.guard.is_of_gnbs(address);
+        known && !self.guard.is_ue(address)
     }
 
     /// The firewall of a data network, if it has one.

@@ -72,6 +72,11 @@ pub(super) trait Content {
         false
     }
 
+    /// Whether a UE that sends it reaches its destination.
+    fn reaches(&self, _: &Shared, _: &Packet) -> Result<(), DropReason> {
+        Ok(())
+    }
+
     /// The firewall of its session's data network, if it is one that has to pass there.
     fn leave(
         &self,
@@ -136,6 +141,11 @@ impl Content for Inner {
     #[inline]
     fn is_spoofed(&self, rules: &SessionRules) -> bool {
         is_spoofed(rules, self.source)
+    }
+
+    #[inline]
+    fn reaches(&self, shared: &Shared, packet: &Packet) -> Result<(), DropReason> {
+        shared.guard(self, packet.octets())
     }
 
     #[cold]
@@ -210,6 +220,12 @@ pub(super) fn run<C: Content>(
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
+    if uplink
+        && leaves(far)
+        && let Err(reason) = content.reaches(shared, packet)
+    {
+        return Verdict::Drop(reason);
+    }
     if rules.guarded
         && uplink
         && leaves(far)

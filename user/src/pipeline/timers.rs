@@ -21,13 +21,24 @@ impl UpfU {
     /// When [`Self::tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let sessions = self.deadlines.first().map(|(at, _)| *at);
-        [sessions, self.paths.next_deadline(), self.strays_deadline()].into_iter().flatten().min()
+        [
+            sessions,
+            self.paths.next_deadline(),
+            self.strays_deadline(),
+            self.waiting_deadline(),
+            self.shared.common.peers.due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Runs what is due, a bounded number of sessions at a time.
     pub fn tick(&mut self, now: Instant) {
         self.paths.tick(now, &mut self.shared);
         self.expire_strays(now);
+        self.expire_waiting(now);
+        self.shared.common.peers.forget(now);
         self.shared.borders.iter_mut().flatten().for_each(|b| b.tick(now));
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, index)) = self.deadlines.first() else { return };

@@ -85,6 +85,11 @@ impl Allocator<'_> {
         let ipv4 = ipv4.filter(|_| self.config.n3_ipv4.is_some()).map(IpAddr::V4);
         let ipv6 = ipv6.filter(|_| self.config.n3_ipv6.is_some()).map(IpAddr::V6);
         let address = ipv4.or(ipv6).ok_or(RuleRefusal::OuterHeader(id))?;
+        // Whoever is there is a UE, or this UPF itself, and no gNB.
+        let own = [self.config.n3_ipv4.map(IpAddr::V4), self.config.n3_ipv6.map(IpAddr::V6)];
+        if own.contains(&Some(address)) || self.config.has_pool_of(address) {
+            return Err(RuleRefusal::OuterHeader(id));
+        }
         Ok(Tunnel { teid, peer: SocketAddr::new(address, PORT) })
     }
 }

@@ -250,6 +250,13 @@ impl Filter {
         self.spi.is_some()
     }
 
+    /// Whether it accepts a flow, whatever its ports are.
+    pub(crate) fn matches_but_ports(&self, flow: &Flow) -> bool {
+        self.protocol.is_none_or(|p| p == flow.protocol)
+            && self.remote.holds(flow.remote)
+            && self.local.holds(flow.local)
+    }
+
     pub(crate) fn matches(&self, flow: &Flow) -> bool {
         let ports = match flow.ports {
             Some((remote, local)) => self.remote_ports.hold(remote) && self.local_ports.hold(local),

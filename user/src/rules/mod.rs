@@ -189,6 +189,22 @@ impl SessionRules {
         Some(rules)
     }
 
+    /// Whether packets of a local tunnel come from an address: one to which packets of the session go, or any, where the rules name none on the
+    /// side from which the tunnel comes.
+    pub(crate) fn takes_from(&self, teid: Teid, peer: IpAddr) -> bool {
+        if self.remote_tunnels().any(|(_, p)| p == peer) {
+            return true;
+        }
+        let Some(from) = self.pdrs.iter().find(|p| p.teid == teid) else { return true };
+        let back = |p: &&Pdr| p.is_uplink() != from.is_uplink();
+        let mut fars = self.pdrs.iter().filter(back).filter_map(|p| self.fars.get(usize::from(p.far)));
+        let names = |f: &Far| match f.destination {
+            DestinationInterface::Access => from.is_uplink(),
+            _ => !from.is_uplink() && f.tunnel.is_some(),
+        };
+        !fars.any(names)
+    }
+
     /// Tunnels at peers to which packets are forwarded.
     pub(crate) fn remote_tunnels(&self) -> impl Iterator<Item = (Teid, IpAddr)> {
         self.fars.iter().filter_map(|f| f.tunnel).map(|t| (t.teid, t.peer.ip()))

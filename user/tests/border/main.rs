@@ -83,6 +83,7 @@ impl Both {
         let flows_max = if shards == 1 { model::FLOWS_MAX } else { 10_000 };
         let mut config = Config { shards, ..config() };
         config.data_networks[0].firewall = Some(firewall(reachable, between_phones, flows_max as u32));
+        config.isolation.ue_to_ue = true; // that is the firewall's to judge here
         let model = Model::new(reachable, between_phones, &POOL, flows_max);
         let mut both = Self {
             net: Net::with(config),

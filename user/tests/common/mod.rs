@@ -63,6 +63,7 @@ pub(crate) fn config() -> Config {
         buffering: Buffering { packets_per_session: HELD as u16, ..Buffering::default() },
         // So few that flows give way to each other.
         flows_first: 8,
+        isolation: Isolation::default(),
         flows_second: 32,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,

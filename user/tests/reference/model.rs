@@ -5,14 +5,15 @@
 mod rates;
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_user::{Buffering, Destination, DnIndex, DropReason};
+use whimbrel_user::{Buffering, Destination, DnIndex, DropReason, UNPLACED_PER_SESSION_MAX};
 
 use super::account::{self, Account, Used};
-use super::common::{HELD, SERVER};
+use super::common::{HELD, SERVER, UPF};
 pub(crate) use rates::{Enforced, Slice};
 
 /// Ports of the server, of which one at a time may have rules of its own.
@@ -128,6 +129,8 @@ pub(crate) struct Seat {
     /// Since when, and the packet.
     pub(crate) held: VecDeque<(Instant, Inner)>,
     notified: bool,
+    /// Since when packets wait that came from an address that nothing names.
+    pub(crate) unplaced: Vec<Instant>,
     pub(crate) ul_packets: u64,
     pub(crate) dl_packets: u64,
     pub(crate) dropped: u64,
@@ -181,6 +184,7 @@ impl Seat {
             bounds,
             held: VecDeque::new(),
             notified: false,
+            unplaced: Vec::new(),
             ul_packets: 0,
             dl_packets: 0,
             dropped: 0,
@@ -268,12 +272,22 @@ impl Seat {
             _ if is_link_local(&octets) => Fate::Dropped(DropReason::LinkScope),
             Err(reason) => Fate::Dropped(reason),
             Ok(_) if !self.is_own(&octets) => Fate::Dropped(DropReason::SpoofedSource),
+            Ok(_) if let Some(reason) = denied(&octets) => Fate::Dropped(reason),
             Ok(met) => match self.enforced(now, 0, met, octets.len(), told) {
                 Err(reason) => Fate::Dropped(reason),
                 Ok(()) => Fate::Sent(Destination::N6 { dn: DnIndex(0) }, octets),
             },
         };
         self.count(0, fate)
+    }
+
+    /// The same from an address that nothing names: it waits for that, among a few.
+    pub(crate) fn foreign(&mut self, now: Instant) -> Fate {
+        if self.unplaced.len() == UNPLACED_PER_SESSION_MAX {
+            return Fate::Dropped(DropReason::GtpuForeignPeer);
+        }
+        self.unplaced.push(now);
+        Fate::Held
     }
 
     /// A packet of the data network for this phone, whole.
@@ -402,6 +416,25 @@ impl Seat {
             account::report(&mut self.accounts, now, &mut told.usage);
         }
         Ok(())
+    }
+}
+
+/// How long a packet waits for its gNB to be named.
+pub(crate) const UNPLACED_AGE: Duration = Duration::from_millis(500);
+
+/// Why a UE's packet may not go where it is to go: to the UPF itself, to another UE, to no network at all.
+fn denied(inner: &[u8]) -> Option<DropReason> {
+    let to: IpAddr = match inner[0] >> 4 {
+        4 => <[u8; 4]>::try_from(&inner[16..20]).unwrap().into(),
+        _ => <[u8; 16]>::try_from(&inner[24..40]).unwrap().into(),
+    };
+    match to {
+        IpAddr::V4(a) if a == UPF => Some(DropReason::UeToCore),
+        IpAddr::V4(a) if a.is_loopback() => Some(DropReason::LinkScope),
+        IpAddr::V4(a) if a.octets()[..2] == [10, 45] => Some(DropReason::UeToUe),
+        IpAddr::V6(a) if a.to_ipv4_mapped().is_some() => Some(DropReason::LinkScope),
+        IpAddr::V6(a) if a.segments()[..3] == [0x2001, 0xdb8, 0x45] => Some(DropReason::UeToUe),
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::account::{Account, Used};
 use super::common::*;
-use super::model::{Action, Enforced, Fate, PORTS, Seat, Slice, Told, Waiting};
+use super::model::{Action, Enforced, Fate, PORTS, Seat, Slice, Told, UNPLACED_AGE, Waiting};
 #[allow(unused_imports, reason = "of captures")]
 pub(crate) use steps::is_change;
 use whimbrel_gtpu::{Gtpu, message_type};
@@ -34,6 +34,18 @@ const FLOW: Qfi = match Qfi::new(1) {
 
 /// The gNB to which phones are expected to come.
 const TARGET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), 2152);
+
+/// Whoever is there is no gNB: nothing names it.
+const FOREIGN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77)), 2152);
+
+/// Where the gNBs are, so that their packets are taken before a session names one; and where the core listens.
+pub(crate) fn isolation() -> Isolation {
+    Isolation {
+        core: vec![CoreEndpoint { address: UPF.into(), protocol: 17, port: 2152 }],
+        gnb_networks: vec![IpNetwork { address: GNB.ip(), prefix: 30 }],
+        ..Isolation::default()
+    }
+}
 
 /// The slice whose rate is reached now and then; that of other sessions has none.
 pub(crate) const SLICE: SliceRate = SliceRate { slice: SNssai::sst(2), ul_kbps: 4_000, dl_kbps: 8_000 };
@@ -188,7 +200,8 @@ impl Pair {
     }
 
     fn made(shards: u8, driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
-        let mut config = Config { shards, buffering: BUFFERING, slices: vec![SLICE], ..config() };
+        let mut config =
+            Config { shards, buffering: BUFFERING, slices: vec![SLICE], isolation: isolation(), ..config() };
         config.path_failure = Duration::from_secs(1_000_000);
         let mut net = Net::with(config);
         let judge = each(driver(&mut net.upf.u));
@@ -296,6 +309,7 @@ impl<U: Plane> Pair<U> {
     pub(crate) fn delete(&mut self, at: usize) {
         let Some((session, mut seat)) = self.seats[at].take() else { return };
         let discarded = seat.let_go(&mut self.told).len();
+        self.decided.dropped[DropReason::GtpuForeignPeer as usize] += seat.unplaced.len() as u64;
         self.decided.dropped[DropReason::BufferDiscarded as usize] += discarded as u64;
         let counters = self.net.upf.session_counters(session.id()).expect("counters");
         assert_eq!(
@@ -395,6 +409,10 @@ impl<U: Plane> Pair<U> {
             let before = seat.dropped;
             seat.advanced(to, &mut self.told);
             self.decided.dropped[DropReason::BufferAge as usize] += seat.dropped - before;
+            let unplaced = seat.unplaced.len();
+            seat.unplaced.retain(|since| to.since(*since) < UNPLACED_AGE);
+            self.decided.dropped[DropReason::GtpuForeignPeer as usize] +=
+                (unplaced - seat.unplaced.len()) as u64;
         }
     }
 

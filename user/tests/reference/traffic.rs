@@ -1,10 +1,10 @@
 //! What comes: most often packets that pass.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::super::common::*;
 use super::super::model::{self, Action, FLOW_PORT, Fate, Inner, PORTS};
-use super::{Judged, Pair, SEATS, TARGET};
+use super::{FOREIGN, Judged, Pair, SEATS, TARGET};
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_user::*;
@@ -90,6 +90,27 @@ impl<U: Plane> Pair<U> {
                     false => seat.downlink(now, whole(inner), told),
                 };
                 all.push((network, octets, fate));
+            }
+            12 if n >> 20 & 1 == 0 => {
+                let nobody_there = "2001:db8:45:77::1".parse().unwrap();
+                let (inner, to) = match (six, n >> 21 & 3) {
+                    (false, 0) => (udp4(ue, UPF, (own, 2152), payload), 2152),
+                    (false, 1) => (udp4(ue, Ipv4Addr::new(10, 45, 0, 6), (own, port), payload), port),
+                    (false, _) => (udp4(ue, Ipv4Addr::new(127, 0, 0, 5), (own, port), payload), port),
+                    (true, 0 | 1) => (udp6(ue6(0), nobody_there, (own, port), payload), port),
+                    (true, _) => (udp6(ue6(0), UPF.to_ipv6_mapped(), (own, port), payload), port),
+                };
+                let inner = Inner { octets: marked(inner, mark), server: Some(to) };
+                let octets = g_pdu(seat.teid, qfi, &inner.octets);
+                all.push((from_gnb(), octets, seat.uplink(now, qfi, inner, told)));
+            }
+            12 if self.scope.predicts && n >> 21 & 3 == 0 => {
+                let inner = up(0, payload);
+                let (by, fate) = match n >> 23 & 1 {
+                    0 => (SocketAddr::from(([10, 45, 0, 6], 2152)), Fate::Dropped(DropReason::GtpuFromUe)),
+                    _ => (FOREIGN, seat.foreign(now)),
+                };
+                all.push((Origin::N3 { peer: by, local: UPF.into() }, g_pdu(seat.teid, qfi, &inner), fate));
             }
             12 => {
                 let inner = up(1, payload);

@@ -16,6 +16,8 @@ mod fragments;
 mod framed_routes;
 #[path = "../handover.rs"]
 mod handover;
+#[path = "../isolation.rs"]
+mod isolation;
 #[path = "../many_rules.rs"]
 mod many_rules;
 #[path = "../n3.rs"]

@@ -1,5 +1,6 @@
 //! What the program sets on its host, and takes back.
 
+pub(crate) mod addresses;
 pub(crate) mod features;
 mod link;
 mod nat;

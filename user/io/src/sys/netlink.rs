@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// How long the kernel may take to answer; it answers at once or not at all.
@@ -74,6 +75,12 @@ impl Attributes {
     }
 }
 
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Netlink {
     /// A socket of a netlink family (`NETLINK_ROUTE`, `NETLINK_NETFILTER`).
     pub(crate) fn open(family: libc::c_int) -> io::Result<Self> {
@@ -82,6 +89,47 @@ impl Netlink {
             libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, family)
         })?;
         Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Has the kernel leave out of its lists what a request does not ask for (Linux 4.20); an older one lists all.
+    pub(crate) fn filter_strictly(&mut self) {
+        const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
+        let one: libc::c_int = 1;
+        // SAFETY: the option's value is one int, which lives through the call. Where there is no such option, nothing changes.
+        unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_NETLINK,
+                NETLINK_GET_STRICT_CHK,
+                (&raw const one).cast(),
+                size_of::<libc::c_int>() as _,
+            )
+        };
+    }
+
+    /// Receives what the kernel reports to groups of listeners from now on.
+    pub(crate) fn subscribe(&mut self, groups: u32) -> io::Result<()> {
+        // SAFETY: for this plain C struct all zeroes are a value.
+        let mut name: libc::sockaddr_nl = unsafe { zeroed() };
+        (name.nl_family, name.nl_groups) = (libc::AF_NETLINK as _, groups);
+        // SAFETY: the name is as many octets as said and lives through the call.
+        super::check(unsafe {
+            libc::bind(self.socket.as_raw_fd(), (&raw const name).cast(), size_of_val(&name) as _)
+        })
+        .map(drop)
+    }
+
+    /// Takes what was reported, unseen: that there was something is all. Where the kernel had no room for more, it is as much.
+    pub(crate) fn drain(&mut self) {
+        let mut octets = [0u8; 8192];
+        loop {
+            let (fd, room) = (self.socket.as_raw_fd(), octets.as_mut_ptr().cast());
+            // SAFETY: `octets` is as many writable octets as said.
+            let n = unsafe { libc::recv(fd, room, octets.len(), libc::MSG_DONTWAIT) };
+            if n < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
+                return;
+            }
+        }
     }
 
     /// Sends requests as one message and waits until each is acknowledged. Errors: the first that the kernel refuses.

@@ -45,6 +45,7 @@ pub(super) enum Do {
     Subtract = 0x10,
     Multiply = 0x20,
     Or = 0x40,
+    ShiftRight = 0x70,
 }
 
 /// A place in the program.

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 
-use whimbrel_user::{DropReason, FastEntry, POOL_BEGINS, POOL_BEGINS_IPV6, fast_state};
+use whimbrel_user::{DropReason, FastEntry, POOL_BEGINS, POOL_BEGINS_IPV6, Suspects, fast_state};
 
 use super::asm::{Assembler, Do, Label, Reg, Size, When};
 use super::headers::{
@@ -27,6 +27,8 @@ pub(crate) struct Fast {
     pub(crate) hops: i32,
     pub(crate) devices: i32,
     pub(crate) counters: i32,
+    /// The words of [`Suspects`].
+    pub(crate) suspects: i32,
     /// Bits of a TEID that lead to its session.
     pub(crate) index_mask: u32,
     /// Phones' addresses.
@@ -115,7 +117,7 @@ const HOP_DEVICE: i16 = -26;
 const HEADER: i16 = -40;
 /// Octets of the phone's packet.
 const OCTETS: i16 = -48;
-/// Of a packet from the phone its tunnel; of one to the phone the gNB's, with the address behind it.
+/// Of a packet from the phone its tunnel, with the address of whoever sent it behind it; of one to the phone the gNB's, likewise.
 const TEID: i16 = -56;
 const GNB: i16 = -52;
 const CONTAINER: i16 = -64;
@@ -189,6 +191,8 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.load(Size::W, Reg::R5, Reg::R2, gtpu + 4);
     a.big_endian_32(Reg::R5);
     a.store(Size::W, Reg::Frame, TEID, Reg::R5);
+    a.load(Size::W, Reg::R4, Reg::R2, ETHERNET + 12);
+    a.store(Size::W, Reg::Frame, GNB, Reg::R4);
     a.add(Reg::R5, -1);
     a.and(Reg::R5, fast.index_mask as i32);
     a.store(Size::W, Reg::Frame, KEY, Reg::R5);
@@ -273,6 +277,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         a.jump(up);
         a.place(other);
     }
+    suspected(a, fast, v4, up);
     if v4 {
         a.load(Size::W, Reg::R7, Reg::R9, 12);
     } else {
@@ -293,6 +298,10 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let held = Held::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
+    // From elsewhere than the session's gNB the pipeline looks closer.
+    a.load(Size::W, Reg::R1, Reg::R9, field!(gnb_ipv4));
+    a.load(Size::W, Reg::R2, Reg::Frame, GNB);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
     a.load(Size::B, Reg::R1, Reg::R9, field!(ul_flow));
     a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
@@ -325,8 +334,47 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
         a.load(Size::W, Reg::R2, Reg::Frame, TEID);
         a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, up);
+        a.load(Size::W, Reg::R1, Reg::R9, field!(gnb_ipv4));
+        a.load(Size::W, Reg::R2, Reg::Frame, GNB);
+        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, up);
         leave_word(a, up);
     }
+}
+
+/// Goes on only with a phone's packet at `R9` whose destination is one that UEs surely reach: the pipeline judges the others. `R8` and `R9`
+/// stay.
+fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
+    let destination = if v4 { 16 } else { 24 };
+    if v4 {
+        // No data network has them: whimbrel_user's `is_special`. Those of IPv6 are seen to with the source.
+        a.load(Size::B, Reg::R4, Reg::R9, destination);
+        for first in [0, 127] {
+            a.jump_if(Reg::R4, When::Equal, first, up);
+        }
+        a.jump_if(Reg::R4, When::Greater, 223, up);
+        a.load(Size::H, Reg::R4, Reg::R9, destination);
+        a.jump_if(Reg::R4, When::Equal, half([169, 254]), up);
+    }
+    a.store_value(Size::W, Reg::Frame, KEY, 0);
+    look_up(a, fast.suspects, up);
+    let (multipliers, below) = Suspects::HASH;
+    for (i, multiplier) in multipliers.into_iter().take(if v4 { 1 } else { 4 }).enumerate() {
+        let (word, sum) = if i == 0 { (Reg::R4, None) } else { (Reg::R5, Some(Reg::R4)) };
+        a.load(Size::W, word, Reg::R9, destination + 4 * i as i16);
+        a.multiply(word, multiplier as i32);
+        sum.into_iter().for_each(|sum| a.combine(sum, Do::Add, word));
+    }
+    a.shift_right(Reg::R4, below as i32);
+    a.copy(Reg::R5, Reg::R4);
+    // The word, by its octets, and the bit in it.
+    a.shift_right(Reg::R4, 3);
+    a.and(Reg::R4, (Suspects::WORDS as i32 - 1) * 8);
+    a.and(Reg::R5, 63);
+    a.combine(Reg::R0, Do::Add, Reg::R4);
+    a.load(Size::D, Reg::R4, Reg::R0, 0);
+    a.combine(Reg::R4, Do::ShiftRight, Reg::R5);
+    a.and(Reg::R4, 1);
+    a.jump_if(Reg::R4, When::NotEqual, 0, up);
 }
 
 /// A packet of the session whose entry is at `R9` goes up, and those behind it are to.

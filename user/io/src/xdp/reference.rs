@@ -264,11 +264,12 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     let counters = pair.net.upf.u.counters().clone();
     let all = counters.ul_packets + counters.dl_packets;
     let [forwarded, _] = fast.get();
-    assert!(all > 1_000 && forwarded * 10 > all as usize * 9, "{forwarded} of {all}");
+    // Of the packets from phones each fourth comes by way of another gNB than the session's.
+    assert!(all > 1_000 && forwarded * 6 > all as usize * 5, "{forwarded} of {all}");
     pair.establish(1, 0x09);
     (0..20).for_each(|random| pair.burst(1, random));
     pair.step((5, 1, 5));
-    pair.burst(1, 100);
+    (100..110).for_each(|random| pair.burst(1, random));
     let counted = lent.counted();
     for reason in DROPS {
         assert!(counted.dropped[reason as usize] > 0, "{reason:?}");

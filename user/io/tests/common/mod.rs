@@ -16,7 +16,9 @@ use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
-use whimbrel_user::{DataNetwork, Input, Ipv4Net, Ipv6Net, Outbox, SessionCounters, SessionId, UpfC};
+use whimbrel_user::{
+    DataNetwork, Input, Ipv4Net, Ipv6Net, Isolation, Outbox, SessionCounters, SessionId, UpfC,
+};
 use whimbrel_user_io::{Config, Handle, N3Io, Obstacle, StartError, UserPlane};
 
 pub(crate) const INSIDE: &str = "WHIMBREL_INSIDE_NAMESPACE";
@@ -329,6 +331,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         applications: whimbrel_user::Applications::default(),
         buffering: whimbrel_user::Buffering::default(),
         flows_first: whimbrel_user::Config::FLOWS_FIRST,
+        isolation: Isolation::default(),
         flows_second: whimbrel_user::Config::FLOWS_SECOND,
         cp_port: 8805,
         seed: 7,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use host::{Namespace, SURELY, with_io};
 use live::{Live, clock};
-use pair::{BUFFERING, Pair, SEATS, SLICE, Scope, is_change};
+use pair::{BUFFERING, Pair, SEATS, SLICE, Scope, is_change, isolation};
 use proptest::prelude::*;
 use whimbrel_user::{Buffering, Origin};
 use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane, system_clock};
@@ -45,8 +45,14 @@ fn whole_life(pair: &mut Pair<Live>, steps: &[Step]) {
 fn config(shards: u8, scope: Scope) -> Config {
     let path_failure = Duration::from_secs(1_000_000);
     let slices = if scope.sliced { vec![SLICE] } else { Vec::new() };
-    let user =
-        whimbrel_user::Config { shards, slices, buffering: scope.bounds, path_failure, ..common::config() };
+    let user = whimbrel_user::Config {
+        shards,
+        slices,
+        buffering: scope.bounds,
+        path_failure,
+        isolation: isolation(),
+        ..common::config()
+    };
     Config::new(user, "upf")
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath};
+use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, Suspects};
 
 pub(crate) use super::hops::Hop;
 use crate::sys::bpf::{DeviceMap, SharedArray};
@@ -32,6 +32,7 @@ pub(crate) struct Memory {
     prefixes: SharedArray<AtomicU64>,
     hops: SharedArray<fast::Hop>,
     counters: SharedArray<Counted>,
+    suspects: SharedArray<[AtomicU64; Suspects::WORDS]>,
     devices: DeviceMap,
     /// All pools.
     all: Vec<Pool>,
@@ -71,6 +72,7 @@ impl Memory {
             prefixes: SharedArray::new(prefixes.max(1))?,
             hops: SharedArray::new((2 * DATA_NETWORKS_MAX + GNBS_MAX) as u32)?,
             counters: SharedArray::new(processors)?,
+            suspects: SharedArray::new(1)?,
             devices: DeviceMap::new(DEVICES_MAX)?,
             all: all.iter().map(|(pool, _)| *pool).collect(),
             pools,
@@ -88,6 +90,7 @@ impl Memory {
             hops: self.hops.fd(),
             devices: self.devices.fd(),
             counters: self.counters.fd(),
+            suspects: self.suspects.fd(),
             index_mask,
             pools: self.all.clone(),
             places: self.pools.iter().map(|(pool, _, first)| (*pool, *first)).collect(),
@@ -217,6 +220,10 @@ impl FastPath for Lent {
             hop.is_some_and(|[to, _]| to.load(Ordering::Relaxed) != 0)
         };
         known(gnb) && known(network)
+    }
+
+    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS] {
+        &self.memory.suspects[0]
     }
 
     fn counted(&self) -> FastCounted {
