@@ -73,6 +73,64 @@ any_program() {
   fi
 }
 
+# What a UE says through its session to the core's own interfaces, to the host and to its router's other ports (TS 33.513 §4.2.2). From the host
+# itself all of it is answered, which shows that the probe can tell.
+isolation() {
+  local probe nat reached
+  probe=$(dirname "$(readlink -f "$0")")/probe.py
+  command -v python3 >/dev/null || { echo "skip - isolation: python3 is not installed"; return; }
+  ip addr add 192.0.2.11/24 dev outside
+  for nat in true false; do
+    stop
+    configure "n2: { addresses: [192.0.2.10] }
+n3: { address: 192.0.2.10 }
+n4: { listen: 192.0.2.10:8805 }
+n6: { nat: $nat }" && start || { not_ok "isolation: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+    python3 -c 'import socket, time
+s = socket.create_server(("", 7022), backlog=64)
+time.sleep(60)' &
+    local server=$!
+    ip netns add ue
+    "$WHIMBREL" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --phones 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
+    local ue=$!
+    for _ in $(seq 100); do
+      ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
+      sleep 0.05
+    done
+    ip -n ue route replace default dev wbue0
+    reached=$(python3 "$probe" 192.0.2.10 | tr '\n' ';')
+    SAID=$(ip netns exec ue python3 "$probe" 192.0.2.10 192.0.2.255 10.45.0.1 2>&1)
+    sleep 0.6
+    if [ "$reached" = "gtpu 192.0.2.10;ngap 192.0.2.10;pfcp 192.0.2.10;tcp 192.0.2.10;" ]; then
+      ok "isolation, nat $nat: the host itself reaches N2, N3, N4 and its own server"
+    else not_ok "isolation, nat $nat: the host itself reaches only: $reached"; fi
+    if [ -z "$SAID" ]; then ok "isolation, nat $nat: a UE reaches none of them"; else not_ok "isolation, nat $nat: a UE reaches $(tr '\n' ';' <<<"$SAID")"; fi
+    SAID=$(ip netns exec ue ping -c 1 -W 1 10.45.0.1 2>&1 | grep transmitted)
+    if grep -q ' 0% packet loss' <<<"$SAID"; then ok "isolation, nat $nat: its router answers a ping: $SAID"; else not_ok "isolation, nat $nat: ping: $SAID"; fi
+    SAID=$(dropped ue_to_core)/$(dropped ue_to_host)
+    if [ "${SAID%/*}" -ge 8 ] && [ "${SAID#*/}" -ge 2 ]; then ok "isolation, nat $nat: $SAID packets are counted as ue_to_core/ue_to_host"; else
+      not_ok "isolation, nat $nat: counted as ue_to_core/ue_to_host: $SAID"
+    fi
+    ip addr add 198.51.100.77/32 dev lo
+    sleep 0.2
+    SAID=$(ip netns exec ue python3 "$probe" 198.51.100.77 2>&1)
+    if [ -z "$SAID" ]; then ok "isolation, nat $nat: nor an address that the host gets later"; else not_ok "isolation, nat $nat: a UE reaches a later address by $SAID"; fi
+    ip addr del 198.51.100.77/32 dev lo
+    kill -INT "$ue"
+    wait "$ue"
+    kill "$server"
+    ip netns del ue
+  done
+  ip addr del 192.0.2.11/24 dev outside
+}
+
+# dropped REASON: packets that the UPF dropped for it; the figure is half a second old at most.
+dropped() {
+  python3 -c 'import sys, urllib.request
+lines = urllib.request.urlopen("http://127.0.0.1:8070/metrics").read().decode().splitlines()
+print(sum(int(l.split()[-1]) for l in lines if l.startswith("whimbrel_upf_dropped_total{") and f"\"{sys.argv[1]}\"" in l))' "$1"
+}
+
 # ---- faults of phones ---------------------------------------------------------------------------------------------
 
 wrong_key() {
@@ -370,7 +428,7 @@ host() {
 # ---- all of them --------------------------------------------------------------------------------------------------
 
 ONE_CORE=(any_program wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
-OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration cluster full_disk killed stopped gnb_power host)
+OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration cluster isolation full_disk killed stopped gnb_power host)
 [ $# -gt 0 ] || set -- "${ONE_CORE[@]}" "${OWN_CORE[@]}"
 configure && start || { echo "not ok - faults: the core does not start: $(tail -n 1 "$tmp/w/log")"; exit 1; }
 for case; do "$case"; done
