@@ -16,7 +16,7 @@ use crate::limits::{
     DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, FLOWS_REMEMBERED_MAX, NAT_ADDRESSES_MAX,
     POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
 };
-use crate::session_id::TeidLayout;
+use crate::session_id::Teids;
 
 /// A data network's place in [`Config::data_networks`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -515,9 +515,9 @@ impl Config {
         })
     }
 
-    /// The bits of a TEID that are its session's index, and one.
-    pub fn teid_index_mask(&self) -> u32 {
-        TeidLayout::of(self.sessions_max).index_mask()
+    /// How its TEIDs lead to sessions.
+    pub fn teids(&self) -> Teids {
+        Teids::new(self.sessions_max, self.seed)
     }
 
     /// The place of a session's slice among those that have a rate.

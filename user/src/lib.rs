@@ -44,7 +44,7 @@ pub use pipeline::{
 };
 pub use pool::{POOL_BEGINS, POOL_BEGINS_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
-pub use session_id::SessionId;
+pub use session_id::{SessionId, TeidRound, Teids};
 
 mod one_process;
 pub use one_process::{Shards, Upf};

@@ -2,9 +2,9 @@
 
 /// Sessions of one UPF at most: the index bits that a TEID may have.
 pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS_MAX;
-/// Bits of a TEID that are the session's index, at least; the others are its tag: 12, of which 10 are random.
+/// Bits of what a TEID stands for that are the session's index, at least; the others are its tag, which counts: 4,096 names an index.
 pub const TEID_INDEX_BITS: u32 = 20;
-/// The same in a UPF of as many sessions as there can be: sixteen million. A tag has 8 bits then, of which 6 are random.
+/// The same in a UPF of as many sessions as there can be: sixteen million, with 256 names each.
 pub const TEID_INDEX_BITS_MAX: u32 = 24;
 /// Local tunnels of one session: N3, N9, a forwarding tunnel of a handover, and one spare.
 pub const TUNNELS_PER_SESSION_MAX: usize = 4;
@@ -85,6 +85,13 @@ pub const TIMERS_PER_TICK_MAX: usize = 256;
 /// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
 /// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// Of these, those to one peer: half of them are for the others.
+pub const ERROR_INDICATIONS_PER_PEER_MAX: u32 = 50;
+/// Packets of tunnels that no session has, from one peer in one second, above which it is suspended: a gNB whose UEs send on after a restart of this UPF
+/// learns of fifty tunnels a second, and sends some more packets into each meanwhile.
+pub const WRONG_TUNNELS_PER_PEER_MAX: u32 = 1_000;
+/// Peers that are kept in mind for it by one pipeline.
+pub const GUESSING_PEERS_MAX: usize = 64;
 /// Networks behind one phone: a router's of a site, generously.
 pub const FRAMED_ROUTES_MAX: usize = 16;
 /// MAC addresses of one Ethernet session: a phone with a small switch behind it.

@@ -7,14 +7,13 @@ use whimbrel_ids::Teid;
 
 use crate::exchange::{Change, Effects};
 use crate::rules::{Own, SessionRules};
-use crate::session_id::{SessionId, TeidLayout};
+use crate::session_id::{SessionId, Teids};
 
 /// A session that UPF-C made, after which others are made.
 pub struct Sample {
     rules: Arc<SessionRules>,
     own: Own,
-    teids: TeidLayout,
-    key: u64,
+    teids: Teids,
 }
 
 impl Sample {
@@ -23,13 +22,14 @@ impl Sample {
     pub fn of(change: &Change, sessions_max: u32, key: u64) -> Option<Self> {
         let Change::Put { rules, .. } = change else { return None };
         let (own, _) = rules.split()?;
-        Some(Self { rules: Arc::clone(rules), own, teids: TeidLayout::of(sessions_max), key })
+        Some(Self { rules: Arc::clone(rules), own, teids: Teids::new(sessions_max, key) })
     }
 
     /// Another session with these rules: with an address, a tunnel and a gNB's tunnel of its own. Its uplink tunnel, and the change
     /// that puts it into the pipeline.
     pub fn session(&self, id: SessionId, ue_ipv4: Ipv4Addr, gnb_teid: Teid) -> (Teid, Change) {
-        let teid = self.teids.teid(id, 0, 0, self.key);
+        // No index has only the name that there cannot be.
+        let teid = (0..2).find_map(|given| self.teids.teid(id, given)).unwrap_or(Teid(0));
         let mut own = self.own;
         own.tunnels[0] = teid;
         (own.teid, own.ue_ipv4) = (teid, Some(ue_ipv4));

@@ -466,3 +466,22 @@ fn a_forwarding_tunnel_takes_packets_of_the_sessions_gnb_alone() {
     assert_eq!(net.packet(from_gnb(), &g_pdu(teid, 1, &[1, 2, 3])).0, to_target);
     assert_eq!(net.packet(from_gnb(), &end_marker).0, to_target);
 }
+
+#[test] // whoever guesses tunnels is believed no further than its own sessions go
+fn a_gnb_that_names_many_wrong_tunnels_is_believed_for_its_own_sessions_alone() {
+    let target: IpAddr = Ipv4Addr::new(192, 0, 2, 10).into();
+    let mut net = Net::new();
+    let (s, t) = (net.session(1, true, false), net.session(2, true, false));
+    net.modify(&t, activation(Teid(5), target));
+    assert_eq!(net.packet(from(target), &up(&s, 0)).0, N6);
+    // Each pipeline counts for itself.
+    for n in 0..(WRONG_TUNNELS_PER_PEER_MAX + 100) * u32::from(SHARDS) {
+        let guess = Session { teid: Teid(n.wrapping_mul(0x9e37_79b9) | 1), ..t.clone() };
+        assert_eq!(net.packet(from(target), &up(&guess, 0)).0, Verdict::Drop(DropReason::UnknownTunnel));
+    }
+    assert_eq!(net.upf.u.counters().peers_suspended, u64::from(SHARDS));
+    assert_eq!(net.packet(from(target), &up(&s, 0)).0, Verdict::Taken, "another's session");
+    assert_eq!(net.packet(from(target), &up(&t, 0)).0, N6, "its own");
+    net.now = net.now + Duration::from_secs(61);
+    assert_eq!(net.packet(from(target), &up(&s, 0)).0, N6);
+}

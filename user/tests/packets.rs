@@ -68,14 +68,25 @@ fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let wrong = Teid(s.teid.0 ^ 1 << 31);
-    let from = Origin::N3 { peer: SocketAddr::new(GNB.ip(), 40_000), local: UPF.into() };
-    for _ in 0..500 {
-        let (verdict, _) = net.packet(from, &g_pdu(wrong, 1, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)));
-        assert_eq!(verdict, Verdict::Drop(DropReason::UnknownTunnel));
+    // Of one peer, of two, and of more than are told together.
+    let (each, all) = (ERROR_INDICATIONS_PER_PEER_MAX as usize, ERROR_INDICATIONS_PER_SECOND_MAX as usize);
+    for (others, told) in [(0, each), (2, all - each)] {
+        for other in 0..=others {
+            let peer = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 9 + other).into(), 40_000);
+            for _ in 0..500 / (others as usize + 1) {
+                let from = Origin::N3 { peer, local: UPF.into() };
+                let (verdict, _) =
+                    net.packet(from, &g_pdu(wrong, 1, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)));
+                assert_eq!(verdict, Verdict::Drop(DropReason::UnknownTunnel));
+            }
+        }
+        let outputs = net.outputs();
+        assert_eq!(outputs.len(), told);
+        if others == 0 {
+            let told = error_indication(wrong, UPF.into(), 40_000);
+            assert_eq!(outputs[0], (to_gnb(), told.as_ref().to_vec()));
+        }
     }
-    let outputs = net.outputs();
-    assert_eq!(outputs.len(), ERROR_INDICATIONS_PER_SECOND_MAX as usize);
-    assert_eq!(outputs[0], (to_gnb(), error_indication(wrong, UPF.into(), 40_000).as_ref().to_vec()));
 }
 
 #[test] // TS 29.244 §6.3.5, §6.3.5.2; TS 23.527 §5.3.1: the SMF is told once

@@ -138,9 +138,10 @@ fn packets_that_nobody_predicted_are_filtered() {
     let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &down(&s, 10));
     assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
     let c = net.upf.u.counters();
-    // Other shards than that of the prediction have none to look for.
-    let looked = if SHARDS == 1 { 3 } else { 1 };
-    assert_eq!((c.predictions_true, c.predictions_false + c.predictions_filtered), (0, looked));
+    // Other shards than that of the prediction have none to look for, and the stranger's tunnel is of any.
+    let looked = if SHARDS == 1 { 3..=3 } else { 1..=2 };
+    assert!(looked.contains(&(c.predictions_false + c.predictions_filtered)));
+    assert_eq!(c.predictions_true, 0);
 }
 
 #[test]

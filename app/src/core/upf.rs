@@ -319,6 +319,11 @@ impl LocalUpf {
                 c.paths_unsupervised,
             ),
             one(
+                "whimbrel_gtpu_peers_suspended_total",
+                "Times that a peer named more than a thousand tunnels in a second which no session has, and was believed only for sessions that name it from then on",
+                c.peers_suspended,
+            ),
+            one(
                 "whimbrel_gtpu_error_indications_sent_total",
                 "GTP-U error indications sent",
                 c.error_indications_sent,

@@ -67,8 +67,7 @@ pub struct Rows(Datagrams);
 impl Rows {
     /// Errors: those of `bind`.
     pub fn bind(local: SocketAddr) -> io::Result<Self> {
-        let mut one = Datagrams::bind(local, 1)?;
-        one.pop().map(Self).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Datagrams::bind_one(local).map(Self)
     }
 
     /// Sends up to 32; how many the kernel took. Errors: of the first.

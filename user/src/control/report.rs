@@ -22,7 +22,7 @@ use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects, Lead, Report};
 use crate::rules::upper;
-use crate::session_id::{SessionId, TeidLayout};
+use crate::session_id::SessionId;
 
 impl UpfC {
     pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
@@ -88,7 +88,7 @@ impl UpfC {
     fn has_session_of(&self, lead: Lead) -> bool {
         match lead {
             Lead::Tunnel(teid) => {
-                let session = self.sessions.at(TeidLayout::of(self.config.sessions_max).index_of(teid));
+                let session = self.sessions.at(self.config.teids().index_of(teid));
                 session.is_some_and(|s| s.rules.is_led_to(lead))
             }
             Lead::Phone(dn, phone) => {

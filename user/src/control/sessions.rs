@@ -222,7 +222,8 @@ impl Sessions {
         let s = self.slots.get_mut(id.index as usize)?.take()?;
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         let generation = &mut self.generations[id.index as usize];
-        *generation = generation.wrapping_add(1);
+        // Names of tunnels count on from there: a session that had none has a SEID of its own all the same.
+        *generation = generation.wrapping_add(u32::from(s.rules.tunnels_given).max(1));
         self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);

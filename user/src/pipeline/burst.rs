@@ -219,7 +219,7 @@ impl UpfU {
         let uplink = match slot.origin {
             Origin::N3 { peer, .. } => {
                 let placed = hot.is_gnb(peer.ip())
-                    || hot.is_plain() && self.shared.is_peer(peer.ip(), hot.names_no_gnb());
+                    || hot.is_plain() && self.shared.is_peer(now, peer.ip(), hot.names_no_gnb());
                 if !placed {
                     return self.by_stages(now, slot);
                 }

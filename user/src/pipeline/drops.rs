@@ -219,6 +219,8 @@ counters! {
     paths_failed,
     /// Tunnels to peers that are one too many to be supervised.
     paths_unsupervised,
+    /// Times that a peer named so many tunnels which no session has that it was suspended.
+    peers_suspended,
     /// Error indications sent.
     error_indications_sent,
     /// Error indications received that named a session's tunnel.

@@ -54,7 +54,7 @@ impl UpfU {
             message_type::END_MARKER => {
                 let (teid, end) = (m.teid, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                self.end_marker(teid, peer.ip(), packet)
+                self.end_marker(now, teid, peer.ip(), packet)
             }
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
@@ -104,7 +104,7 @@ impl UpfU {
         if self.sessions.full(index).is_some_and(|s| s.state.awaited) {
             self.may_have_moved(now, index, arrival.teid, peer.ip());
         }
-        if !self.is_placed(index, arrival.teid, peer.ip()) {
+        if !self.is_placed(now, index, arrival.teid, peer.ip()) {
             return self.await_place(now, index, arrival.teid, (peer, local), packet);
         }
         let Some(session) = self.sessions.get(index) else {
@@ -173,7 +173,9 @@ impl UpfU {
         (peer, local): (SocketAddr, IpAddr),
         teid: Teid,
     ) -> Verdict {
-        if self.shared.common.may_send_error(now) {
+        let wrong = self.shared.guesses.wrong(now, peer.ip());
+        self.shared.counters.peers_suspended += u64::from(wrong.suspends);
+        if wrong.tell && self.shared.common.may_send_error(now) {
             let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
             self.shared.counters.error_indications_sent += 1;

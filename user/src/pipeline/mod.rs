@@ -16,6 +16,7 @@ mod flows;
 mod fragments;
 mod gtpu;
 mod guard;
+mod guesses;
 mod held;
 mod inner;
 mod lookup;
@@ -49,7 +50,7 @@ use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::{Lead, Report};
 use crate::isolation::HostAddresses;
 use crate::rules::SessionKind;
-use crate::session_id::{SessionId, TeidLayout};
+use crate::session_id::{SessionId, Teids};
 use border::Behind;
 pub use burst::{Stage, Watch};
 pub use drops::{BorderCounters, Counters, DropReason};
@@ -198,7 +199,7 @@ fn run_in<C: Content>(
 /// The packet pipeline.
 pub struct UpfU {
     shard: Shard,
-    teids: TeidLayout,
+    teids: Teids,
     sessions: Sessions,
     networks: Box<[Network]>,
     /// Tunnels at peers, for error indications.
@@ -238,7 +239,7 @@ impl UpfU {
         let mtu = config.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500);
         Self {
             shard,
-            teids: TeidLayout::of(config.sessions_max),
+            teids: config.teids(),
             sessions: Sessions::new(shard.bits()),
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),

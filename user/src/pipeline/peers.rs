@@ -154,8 +154,8 @@ impl UpfU {
     /// session's name, and from where the operator says that gNBs are. Rules without a peer on that side take them from everywhere. No UE is
     /// a peer: that is seen to before.
     #[cold]
-    pub(super) fn is_placed(&self, session: u32, teid: Teid, peer: IpAddr) -> bool {
-        self.sessions.takes_from(session, teid, peer) || self.shared.is_peer(peer, false)
+    pub(super) fn is_placed(&self, now: Instant, session: u32, teid: Teid, peer: IpAddr) -> bool {
+        self.sessions.takes_from(session, teid, peer) || self.shared.is_peer(now, peer, false)
     }
 
     /// Keeps a packet until the SMF names the gNB from which it came.
@@ -187,7 +187,7 @@ impl UpfU {
         }
         for waiting in std::mem::take(&mut self.unplaced.0) {
             let Unplaced { teid, peer, local, .. } = waiting;
-            if waiting.session != session || !self.is_placed(session, teid, peer.ip()) {
+            if waiting.session != session || !self.is_placed(now, session, teid, peer.ip()) {
                 self.unplaced.0.push_back(waiting);
                 continue;
             }

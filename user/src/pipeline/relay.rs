@@ -70,7 +70,13 @@ impl UpfU {
     }
 
     /// An end marker: behind the packets that it ends, to where they went.
-    pub(super) fn end_marker(&mut self, teid: Teid, peer: IpAddr, packet: &mut Packet) -> Verdict {
+    pub(super) fn end_marker(
+        &mut self,
+        now: Instant,
+        teid: Teid,
+        peer: IpAddr,
+        packet: &mut Packet,
+    ) -> Verdict {
         let index = self.teids.index_of(teid);
         if !self.shard.is_own(index) {
             return self.hand(index);
@@ -82,7 +88,7 @@ impl UpfU {
         if self.sessions.hot(index).is_some_and(|hot| hot.leads_out()) {
             return Verdict::Drop(DropReason::EndMarkerIgnored); // of a plain session: for that it is not unfolded
         }
-        let placed = self.is_placed(index, teid, peer);
+        let placed = self.is_placed(now, index, teid, peer);
         let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };

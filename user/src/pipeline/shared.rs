@@ -12,6 +12,7 @@ use super::drops::{Counters, DropReason};
 use super::flows::Flows;
 use super::fragments::Fragments;
 use super::guard::Guard;
+use super::guesses::Guesses;
 use super::inner::Inner;
 use super::packet::Packet;
 use super::path::PathUse;
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     /// What UEs do not reach.
     pub(super) guard: Guard,
+    /// Peers that name tunnels which no session has.
+    pub(super) guesses: Guesses,
     /// By data network.
     pub(super) borders: Box<[Option<Box<Border>>]>,
     /// What flows have met, if it is remembered.
@@ -66,6 +69,7 @@ impl Shared {
         Self {
             common,
             guard,
+            guesses: Guesses::default(),
             borders: config.data_networks.iter().enumerate().map(border).collect(),
             flows: Flows::new(part(config.flows_first), part(config.flows_second), config.seed),
             fragments: Fragments::new(config.seed),
@@ -101,11 +105,11 @@ impl Shared {
     }
 
     /// Whether GTP-U may come from an address other than the gNB's of its session: from one that any session names, or where the operator has
-    /// gNBs; and from any but a UE's, where the session names `no_gnb`.
+    /// gNBs, unless it is suspended; and from any but a UE's, where the session names `no_gnb`.
     #[cold]
-    pub(super) fn is_peer(&self, address: IpAddr, no_gnb: bool) -> bool {
+    pub(super) fn is_peer(&self, now: Instant, address: IpAddr, no_gnb: bool) -> bool {
         let known = no_gnb || self.common.peers.has(address) || self.guard.is_of_gnbs(address);
-        known && !self.guard.is_ue(address)
+        known && !self.guard.is_ue(address) && !self.guesses.suspends(now, address)
     }
 
     /// The firewall of a data network, if it has one.

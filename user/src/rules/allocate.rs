@@ -14,7 +14,7 @@ use super::refusal::RuleRefusal;
 use crate::config::{Config, DataNetwork, DnIndex};
 use crate::exchange::EndMarker;
 use crate::pool::Pools;
-use crate::session_id::{SessionId, TeidLayout};
+use crate::session_id::SessionId;
 
 /// The pools of one data network.
 #[derive(Clone, Debug)]
@@ -135,11 +135,16 @@ impl<'a> Allocator<'a> {
 
     fn new_tunnel(&self, d: &mut Draft) -> Option<Teid> {
         let n = d.base.tunnels.iter().position(|t| t.0 == 0)?;
-        let given = d.base.tunnels_given;
-        d.base.tunnels_given = given.wrapping_add(1);
-        let layout = TeidLayout::of(self.config.sessions_max);
-        d.base.tunnels[n] = layout.teid(self.session, n as u8, given, self.config.seed);
-        Some(d.base.tunnels[n])
+        let teids = self.config.teids();
+        // The one that would be zero is left out, and those that the session has had since all names of its index were given.
+        loop {
+            let given = d.base.tunnels_given;
+            d.base.tunnels_given = given.wrapping_add(1);
+            if let Some(teid) = teids.teid(self.session, given).filter(|t| !d.base.tunnels.contains(t)) {
+                d.base.tunnels[n] = teid;
+                return Some(teid);
+            }
+        }
     }
 
     /// Sees to it that the session has an address; and, if it was chosen here, what to tell of it.

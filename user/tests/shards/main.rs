@@ -55,11 +55,20 @@ fn tunnel_and_addresses_of_a_session_name_its_shard() {
         let s = net.idle_session(n, true, true);
         let shard = |number: u64| number % u64::from(SHARDS);
         let own = shard(s.id().index.into());
-        assert_eq!(shard(u64::from(s.teid.0) - 1), own);
+        assert_eq!(shard(index_of(&wide().teids(), s.teid).into()), own);
         assert_eq!(shard(s.ipv4.unwrap().to_bits().into()), own);
         assert_eq!(shard((s.ipv6.unwrap().to_bits() >> 64) as u64), own);
         assert_eq!(own, n % u64::from(SHARDS), "each shard in turn");
     }
+}
+
+/// As the kernel's programs find it.
+fn index_of(teids: &Teids, teid: whimbrel_ids::Teid) -> u32 {
+    let word = teids.rounds().iter().fold(teid.0, |word, r| {
+        let word = (word ^ r.key).wrapping_mul(r.multiplier);
+        word ^ word >> r.shift
+    });
+    (word ^ teids.last()) & teids.index_mask()
 }
 
 /// An address that the SMF has chosen, in a pool or in none, is of any shard.

@@ -49,8 +49,8 @@ impl System {
         };
         let mut all: Vec<Self> = std::iter::repeat_with(empty).take(threads).collect();
         for address in config.n3_addresses() {
-            let sockets =
-                Datagrams::bind(address, threads).map_err(|error| StartError::Bind { address, error })?;
+            let sockets = Datagrams::bind(address, threads, &config.user.teids())
+                .map_err(|error| StartError::Bind { address, error })?;
             all.iter_mut().zip(sockets).for_each(|(of, socket)| of.n3.push(socket));
         }
         let mut unsteered = None;

@@ -170,6 +170,21 @@ impl Assembler {
         self.emit(0x57, to, Reg::R0, 0, value);
     }
 
+    /// In the lower 32 bits, the upper ones become zero: `to ^= value`.
+    pub(super) fn differ_32(&mut self, to: Reg, value: u32) {
+        self.emit(0xa4, to, Reg::R0, 0, value as i32);
+    }
+
+    /// Likewise: `to *= value`.
+    pub(super) fn multiply_32(&mut self, to: Reg, value: u32) {
+        self.emit(0x24, to, Reg::R0, 0, value as i32);
+    }
+
+    /// Likewise: `to ^= from`.
+    pub(super) fn differ_from_32(&mut self, to: Reg, from: Reg) {
+        self.emit(0xac, to, from, 0, 0);
+    }
+
     /// `to =` its lower 16 bits, which were loaded from big-endian octets, as a number.
     pub(super) fn big_endian_16(&mut self, to: Reg) {
         self.emit(0xdc, to, Reg::R0, 0, 16);

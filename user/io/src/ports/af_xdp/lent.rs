@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, Suspects};
+use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, Suspects, Teids};
 
 pub(crate) use super::hops::Hop;
 use crate::sys::bpf::{DeviceMap, SharedArray};
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     /// What a program has to know of it.
-    pub(crate) fn fast(&self, index_mask: u32, own: Ipv4Addr, port: u16, time: Time) -> Fast {
+    pub(crate) fn fast(&self, teids: Teids, own: Ipv4Addr, port: u16, time: Time) -> Fast {
         Fast {
             sessions: self.sessions.fd(),
             phones: self.phones.fd(),
@@ -91,7 +91,7 @@ impl Memory {
             devices: self.devices.fd(),
             counters: self.counters.fd(),
             suspects: self.suspects.fd(),
-            index_mask,
+            teids,
             pools: self.all.clone(),
             places: self.pools.iter().map(|(pool, _, first)| (*pool, *first)).collect(),
             time,

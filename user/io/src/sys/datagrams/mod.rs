@@ -13,7 +13,7 @@ use std::mem::{MaybeUninit, zeroed};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use whimbrel_user::Packet;
+use whimbrel_user::{Packet, Teids};
 
 use control::Control;
 use joined::Joined;
@@ -55,20 +55,25 @@ pub(crate) struct Datagrams {
 unsafe impl Send for Datagrams {}
 
 impl Datagrams {
-    /// Binds so many sockets to one address. What comes for a tunnel goes to the one whose number the lowest bits of the tunnel, less
-    /// one, say. Errors: those of `bind`.
-    pub(crate) fn bind(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
+    /// Binds one socket to an address. Errors: those of `bind`.
+    pub(crate) fn bind_one(address: SocketAddr) -> io::Result<Self> {
+        let mut only = Self::of(UdpSocket::bind(address)?, address)?;
+        only.join();
+        Ok(only)
+    }
+
+    /// Binds so many sockets to one address. What comes for a tunnel goes to the one whose number the lowest bits of its session's index
+    /// say. Errors: those of `bind`.
+    pub(crate) fn bind(address: SocketAddr, sockets: usize, teids: &Teids) -> io::Result<Vec<Self>> {
         if sockets == 1 {
-            let mut only = Self::of(UdpSocket::bind(address)?, address)?;
-            only.join();
-            return Ok(vec![only]);
+            return Self::bind_one(address).map(|only| vec![only]);
         }
         if in_use(address) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
         let all = (0..sockets).map(|_| Self::of(bind_shared(address)?, address));
         let all: Vec<_> = all.collect::<io::Result<_>>()?;
-        steer_by_tunnel(&all[0].socket, sockets)?;
+        steer_by_tunnel(&all[0].socket, sockets, teids)?;
         Ok(all)
     }
 

@@ -2,7 +2,7 @@ use super::*;
 
 /// What a peer gets of packets of these sizes and types of service, each with its number, to one of two peers.
 fn sent(sizes: &[(usize, u8, usize)]) -> ([Vec<(u8, usize)>; 2], usize) {
-    let mut socket = Datagrams::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().pop().unwrap();
+    let mut socket = Datagrams::bind_one("127.0.0.1:0".parse().unwrap()).unwrap();
     let peers = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let to = peers.each_ref().map(|p| p.local_addr().unwrap());
     let packets: Vec<_> =
@@ -55,8 +55,8 @@ fn a_message_is_no_longer_than_udp_can_say() {
 
 #[test]
 fn datagrams_that_the_kernel_joins_are_cut_again_and_wait_for_packets() {
-    let mut from = Datagrams::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().pop().unwrap();
-    let mut to = Datagrams::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().pop().unwrap();
+    let mut from = Datagrams::bind_one("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut to = Datagrams::bind_one("127.0.0.1:0".parse().unwrap()).unwrap();
     let peer = to.socket.local_addr().unwrap();
     let sender = from.socket.local_addr().unwrap();
     // Of each round some that are joined, one that is alone, one that is empty, one that is longer than most.
