@@ -13,6 +13,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 const SCTP: u8 = 132;
+/// Items of `allow` and of `deny`: an operator's servers and networks, generously; a packet is compared with each in less than a microsecond.
+const ITEMS_MAX: usize = 256;
 /// Where gNBs send to, whatever `n3.port` is (TS 29.281 §4.4.2.3).
 const GTPU_PORT: u16 = 2152;
 /// Ports of DNS, and of DNS over TLS (RFC 7858).
@@ -68,6 +70,12 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, V
         "Networks and addresses that UEs do not reach besides: of management, of the cluster's other hosts, the public address of a router \
          that leads back to this host.",
     );
+    for (key, given) in [("allow", allow.len()), ("deny", deny.len())] {
+        if given > ITEMS_MAX {
+            let what = format!("the list has {given} items, each of which packets are compared with");
+            s.refuse(key, what, format!("keep at most {ITEMS_MAX}, as networks instead of addresses"));
+        }
+    }
     if let Some(rule) = allow.iter().find(|r| !r.permits_from_ue()) {
         let what = format!("`{rule}` permits nothing to UEs");
         s.refuse("allow", what, "write `permit in …`; networks that are denied stand in `deny`");

@@ -422,7 +422,7 @@ impl Seat {
 /// How long a packet waits for its gNB to be named.
 pub(crate) const UNPLACED_AGE: Duration = Duration::from_millis(500);
 
-/// Why a UE's packet may not go where it is to go: to the UPF itself, to another UE, to no network at all.
+/// Why a UE's packet may not go where it is to go: to the UPF itself, to another UE, to a denied network, to none at all.
 fn denied(inner: &[u8]) -> Option<DropReason> {
     let to: IpAddr = match inner[0] >> 4 {
         4 => <[u8; 4]>::try_from(&inner[16..20]).unwrap().into(),
@@ -432,8 +432,10 @@ fn denied(inner: &[u8]) -> Option<DropReason> {
         IpAddr::V4(a) if a == UPF => Some(DropReason::UeToCore),
         IpAddr::V4(a) if a.is_loopback() => Some(DropReason::LinkScope),
         IpAddr::V4(a) if a.octets()[..2] == [10, 45] => Some(DropReason::UeToUe),
+        IpAddr::V4(a) if a.octets()[..3] == [198, 51, 100] => Some(DropReason::UeToDenied),
         IpAddr::V6(a) if a.to_ipv4_mapped().is_some() => Some(DropReason::LinkScope),
         IpAddr::V6(a) if a.segments()[..3] == [0x2001, 0xdb8, 0x45] => Some(DropReason::UeToUe),
+        IpAddr::V6(a) if a.segments()[..3] == [0x2001, 0xdb8, 0x66] => Some(DropReason::UeToDenied),
         _ => None,
     }
 }

@@ -42,6 +42,9 @@ const FOREIGN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 
 pub(crate) fn isolation() -> Isolation {
     Isolation {
         core: vec![CoreEndpoint { address: UPF.into(), protocol: 17, port: 2152 }],
+        deny: [("198.51.100.0", 24), ("2001:db8:66::", 48)]
+            .map(|(address, prefix)| IpNetwork { address: address.parse().unwrap(), prefix })
+            .into(),
         gnb_networks: vec![IpNetwork { address: GNB.ip(), prefix: 30 }],
         ..Isolation::default()
     }

@@ -93,11 +93,14 @@ impl<U: Plane> Pair<U> {
             }
             12 if n >> 20 & 1 == 0 => {
                 let nobody_there = "2001:db8:45:77::1".parse().unwrap();
+                let denied = "2001:db8:66::1".parse().unwrap();
                 let (inner, to) = match (six, n >> 21 & 3) {
                     (false, 0) => (udp4(ue, UPF, (own, 2152), payload), 2152),
                     (false, 1) => (udp4(ue, Ipv4Addr::new(10, 45, 0, 6), (own, port), payload), port),
+                    (false, 2) => (udp4(ue, Ipv4Addr::new(198, 51, 100, 7), (own, port), payload), port),
                     (false, _) => (udp4(ue, Ipv4Addr::new(127, 0, 0, 5), (own, port), payload), port),
-                    (true, 0 | 1) => (udp6(ue6(0), nobody_there, (own, port), payload), port),
+                    (true, 0) => (udp6(ue6(0), nobody_there, (own, port), payload), port),
+                    (true, 1 | 2) => (udp6(ue6(0), denied, (own, port), payload), port),
                     (true, _) => (udp6(ue6(0), UPF.to_ipv6_mapped(), (own, port), payload), port),
                 };
                 let inner = Inner { octets: marked(inner, mark), server: Some(to) };

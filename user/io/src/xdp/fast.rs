@@ -31,7 +31,7 @@ pub(crate) struct Fast {
     pub(crate) suspects: i32,
     /// How a TEID leads to its session.
     pub(crate) teids: Teids,
-    /// Phones' addresses.
+    /// Phones' addresses, and networks that phones do not reach.
     pub(crate) pools: Vec<Pool>,
     /// Where those of a pool begin among `phones`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
@@ -279,7 +279,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.combine(Reg::R5, Do::Add, Reg::R1);
     a.add(Reg::R7, 8);
     a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
-    // From phone to phone, and to the host, it goes another way.
+    // From phone to phone, and to what is denied, the pipeline judges.
     for pool in fast.pools.iter().filter(|p| p.first.is_ipv4() == v4) {
         let other = a.label();
         for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {

@@ -70,7 +70,7 @@ impl Bench {
         let clock = SharedArray::new(1).unwrap();
         let sockets = SocketMap::new(1).unwrap();
         memory.set_device(0, 1).unwrap();
-        let fast = memory.fast(config.teids(), UPF, 2152, Time::Told(clock.fd()));
+        let fast = memory.fast(config.teids(), &pair::isolation().deny, UPF, 2152, Time::Told(clock.fd()));
         let steered = Steered {
             ipv4: Some(UPF),
             pools: pools.iter().map(|(pool, _)| *pool).collect(),

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, Suspects, Teids};
+use whimbrel_user::{
+    DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, IpNetwork, Suspects, Teids,
+};
 
 pub(crate) use super::hops::Hop;
 use crate::sys::bpf::{DeviceMap, SharedArray};
@@ -81,8 +83,16 @@ impl Memory {
         })
     }
 
-    /// What a program has to know of it.
-    pub(crate) fn fast(&self, teids: Teids, own: Ipv4Addr, port: u16, time: Time) -> Fast {
+    /// What a program has to know of it; packets to `denied` networks are the pipeline's to judge, as those to phones are.
+    pub(crate) fn fast(
+        &self,
+        teids: Teids,
+        denied: &[IpNetwork],
+        own: Ipv4Addr,
+        port: u16,
+        time: Time,
+    ) -> Fast {
+        let network = |n: &IpNetwork| Pool { first: n.address, prefix: n.prefix, gateway: n.address, mtu: 0 };
         Fast {
             sessions: self.sessions.fd(),
             phones: self.phones.fd(),
@@ -92,7 +102,7 @@ impl Memory {
             counters: self.counters.fd(),
             suspects: self.suspects.fd(),
             teids,
-            pools: self.all.clone(),
+            pools: self.all.iter().copied().chain(denied.iter().map(network)).collect(),
             places: self.pools.iter().map(|(pool, _, first)| (*pool, *first)).collect(),
             time,
             own: own.octets(),

@@ -122,7 +122,7 @@ fn fast_path(
     let memory = Memory::new(sessions, pools, networks).map_err(Obstacle::Memory)?;
     let offset_us = (config.clock)().0.wrapping_sub(monotonic_us());
     let time = Time::Kernel { offset_us };
-    let fast = memory.fast(config.user.teids(), own, config.port, time);
+    let fast = memory.fast(config.user.teids(), &config.user.isolation.deny, own, config.port, time);
     Ok((Arc::new(memory), fast))
 }
 
