@@ -12,11 +12,13 @@ use whimbrel_ids::{PduSessionId, Teid};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    AssociatedQosFlowItem, GtpTunnel, PduSessionResourceItem, QosFlowPerTnlInformation,
+    AssociatedQosFlowItem, CauseRadioNetwork, GtpTunnel, PduSessionResourceItem, QosFlowPerTnlInformation,
     TransportLayerAddress, UpTransportLayerInformation,
 };
 use whimbrel_ngap::msg::{PduSessionResourceSetupRequest, PduSessionResourceSetupResponse};
-use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
+use whimbrel_ngap::transfer::{
+    PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
+};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
 
@@ -199,6 +201,16 @@ fn unanswered(seed: u64) -> (Sim, PduSessionResourceSetupRequest) {
     (net, asked)
 }
 
+/// The source refuses the second session because it is about to hand the UE over.
+fn refuse_for_handover(net: &mut Sim, m: &PduSessionResourceSetupRequest) {
+    let cause = CauseRadioNetwork::NgIntraSystemHandoverTriggered.into();
+    let transfer = PduSessionResourceSetupUnsuccessfulTransfer::new(cause).to_vec();
+    let mut answer = PduSessionResourceSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
+    answer.pdu_session_resource_failed_to_setup_list_su_res =
+        vec![PduSessionResourceItem::new(psi(2), transfer)];
+    say(net, SOURCE, answer);
+}
+
 /// The target was asked for the second session, with the message to the UE; it answers, and the session stands there.
 fn comes_up_at_target(net: &mut Sim, former: &PduSessionResourceSetupRequest) {
     let asked = setup_request(net, TARGET);
@@ -236,6 +248,34 @@ fn a_session_that_the_source_of_an_xn_handover_did_not_set_up_is_set_up_at_the_t
     let m = path_switch_request(&net, &[1]);
     say(&mut net, TARGET, m);
     comes_up_at_target(&mut net, &former);
+}
+
+#[test] // TS 23.502 §4.9.1.3.1 set-up, TS 38.413 §9.3.1.2: a source that refuses for a handover: the target is asked
+fn a_session_that_the_source_refuses_for_a_handover_is_set_up_at_the_target() {
+    let (mut net, former) = unanswered(10);
+    refuse_for_handover(&mut net, &former);
+    assert!(net.heard(SOURCE).is_empty(), "it is not asked again at once, and the UE is not refused");
+    let m = handover_required(&net, &[1]);
+    say(&mut net, SOURCE, m);
+    let id = request(&mut net).amf_ue_ngap_id;
+    say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
+    command(&mut net);
+    say(&mut net, TARGET, notify(id));
+    comes_up_at_target(&mut net, &former);
+}
+
+#[test] // TS 23.502 §4.9.1.3.1 set-up: where no handover follows, the gNB is asked again; not for ever
+fn a_session_that_is_refused_for_a_handover_that_does_not_come_is_asked_for_again() {
+    let (mut net, asked) = unanswered(11);
+    for _ in 0..2 {
+        refuse_for_handover(&mut net, &asked);
+        assert!(net.heard(SOURCE).is_empty(), "not at once");
+        net.advance(SECOND * 16);
+        assert_eq!(of(&setup_request(&mut net, SOURCE)), [psi(2)]);
+    }
+    refuse_for_handover(&mut net, &asked);
+    assert!(first_refusal(&net).is_some());
+    assert_eq!(phone(&net).sessions.len(), 1);
 }
 
 #[test] // TS 38.413 §8.4.2.2: a target that takes 7 s has the UE: it is the source that is to give up first (§8.4.1.2)

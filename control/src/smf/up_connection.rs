@@ -3,7 +3,7 @@
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm;
-use whimbrel_ngap::ie::CauseRadioNetwork;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
@@ -32,29 +32,56 @@ pub(super) enum Answer {
     Interrupted(Interrupt),
 }
 
-/// Has the gNB set a session's resources up, with a message to the UE, and awaits the transfer that names its tunnel. Where the UE is
-/// handed over before its gNB has answered, the next gNB is asked (TS 23.502 §4.9.1.3.1).
+/// What a gNB does when it is asked for a session.
+enum GnbAnswer {
+    /// It has set its resources up: the transfer names its tunnel.
+    SetUp(Vec<u8>),
+    /// The UE left it before it had answered.
+    Left,
+    /// It is about to hand the UE over, and refuses for that reason (TS 38.413 §9.3.1.2).
+    HandsOver,
+}
+
+/// How often gNBs are asked for one session: a UE may be handed over twice in a row.
+const ASKED_MAX: u8 = 3;
+
+/// Has the gNB set a session's resources up, with a message to the UE, and awaits the transfer that names its tunnel. Where a handover
+/// comes between, the gNB that then serves the UE is asked (TS 23.502 §4.9.1.3.1).
 pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
-    loop {
+    for asked in 1..=ASKED_MAX {
         match amf::n1_n2_message_transfer(ue, psi, n1).await {
             Ok(()) => {}
             Err(End::Refused(refusal)) => return Err(Answer::Refused(refusal)),
             Err(End::Interrupted(why)) => return Err(Answer::Interrupted(why)),
         }
-        if let Some(transfer) = gnb_answer(ue).await? {
-            return Ok(transfer);
+        match gnb_answer(ue).await? {
+            GnbAnswer::SetUp(transfer) => return Ok(transfer),
+            GnbAnswer::HandsOver if asked < ASKED_MAX => handed_over(ue).await?,
+            GnbAnswer::Left | GnbAnswer::HandsOver => {}
         }
+    }
+    Err(Answer::Refused(Refusal::RadioFailure(
+        "it hands the UE over each time that it is asked for the session",
+    )))
+}
+
+/// Awaits the handover for whose sake a gNB has refused. If none comes, the gNB is asked again.
+async fn handed_over(ue: Ue) -> Result<(), Answer> {
+    match ue.receive(|i| matches!(i, Input::HandoverOver), amf::HANDOVER_EXECUTION).await {
+        Ok(_) | Err(Interrupt::TimedOut) => Ok(()),
+        Err(other) => Err(Answer::Interrupted(other)),
     }
 }
 
-/// Awaits the gNB's answer to a setup. `None`: the UE has left that gNB.
-async fn gnb_answer(ue: Ue) -> Result<Option<Vec<u8>>, Answer> {
+/// Awaits the gNB's answer to a setup.
+async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, Answer> {
     let answered = |i: &Input| {
         matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed | N2Outcome::GnbLeft, _))
     };
     match ue.receive(answered, ue.config().timers.session_setup).await {
-        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(Some(transfer)),
-        Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(None),
+        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(GnbAnswer::SetUp(transfer)),
+        Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(GnbAnswer::Left),
+        Ok(Input::N2Sm(_, transfer)) if is_for_handover(&transfer) => Ok(GnbAnswer::HandsOver),
         Ok(answer) => Err(Answer::Refused(setup_refused(&answer))),
         Err(Interrupt::TimedOut) => {
             Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
@@ -73,6 +100,19 @@ fn setup_refused(answer: &Input) -> Refusal {
         message: "the session in its list of PDU session resources that failed to be set up",
         cause: cause.map_or_else(|| "not readable".into(), |t| t.cause.in_words()),
     }
+}
+
+/// Whether a gNB refuses a setup because it hands the UE over.
+fn is_for_handover(transfer: &[u8]) -> bool {
+    let cause = PduSessionResourceSetupUnsuccessfulTransfer::decode(transfer).map(|t| t.cause);
+    matches!(
+        cause,
+        Ok(Cause::RadioNetwork(
+            CauseRadioNetwork::XnHandoverTriggered
+                | CauseRadioNetwork::NgIntraSystemHandoverTriggered
+                | CauseRadioNetwork::NgInterSystemHandoverTriggered
+        ))
+    )
 }
 
 /// Leads downlink packets into the gNB's tunnel.
@@ -177,9 +217,10 @@ pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
 
 async fn answered(ue: Ue, psi: PduSessionId) {
     let transfer = match gnb_answer(ue).await {
-        Ok(Some(transfer)) => Ok(transfer),
-        Ok(None) => set_up(ue, psi, None).await,
-        Err(why) => Err(why),
+        Ok(GnbAnswer::SetUp(transfer)) => Ok(transfer),
+        Ok(GnbAnswer::Left) => set_up(ue, psi, None).await,
+        Ok(GnbAnswer::HandsOver) if handed_over(ue).await.is_ok() => set_up(ue, psi, None).await,
+        Ok(GnbAnswer::HandsOver) | Err(_) => return,
     };
     if let Ok(transfer) = transfer {
         led(ue, psi, &transfer).await;
