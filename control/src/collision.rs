@@ -59,6 +59,9 @@ fn tick(ue: Ue) {
         return amf::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
     }
     if ue.with(|p| p.amf.connection_until.is_some_and(|t| t <= now)) {
+        if ue.with(|p| p.awaits_release()) {
+            return amf::dismiss(ue); // TS 24.501 §5.3.1.3: it has not registered again
+        }
         ue.with(|p| p.amf.connection_until = None);
         if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
             amf::release(ue, CauseNas::NormalRelease.into());
@@ -99,6 +102,15 @@ pub(crate) fn mm(ue: Ue, received: Received) {
     let Received { message, protected, content, sealed } = received;
     let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
     let repeated = ue.with(|p| p.amf.answering == content);
+    if ue.with(|p| p.awaits_release()) {
+        match message {
+            Message::RegistrationRequest(_) => amf::registers_in_time(ue, protected),
+            Message::ServiceRequest(_)
+            | Message::ControlPlaneServiceRequest(_)
+            | Message::DeregistrationRequestUeOriginating(_) => {}
+            _ => return amf::out_of_state(ue),
+        }
+    }
     match message {
         // §5.5.1.2.8 d, e: the same request again has REGISTRATION ACCEPT sent again if that was sent, else it changes
         // nothing; another one starts over.
@@ -199,6 +211,9 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
     if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
         return duplicate(ue);
     }
+    if ue.with(|p| p.awaits_release()) {
+        return amf::dismiss(ue);
+    }
     if amf::source_leaves(ue, &cause) {
         return; // a phone that is on its way to another gNB is that one's
     }
@@ -208,7 +223,7 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
 /// After each input: a phone that is not registered, and for which nothing is under way, has nothing to stay for. What
 /// strangers leave behind would else fill the table.
 pub(crate) fn settle(ue: Ue) {
-    if ue.with(|p| p.lanes.idle() && !p.amf.registered) {
+    if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
         return amf::dismiss(ue);
     }
     // What waited for the phone's procedure to end; each looks itself whether it is due.

@@ -301,6 +301,9 @@ pub struct Timers {
     /// After how long without packets a session loses its user plane, and a UE whose last one it is its connection (TS 23.502 §4.3.7).
     /// Zero: gNBs alone decide.
     pub session_inactivity: Duration,
+    /// How long a connection stays after a reject or an accept upon which the UE registers again: it may do so on this connection
+    /// (TS 24.501 §5.3.1.3). Zero: released at once.
+    pub release_delay: Duration,
 }
 
 impl Default for Timers {
@@ -333,6 +336,9 @@ impl Default for Timers {
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network
             follow_on: Duration::from_secs(10),       // not at once, says TS 24.501 §5.5.1.2.4
             session_inactivity: Duration::ZERO, // gNBs see the radio, and mostly have a timer of their own
+            // A UE that does not wait for the release sends its request within some ten milliseconds, on a busy host within a few times
+            // that. A UE that waits, as T3540 of 10 s has it, is kept waiting no longer than this.
+            release_delay: Duration::from_millis(200),
         }
     }
 }

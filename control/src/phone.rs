@@ -304,6 +304,12 @@ impl Phone {
         self.amf.connection.is_some()
     }
 
+    /// Whether nothing is left of the UE here but a connection that is released after a while: it was rejected, or has deregistered, and may
+    /// register again on it (TS 24.501 §5.3.1.3).
+    pub fn awaits_release(&self) -> bool {
+        !self.amf.registered && self.amf.connection_until.is_some() && self.amf.connection.is_some()
+    }
+
     /// Whether a 5G-TMSI names this phone.
     pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
         self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)

@@ -316,7 +316,11 @@ fn a_service_request_of_a_stranger_is_rejected() {
         _ => None,
     });
     assert_eq!(cause, Some(MmCause::UeIdentityCannotBeDerived));
+    // §5.3.1.3: its connection is released when it has not registered again in time.
+    assert_eq!((batch.disposition, batch.idle), (Disposition::Keep, true));
+    let batch = desk.expire(&batch);
     assert_eq!(batch.disposition, Disposition::Ended);
+    assert!(matches!(n2(&batch).as_slice(), [whimbrel_ngap::Message::UeContextReleaseCommand(_)]));
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 d, e: the network's deregistration outlasts a mobility update and yields to an initial registration

@@ -36,7 +36,8 @@ impl Sim {
                 assert!(stands, "{id:?} is handed over to a gNB that is gone");
             }
             // A stranger that nothing is done for would stay for ever.
-            assert!(phone.amf.registered || !phone.is_idle(), "{id:?} is neither registered nor registering");
+            let rests = phone.amf.registered || phone.awaits_release();
+            assert!(rests || !phone.is_idle(), "{id:?} is neither registered nor registering");
             // Somebody must look after every phone in the end.
             let looked_after =
                 phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();

@@ -196,7 +196,8 @@ impl Sim {
     fn check_phone(&self, phone: &Phone) {
         let id = phone.id;
         // A stranger that nothing is done for would stay for ever.
-        check(phone.amf.registered || !phone.is_idle(), id, "is neither registered nor registering");
+        let rests = phone.amf.registered || phone.awaits_release();
+        check(rests || !phone.is_idle(), id, "is neither registered nor registering");
         // Somebody must look after every phone in the end.
         let looked_after = phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
         check(looked_after, id, "would be kept for ever");

@@ -47,6 +47,7 @@ mod prediction;
 mod reachability;
 mod regions;
 mod registration;
+mod release_delay;
 mod rrc_inactive;
 mod scas_amf;
 mod scas_smf;

@@ -301,7 +301,7 @@ fn what_crosses_a_release_is_no_error() {
     let mut net = four_phones(7);
     let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
     net.command(UeIndex(1), Command::Deregister { switch_off: false });
-    net.settle(SECOND / 10);
+    net.settle(SECOND / 2);
     assert_eq!(connection(&net, UeIndex(1)), None);
     net.tap();
     let late = octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));

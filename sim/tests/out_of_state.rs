@@ -35,6 +35,10 @@ enum State {
     Paged,
     Releasing,
     Deregistering,
+    /// It was told that nobody knows it, and its connection stays for a moment (TS 24.501 §5.3.1.3).
+    Rejected,
+    /// It has deregistered, and its connection with the session's resources stays for a moment.
+    Deregistered,
     /// A target is being asked (TS 23.502 §4.9.1.3.2).
     HandoverPreparation,
     /// The source was told to send the phone (§4.9.1.3.3).
@@ -43,7 +47,7 @@ enum State {
     PathSwitch,
 }
 
-const STATES: [State; 15] = [
+const STATES: [State; 17] = [
     State::Stranger,
     State::Authentication,
     State::SecurityMode,
@@ -56,6 +60,8 @@ const STATES: [State; 15] = [
     State::Paged,
     State::Releasing,
     State::Deregistering,
+    State::Rejected,
+    State::Deregistered,
     State::HandoverPreparation,
     State::HandoverExecution,
     State::PathSwitch,
@@ -105,6 +111,18 @@ fn in_state(state: State) -> Sim {
             net.ue_mut(VICTIM).faults_mut().ignore.push(deaf);
             net.order(phone, CoreCommand::Deregister);
             net.settle(SECOND / 10);
+        }
+        State::Rejected => {
+            go_idle(&mut net, VICTIM);
+            net.order(phone, CoreCommand::Superseded);
+            net.command(VICTIM, Command::ServiceRequest);
+            net.settle(SECOND / 20);
+            assert!(victim(&net).is_some_and(|p| p.awaits_release()));
+        }
+        State::Deregistered => {
+            net.command(VICTIM, Command::Deregister { switch_off: false });
+            net.settle(SECOND / 20);
+            assert!(victim(&net).is_some_and(|p| p.awaits_release() && p.sessions.len() == 1));
         }
         State::HandoverPreparation | State::HandoverExecution => {
             // The phone does not hear the command: it stays where it is.

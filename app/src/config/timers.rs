@@ -26,12 +26,16 @@ pub(crate) struct Timers {
     pub(crate) connection_idle: Duration,
     pub(crate) follow_on: Duration,
     pub(crate) session_inactivity: Duration,
+    pub(crate) release_delay: Duration,
 }
 
 /// The units that GPRS timer 3 can count, in seconds (TS 24.008 §10.5.7.4a): 1 to 31 of one of them.
 pub(super) const GPRS_TIMER_3_UNITS_S: [u64; 7] = [2, 30, 60, 600, 3600, 36_000, 1_152_000];
 /// The units that GPRS timer 2 can count, in seconds (TS 24.008 §10.5.7.4).
 pub(super) const GPRS_TIMER_2_UNITS_S: [u64; 3] = [2, 60, 360];
+
+/// How long a UE waits for the release of its connection (TS 24.501 Table 10.2.1).
+const T3540: Duration = Duration::from_secs(10);
 
 /// Whether a phone can be told this duration in the units given (at most 31 of one of them).
 pub(super) fn can_be_told(duration: Duration, units: &[u64]) -> bool {
@@ -106,6 +110,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 "A session without packets for this long loses its user plane, and the UE its connection with the last one (TS 23.502 \
                  §4.3.7). In whole seconds. 0s: gNBs alone decide.",
             ),
+            release_delay: k.value(
+                "release_delay",
+                Duration::from_millis(200),
+                "After a reject with cause #9, #10 or #28 and after DEREGISTRATION ACCEPT the connection stays this long, because UEs \
+                 register again on it (TS 24.501 §5.3.1.3). 0s: it is released at once.",
+            ),
         };
         told(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
         told(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
@@ -141,6 +151,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 UE_AWAITS_SESSION.show()
             );
             k.refuse("session_setup", what, "write less than 80s");
+        }
+        if timers.release_delay > T3540 {
+            let what = format!("{} is longer than UEs wait for the release (T3540)", timers.release_delay.show());
+            k.refuse("release_delay", what, "write 0s to 10s");
         }
         timers
     })

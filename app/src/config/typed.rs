@@ -157,6 +157,7 @@ fn timers(t: &Timers) -> control::Timers {
         connection_idle: t.connection_idle,
         follow_on: t.follow_on,
         session_inactivity: t.session_inactivity,
+        release_delay: t.release_delay,
         ..control::Timers::default()
     }
 }

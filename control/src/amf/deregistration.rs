@@ -17,12 +17,17 @@ use crate::shard::{Interrupt, Lane, Procedure, Ue};
 
 /// The phone leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
-    if !request.deregistration_type.switch_off {
+    let switch_off = request.deregistration_type.switch_off;
+    if !switch_off {
         send_nas(ue, &DeregistrationAcceptUeOriginating {}.into(), Security::Current);
     }
     let subject = ue.with(|p| p.subject());
     let took = std::time::Duration::ZERO;
     ue.event(Event::Completed { procedure: Procedure::DeregistrationByUe, subject, took });
+    // A UE that stays on may register again at once. TS 23.502 §4.2.2.3.2 step 8 sets no time for the release.
+    if !switch_off && ue.with(|p| p.amf.registered) {
+        return end::dismiss_later(ue, end::Keys::Kept);
+    }
     end::dismiss(ue);
 }
 

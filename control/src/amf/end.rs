@@ -8,8 +8,9 @@ use super::udm_client;
 use super::{an_release, n14};
 use crate::envelope::Disposition;
 use crate::event::Event;
+use crate::phone::AmfContext;
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Procedure, Ue};
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
 /// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
@@ -31,21 +32,26 @@ pub(crate) fn dismiss(ue: Ue) {
 
 /// A procedure was refused: the operator learns why, and the phone's context ends.
 pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
-    let subject = ue.with(|p| p.subject());
-    let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
-    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+    tell_refused(ue, procedure, refusal);
     dismiss(ue);
 }
 
-/// A procedure of a registered phone was refused. Whether the phone is registered still, the cause says to both sides.
-pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause: MmCause) {
-    if !stays_registered(cause) {
-        return refused(ue, procedure, refusal);
+/// A procedure was refused with a reject that has this cause, the last that the procedure does. What is left of the registration, and when the
+/// connection is released, the cause says to both sides. `registered`: whether the UE is, if the cause lets it.
+pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause: MmCause, registered: bool) {
+    tell_refused(ue, procedure, refusal);
+    match (registered && stays_registered(cause), registers_again(cause)) {
+        (true, true) => release_later(ue),
+        (true, false) => an_release::start(ue, CauseNas::NormalRelease.into()),
+        (false, true) if ue.with(|p| p.lanes.idle_but(Lane::Mobility)) => keep_connection(ue, Keys::Removed),
+        (false, _) => dismiss(ue),
     }
+}
+
+fn tell_refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
-    an_release::start(ue, CauseNas::NormalRelease.into());
 }
 
 /// What a phone hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
@@ -58,6 +64,102 @@ fn stays_registered(cause: MmCause) -> bool {
             | MmCause::Congestion
             | MmCause::RestrictedServiceArea
     )
+}
+
+/// The causes upon which a UE registers again in the same cell without a pause: initially after #9 and #10 (TS 24.501 §5.5.1.3.5, §5.6.1.5), as a
+/// mobility update after #28 (§5.6.1.5). After all others it selects another cell or network, waits for T3346, T3502 or T3511, or has no USIM that
+/// is valid; and AUTHENTICATION REJECT makes the USIM invalid (§5.4.1.3.5). Their connection is released at once.
+fn registers_again(cause: MmCause) -> bool {
+    matches!(
+        cause,
+        MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered | MmCause::RestrictedServiceArea
+    )
+}
+
+/// What becomes of the security context of a UE whose registration has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Deregistration: the UE may use it when it registers again (TS 33.501 §6.8.1.1.1).
+    Kept,
+    /// Reject: both sides delete it (TS 33.501 §6.8.1.1.1, TS 24.501 §5.6.1.5 #9).
+    Removed,
+}
+
+/// The UE's registration ends now and its connection a little later, unless something still runs with the UE: then both end at once.
+pub(crate) fn dismiss_later(ue: Ue, keys: Keys) {
+    if ue.with(|p| p.lanes.idle()) { keep_connection(ue, keys) } else { dismiss(ue) }
+}
+
+/// The UE's registration ends, and its connection after `release_delay`: the UE may register again on it at once. TS 24.501 §5.3.1.3 gives the
+/// network until T3540 expires in the UE. A UE that is refused once more within that time gets no more of it.
+fn keep_connection(ue: Ue, keys: Keys) {
+    let delay = ue.config().timers.release_delay;
+    let rests = ue.with(|p| {
+        let settled = p.amf.target.is_none() && p.amf.source.is_none() && p.amf.between.is_none();
+        settled && p.amf.connection.as_ref().is_some_and(|c| !c.releasing) && !p.awaits_release()
+    });
+    if delay.is_zero() || !rests {
+        return dismiss(ue);
+    }
+    if ue.with(|p| p.amf.subscription.is_some()) {
+        udm_client::deregister(ue);
+    }
+    // The gNB holds the resources of active sessions until its context ends or the UE registers again.
+    smf::forget_inactive(ue);
+    let until = Some(ue.now() + delay);
+    ue.with(|p| {
+        let former = std::mem::take(&mut p.amf);
+        let kept = match keys {
+            Keys::Kept => AmfContext {
+                supi: former.supi,
+                pei: former.pei,
+                security: former.security,
+                ue_security_capability: former.ue_security_capability,
+                k_amf: former.k_amf,
+                radio_capability: former.radio_capability,
+                voice_match: former.voice_match,
+                ..AmfContext::default()
+            },
+            Keys::Removed => AmfContext::default(),
+        };
+        p.amf = AmfContext {
+            connection: former.connection,
+            connection_until: until,
+            tai: former.tai,
+            seen: former.seen,
+            // The radio's keys stay as long as its context: a new K_AMF gets another name than theirs.
+            next_hop: former.next_hop,
+            ng_ksi: former.ng_ksi,
+            parted: former.parted,
+            ..kept
+        };
+        if let Some(c) = &mut p.amf.connection {
+            // What comes next need not be protected: the UE has deleted its keys, or may have.
+            (c.secured, c.follow_on) = (false, false);
+        }
+    });
+}
+
+/// The same of a UE that stays registered.
+fn release_later(ue: Ue) {
+    let delay = ue.config().timers.release_delay;
+    if delay.is_zero() || ue.with(|p| smf::any_active(p)) {
+        return an_release::start(ue, CauseNas::NormalRelease.into());
+    }
+    let now = ue.now();
+    ue.with(|p| p.amf.connection_until = Some(now + delay));
+}
+
+/// The UE registers again on its connection in time: its gNB lets go of the sessions of before. Without the keys that it had, it begins as if it
+/// had none.
+pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
+    smf::release_all(ue);
+    ue.with(|p| {
+        p.amf.connection_until = None;
+        if !protected {
+            (p.amf.supi, p.amf.pei, p.amf.security, p.amf.k_amf) = (None, None, None, None);
+        }
+    });
 }
 
 /// A procedure was interrupted. Its successor takes over; without one, a phone that had not come far is forgotten.
@@ -73,7 +175,7 @@ pub(crate) fn let_go_when_unused(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
     ue.with(|p| {
-        let Some(connection) = &p.amf.connection else { return };
+        let Some(connection) = p.amf.connection.as_ref().filter(|_| p.amf.registered) else { return };
         let patience = if connection.follow_on { timers.follow_on } else { timers.connection_idle };
         p.amf.connection_until = (!smf::any_active(p)).then_some(now + patience);
     });
@@ -83,7 +185,8 @@ pub(crate) fn let_go_when_unused(ue: Ue) {
 /// anew whenever it is used.
 pub(crate) fn watch_connection(ue: Ue) {
     let (used, armed) = ue.with(|p| {
-        let used = !p.lanes.idle() || smf::any_active(p);
+        // The gNB's resources of a UE that has left go with its connection.
+        let used = !p.awaits_release() && (!p.lanes.idle() || smf::any_active(p));
         (used, p.amf.connection_until.is_some())
     });
     match (used, armed) {

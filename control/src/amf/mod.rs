@@ -60,7 +60,7 @@ pub(crate) use as_security::NextHop;
 pub(crate) use connection::{bits, ids, initial_ue_message, is_releasing, out_of_state, send_nas, uplink};
 pub(crate) use context_setup::{modify_session_resources, n1_n2_message_transfer, release_session_resources};
 pub(crate) use deregistration::{begins_anew, by_network, by_ue, deregister_if_wanted, implicitly};
-pub(crate) use end::{dismiss, let_go_when_unused, watch_connection};
+pub(crate) use end::{dismiss, let_go_when_unused, registers_in_time, watch_connection};
 pub(crate) use handover::{EXECUTION as HANDOVER_EXECUTION, start as hand_over};
 pub(crate) use ladn::changed as ladn_changed;
 pub(crate) use location_reporting::{Locating, ask as locate};

@@ -152,7 +152,8 @@ fn must_authenticate(ue: Ue) -> bool {
         let often = policy.every_registrations.is_some_and(|n| amf.registrations >= n);
         let old = policy.after.is_some_and(|d| amf.authenticated_at.is_none_or(|at| now >= at + d));
         amf.registrations = amf.registrations.saturating_add(1);
-        near || often || old || amf.emergency
+        // One that has deregistered may come with the keys of before, and the UDM has it as gone.
+        near || often || old || amf.emergency || amf.subscription.is_none()
     })
 }
 
@@ -344,18 +345,18 @@ pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
     });
 }
 
-/// TS 24.501 §5.5.1.2.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.
+/// TS 24.501 §5.5.1.2.5, §5.5.1.3.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.
+/// `moved`: the UE was registered and stays so until this is judged.
 fn reject(ue: Ue, refusal: Refusal, moved: bool) {
+    if refusal.was_told() {
+        return end::refused(ue, Procedure::Registration, refusal);
+    }
     let config = ue.config();
     let cause = refusal.mm_cause(&config);
-    if !refusal.was_told() {
-        let mut m = RegistrationReject::new(cause);
-        m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
-        // A phone takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
-        send_nas(ue, &m.into(), Security::Current);
-        if moved && ue.with(|p| p.amf.registered) {
-            return end::refused_with(ue, Procedure::Registration, refusal, cause); // TS 24.501 §5.5.1.3.5
-        }
-    }
-    end::refused(ue, Procedure::Registration, refusal);
+    let mut m = RegistrationReject::new(cause);
+    m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
+    // A phone takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
+    send_nas(ue, &m.into(), Security::Current);
+    let registered = moved && ue.with(|p| p.amf.registered);
+    end::refused_with(ue, Procedure::Registration, refusal, cause, registered);
 }

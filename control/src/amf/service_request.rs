@@ -156,13 +156,13 @@ fn not_served(ue: Ue, refusal: Refusal) {
 fn refuse(ue: Ue, refusal: Refusal) {
     let cause = refusal.mm_cause(&ue.config());
     reject(ue, cause, refusal.back_off(&ue.config()));
-    end::refused_with(ue, Procedure::ServiceRequest, refusal, cause);
+    end::refused_with(ue, Procedure::ServiceRequest, refusal, cause, true);
 }
 
 /// SERVICE REJECT to a phone that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).
 pub(crate) fn reject_stranger(ue: Ue) {
     reject(ue, MmCause::UeIdentityCannotBeDerived, None);
-    end::dismiss(ue);
+    end::dismiss_later(ue, end::Keys::Removed);
 }
 
 fn reject(ue: Ue, cause: MmCause, back_off: Option<std::time::Duration>) {

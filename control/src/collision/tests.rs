@@ -353,7 +353,11 @@ fn a_periodic_registration_of_a_stranger() {
         _ => None,
     });
     assert_eq!(cause, Some(MmCause::UeIdentityCannotBeDerived));
+    // §5.3.1.3: its connection is released when it has not registered again in time.
+    assert_eq!((batch.disposition, batch.idle), (Disposition::Keep, true));
+    let batch = desk.expire(&batch);
     assert_eq!(batch.disposition, Disposition::Ended);
+    assert!(matches!(n2(&batch).as_slice(), [whimbrel_ngap::Message::UeContextReleaseCommand(_)]));
 }
 
 #[test] // TS 24.501 §5.5.1.3.4 status: a session that the phone does not have ends, and the phone learns what the network has

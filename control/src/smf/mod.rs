@@ -79,7 +79,9 @@ pub(crate) use pending_setup::{
 pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;
-pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
+pub(crate) use release::{
+    forget_all, forget_inactive, leave_upf, release_all, release_locally, upf_restarted, withdraw,
+};
 pub(crate) use relocation::{Coming, await_paths, came, claim, disown, give_away, take, upfs};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{

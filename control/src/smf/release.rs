@@ -9,6 +9,7 @@ use super::{N2Outcome, n4, operation, up_connection};
 use crate::amf;
 use crate::event::{Event, SessionOutcome};
 use crate::input::Input;
+use crate::phone::Phone;
 use crate::procedure::{End, Repeated, attempt};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::upf::UpfId;
@@ -126,6 +127,15 @@ pub(crate) fn forget_all(ue: Ue) {
     for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
         forget(ue, psi);
     }
+}
+
+/// The sessions without a user plane end.
+pub(crate) fn forget_inactive(ue: Ue) {
+    let inactive = |p: &mut Phone| {
+        let idle = p.sessions.values().filter(|s| s.up != UpState::Active);
+        idle.map(|s| s.psi).collect::<Vec<_>>()
+    };
+    ue.with(inactive).into_iter().for_each(|psi| forget(ue, psi));
 }
 
 /// A UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when

@@ -135,6 +135,18 @@ pub struct Faults {
     pub claim: Option<RrcEstablishmentCause>,
     /// What it asks for in its registrations beyond the usual.
     pub ask_for: Option<Box<AskFor>>,
+    /// It registers again on its connection at once where T3540 would have it wait for the release (TS 24.501 §5.3.1.3): after a reject that asks
+    /// for it, and after DEREGISTRATION ACCEPT if it is to register next.
+    pub at_once: Option<AtOnce>,
+}
+
+/// How a UE registers that does not wait for the release of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
+    /// With the keys that it still has.
+    WithKeys,
+    /// In clear: it has deleted them.
+    WithoutKeys,
 }
 
 impl Faults {
@@ -149,6 +161,7 @@ impl Faults {
         no_usim: false,
         claim: None,
         ask_for: None,
+        at_once: None,
     };
 }
 

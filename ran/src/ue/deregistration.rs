@@ -9,7 +9,7 @@ use whimbrel_nas::mm::{
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
 
-use super::{Event, Initial, MmState, Output, Timer, Ue, Violation, event, violation};
+use super::{AtOnce, Event, Initial, MmState, Output, Timer, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
 
 /// How often DEREGISTRATION REQUEST is sent: on the fifth expiry of T3521 the phone gives up (§5.5.2.2.6 d).
@@ -68,6 +68,9 @@ impl Ue {
             return violation(Violation::Unexpected(MessageType::DeregistrationAcceptUeOriginating), out);
         }
         self.deregistered(None, out);
+        if self.faults().at_once == Some(AtOnce::WithoutKeys) {
+            (self.security, self.secure) = (None, false);
+        }
         self.timers.start(Timer::T3540, now);
     }
 

@@ -45,7 +45,7 @@ use protection::Security;
 use session::Session;
 use timer::Timers;
 
-pub use config::{Alter, AskFor, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
+pub use config::{Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
@@ -388,7 +388,11 @@ impl Ue {
                 return;
             }
             // After a deregistration or a reject the connection goes first: by the network, or by T3540 (§5.3.1.3).
-            if *command == Command::Register && self.state == MmState::Deregistered && self.connected {
+            if *command == Command::Register
+                && self.state == MmState::Deregistered
+                && self.connected
+                && self.faults().at_once.is_none()
+            {
                 return;
             }
             let needs_connection = matches!(
@@ -471,6 +475,13 @@ impl Ue {
         };
         let nas = self.protect_as(header, &plain).map_or(plain, |(nas, _)| nas);
         self.send_initial(nas, RrcEstablishmentCause::MoSignalling, out);
+    }
+
+    /// After a reject: one that does not wait for the release registers again now, if it is to.
+    fn register_unless_it_waits(&mut self) {
+        if self.faults().at_once.is_some() && core::mem::take(&mut self.register_again) {
+            self.pending.push_front(Command::Register);
+        }
     }
 
     /// Leaves the connection without a word (TS 24.501 §5.3.1.3: local release).

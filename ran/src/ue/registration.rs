@@ -28,6 +28,7 @@ impl Ue {
         self.timers.stop(Timer::T3502);
         self.timers.stop(Timer::T3511);
         self.timers.stop(Timer::T3512);
+        self.timers.stop(Timer::T3540);
         let whole = self.registration_request(now, kind);
         let outer = cleartext(&whole);
         let message = Message::from(whole.clone()).to_octets();
@@ -228,6 +229,7 @@ impl Ue {
         };
         self.registration_ended(now, reason, retry_after, out);
         self.timers.start(Timer::T3540, now);
+        self.register_unless_it_waits();
     }
 
     /// The registration came to nothing without a word of the network (§5.5.1.2.7 a to c).
@@ -284,6 +286,7 @@ impl Ue {
     pub(super) fn forget_registration(&mut self) {
         self.guti = None;
         self.security = None;
+        self.secure = false;
         self.partial = None;
         self.k_gnb_count = None;
         self.registration_area = Default::default();

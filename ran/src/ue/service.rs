@@ -117,6 +117,8 @@ impl Ue {
                 self.state = MmState::Deregistered;
                 self.register_again = true;
             }
+            // A mobility update tells it where it may have service.
+            MmCause::RestrictedServiceArea => self.register_again = self.faults().at_once.is_some(),
             MmCause::IllegalUe | MmCause::IllegalMe | MmCause::FiveGsServicesNotAllowed => {
                 self.drop_sessions(out);
                 self.forget_registration();
@@ -132,6 +134,7 @@ impl Ue {
         self.fail_waiting_for_service(now, out);
         self.service_refused(now, Reason::Mm(m.cause), out);
         self.timers.start(Timer::T3540, now);
+        self.register_unless_it_waits();
     }
 
     /// T3517 has expired (§5.6.1.7 a).

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, digest, event::Dropped,
+    AssociationId, Command, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, digest, event::Dropped,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant};
 use whimbrel_ngap::Peek;
 use whimbrel_ngap::ie::CauseMisc;
 
+use super::cpfs::Service;
 use super::{Cta, Entropy, Inspect, Outbox, send};
 
 /// The first message of a connection.
@@ -127,6 +128,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Gives a first message a slot of its own.
     fn stranger(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
+        self.release_rejected(now, first.association, out);
         let limits = self.config.limits;
         let bound = if self.slots.strangers_on(first.association) >= limits.strangers_per_gnb {
             Err("strangers_per_gnb")
@@ -155,6 +157,35 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         self.look_at_ran(now, out);
         self.ask(now, phone, first, Whom::Stranger { asked }, out);
+    }
+
+    /// Where half of a limit is reached, a UE that was rejected and could still register again on its connection gives its slot to the next one. So
+    /// a flood of requests that are rejected occupies nothing that others need, and is no overload.
+    fn release_rejected(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) {
+        let limits = self.config.limits;
+        let of = if self.slots.strangers_on(association) >= limits.strangers_per_gnb / 2 {
+            Some(association)
+        } else if self.slots.strangers() >= limits.strangers / 2
+            || self.slots.used() >= limits.phones as usize
+        {
+            None
+        } else {
+            return;
+        };
+        let delay = self.config.timers.release_delay;
+        let Some(rejected) = self.slots.rejected_stranger(now, delay, of) else { return };
+        let Some(names) = self.slots.names(rejected).next() else { return };
+        let stream = self.stream(rejected, names.association);
+        let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
+        send(names.association, stream, &release, out);
+        match &self.service {
+            // Its machine ends the context.
+            Service::Here(_) => {
+                let lost = Payload::Command(Command::ConnectionLost(names.association));
+                self.input(now, rejected, lost, out);
+            }
+            Service::Region(_) => self.vacate(now, rejected, out),
+        }
     }
 
     /// Whoever was asked has begun a connection with the message: what it answers keeps to that one's stream. Gives the stream of the

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, PhoneId, Prf, UpfSet};
@@ -48,6 +49,10 @@ pub(super) struct Entry {
 
 /// As many as a phone's machine keeps in mind of connections that it has left.
 const LEFT_MAX: usize = 4;
+
+/// Deadlines that are looked through for a UE that was rejected: in a flood of them the first is one, and a search that finds none costs less than
+/// the answer to the message that makes it.
+const REJECTED_SEARCHED_MAX: usize = 16;
 
 /// A gNB without connection of a phone has asked for the phone's path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -132,6 +137,22 @@ impl Slots {
     /// Those of one gNB.
     pub(super) fn strangers_on(&self, association: AssociationId) -> u32 {
         self.strangers_on.get(&association).copied().unwrap_or(0)
+    }
+
+    /// Of the UEs that are not authenticated, one that was rejected and whose connection is about to be released: it is the only one whose next
+    /// deadline is exactly `delay` after its last input. `of`: one of this gNB.
+    pub(super) fn rejected_stranger(
+        &self,
+        now: Instant,
+        delay: Duration,
+        of: Option<AssociationId>,
+    ) -> Option<PhoneId> {
+        let due = self.deadlines.range(..=(now + delay, u32::MAX)).take(REJECTED_SEARCHED_MAX);
+        let slot = due.map(|&(_, slot)| slot).find(|&slot| {
+            let e = &self.entries[slot as usize];
+            e.stranger.is_some_and(|on| of.is_none_or(|of| of == on)) && e.deadline == Some(e.time + delay)
+        });
+        self.occupant(slot?)
     }
 
     /// Slots in use.
