@@ -1,4 +1,5 @@
-//! Writes docs/conformance.md, or with `--check` says whether it is what it would write.
+//! Writes docs/conformance.md, or with `--check` says whether it is what it would write. With `words`, checks the counts of denied
+//! words; with `words --update`, lowers them.
 
 #![forbid(unsafe_code)]
 
@@ -7,9 +8,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let check = arguments.iter().any(|a| a == "--check");
-    let root = arguments.iter().find(|a| !a.starts_with("--")).map_or(".", String::as_str);
-    match run(Path::new(root), check) {
+    let has = |option: &str| arguments.iter().any(|a| a == option);
+    let root = arguments.iter().find(|a| !a.starts_with("--") && *a != "words").map_or(".", String::as_str);
+    let done = match has("words") {
+        true => words(Path::new(root), has("--update")),
+        false => run(Path::new(root), has("--check")),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -34,4 +39,19 @@ fn run(root: &Path, check: bool) -> std::io::Result<bool> {
         eprintln!("conformance: docs/conformance.md is not up to date; `./x conformance` writes it");
     }
     Ok(wrong.is_empty() && (stands || !check))
+}
+
+fn words(root: &Path, update: bool) -> std::io::Result<bool> {
+    let outcome = whimbrel_conformance::words::check(root, update)?;
+    for line in &outcome.risen {
+        eprintln!("words: {line}");
+    }
+    if outcome.fallen > 0 && !update {
+        println!(
+            "words: {} fewer than allowed: lower the counts with `./x lint words --update`",
+            outcome.fallen
+        );
+    }
+    println!("words: {} to replace (docs/glossary.md)", outcome.total);
+    Ok(outcome.risen.is_empty())
 }
