@@ -15,7 +15,7 @@ ip address add 203.0.113.1/32 dev lo # the server that phones ping
 config() {
   cat >"$tmp/$1.yaml" <<EOF
 security: { ciphering: [NEA0] }
-n6: { nat: false }
+n6: { nat: false, ue_to_host: true } # the server is this host
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
 $2

@@ -25,7 +25,7 @@ upf() {
   cat >"$tmp/$1.yaml" <<EOF
 n3: { address: $2 }
 n4: { listen: "$2:8805", smfs: ["127.0.0.31:8805"] }
-n6: { device: $1, nat: false }
+n6: { device: $1, nat: false, ue_to_host: true } # the server is this host
 data_networks:
   - { dnn: internet, ipv4_pool: $3, ipv6_pool: none }
 api: { address: "$4" }
@@ -91,5 +91,5 @@ play "by the one that is left"
 
 kill "$core"
 wait "$core" || wrong "the core does not stop in order"
-await east "AssociationEnded"
+await east "ended: it released it"
 echo "the core has released its UPF"

@@ -14,7 +14,7 @@ ip address add 203.0.113.1/32 dev lo # the server that phones ping
 cat >"$tmp/upf.yaml" <<EOF
 n3: { address: 127.0.0.33 }
 n4: { listen: "127.0.0.33:8805", smfs: ["127.0.0.31:8805", "127.0.0.32:8805"] }
-n6: { device: both, nat: false }
+n6: { device: both, nat: false, ue_to_host: true } # the server is this host
 data_networks:
   - { dnn: internet, ipv4_pool: 10.50.0.0/16, ipv6_pool: none }
 api: { address: "127.0.0.1:8083" }

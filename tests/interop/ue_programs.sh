@@ -32,6 +32,7 @@ mkdir -p "$tmp/www"
 echo hello >"$tmp/www/hello"
 there python3 -m http.server --bind :: --directory "$tmp/www" 80 >"$tmp/www.log" 2>&1 &
 running+=($!)
+for _ in $(seq 100); do there curl -s -o "$tmp/ready" http://127.0.0.1/hello && break; sleep 0.1; done
 
 cat >"$tmp/core.yaml" <<YAML
 data_networks: [{ dnn: internet, dns: [203.0.113.53, "2001:db8:113::53"], mtu: 1380 }]

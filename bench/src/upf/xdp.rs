@@ -355,6 +355,7 @@ pub(super) struct Plane {
 /// A user plane between gNBs and the router, which has an interface of the user plane's or not.
 pub(super) fn between(n3_io: N3Io, phones: u32, router: bool) -> Config {
     let mut user = smf::config();
+    user.isolation.ue_to_host = true; // what stands for the data network is this host
     user.n3_ipv4 = Some(UPF);
     user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
     user.echo_interval = None;

@@ -170,6 +170,7 @@ struct Run {
 impl Run {
     fn start() -> io::Result<Self> {
         let mut user = smf::config();
+        user.isolation.ue_to_host = true; // the server is this host
         user.buffering.packets_per_session = BUFFER as u16;
         user.data_networks.truncate(1);
         user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 45, 0, 0), prefix: 16 }];
