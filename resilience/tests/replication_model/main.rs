@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use stateright::{Checker, Model, Property};
 use whimbrel_control::PhoneId;
+use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Logs;
 use whimbrel_resilience::replication::{Bounds, CpfId};
@@ -157,11 +158,20 @@ enum Speaker {
     Replaced,
 }
 
+/// The simulation's configuration without the release of unused connections: schedules differ in how many ticks pass, and the messages to the gNB are
+/// compared with those of the one where nothing goes wrong.
+fn config() -> Config {
+    let mut config = default_config();
+    let never = Duration::from_secs(3600);
+    (config.timers.connection_idle, config.timers.follow_on) = (never, never);
+    config
+}
+
 impl Network {
     fn new(bound: Bound) -> Self {
         let phone = Bounds { inputs: bound.log, ..Bounds::default() };
         let terms = Terms {
-            config: Arc::new(default_config()),
+            config: Arc::new(config()),
             backups: bound.backups,
             logs: Logs { phone, outdated_after: bound.outdated_after, ..Logs::default() },
             hasty: bound.hasty,
