@@ -1,12 +1,17 @@
 //! Addresses and MTU of a TUN device. They vanish with it.
 
-use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use whimbrel_user::DataNetwork;
 
 use crate::config::FramesDevice;
 use crate::sys::netlink::{Netlink, Request, interface_index};
+
+/// How long the kernel may take to route an IPv6 address to itself: one entry of its work queue.
+const ROUTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones, and with routes to the addresses
 /// that they are translated to. What was set, in words.
@@ -30,6 +35,7 @@ pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
     }
     for pool in dn.all_ipv6_pools() {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
+        await_local_route(pool.gateway());
         done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
     }
     Ok(done)
@@ -72,6 +78,20 @@ fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
     Request::new(libc::RTM_NEWADDR, flags, &fixed)
         .attribute(libc::IFA_LOCAL, &octets)
         .attribute(libc::IFA_ADDRESS, &octets)
+}
+
+/// Waits until the kernel routes an IPv6 address to itself, which it does from a work queue, also without duplicate address detection. Before that it
+/// sends a packet for the address back into the device. What takes longer than [`ROUTED_WITHIN`] is not waited for.
+fn await_local_route(address: Ipv6Addr) {
+    let route = format!("{:032x} 80 ", address.to_bits());
+    let begun = Instant::now();
+    while begun.elapsed() < ROUTED_WITHIN {
+        let routes = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
+        if routes.lines().any(|line| line.starts_with(&route)) {
+            return;
+        }
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// struct rtmsg: a network that is reached by the device.
