@@ -1,7 +1,7 @@
 //! Operations: what the operator ordered of UEs and gNBs, until its outcome is known.
 //!
 //! The control thread begins an operation when it carries the order out; the events by which the core says what happened end it,
-//! wherever the UE's machine runs. Whoever ordered it waits for the end, or asks for it later.
+//! wherever the UE's machine runs. The client waits for the outcome, or asks for it later.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -62,7 +62,7 @@ pub(crate) struct OperationView {
     pub(crate) id: u64,
     /// What was ordered, `session modify`.
     pub(crate) command: String,
-    /// Whom it concerns: a SUPI, a gNB, a warning.
+    /// Its subject: a SUPI, a gNB, a warning.
     pub(crate) subject: String,
     /// The PDU session that it concerns.
     pub(crate) session: Option<u8>,

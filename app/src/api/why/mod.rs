@@ -34,7 +34,7 @@ const OF_GNB_MAX: usize = 8;
 /// The answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct WhyAnswer {
-    /// Whom the question named.
+    /// The name in the question.
     pub(crate) subject: String,
     /// How it stands now, since when, and the fix.
     pub(crate) sentence: String,

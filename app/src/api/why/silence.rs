@@ -1,4 +1,4 @@
-//! Of those of whom nothing was heard: what could be in the way.
+//! Answers about UEs and gNBs without any event: what may keep them from reaching the core.
 
 use super::super::Shared;
 use super::{WhyAnswer, now};

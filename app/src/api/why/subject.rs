@@ -1,4 +1,4 @@
-//! Whom a question of `whimbrel why` names.
+//! The subject of a `whimbrel why` question.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use whimbrel_ids::{PlmnId, Supi};
 /// Parts of the core that can be asked for.
 const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "aggregator", "mirror", "cluster"];
 
-/// Whom, by the form of the name.
+/// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Subject {
     /// `imsi-999700000000001`, or its digits.
