@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Whatever a replay's outputs, or what a mirror makes of the same inputs, can depend on.
+/// Whatever a replay's outputs, or what a CTA replica makes of the same inputs, can depend on.
 const SOURCES: [&str; 8] = [
     "src",
     "../control/src",

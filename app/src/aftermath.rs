@@ -65,7 +65,7 @@ impl Drop for RunMark {
 pub(crate) fn told(subscribers: u64) -> String {
     format!(
         "the program before this did not end in order: kept are {subscribers} subscribers with their keys and sequence \
-         numbers; lost are registrations and sessions, so gNBs connect again and phones register anew; what it had set \
+         numbers; lost are registrations and sessions, so gNBs connect again and UEs register anew; what it had set \
          on this host is put back"
     )
 }

@@ -32,19 +32,19 @@ enum Command {
     Run(command::run::Options),
     /// Run a user plane alone, for the SMF of a core elsewhere, until SIGINT or SIGTERM.
     Upf(command::run::Options),
-    /// Run a control function for the aggregator of a core elsewhere, until SIGINT or SIGTERM.
+    /// Run a CPF for the CTA of a core elsewhere, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
-    /// Try inputs that may have ended a control function: what one starts for itself.
+    /// Try inputs that may have ended a CPF: what one starts for itself.
     #[command(hide = true)]
     Taste,
-    /// Let emulated phones use a core that is started for them, and say how it went.
+    /// Let emulated UEs use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
     /// Measure.
     Bench {
         #[command(subcommand)]
         bench: crate::bench::Bench,
     },
-    /// Let emulated gNBs and phones use a core that runs somewhere.
+    /// Let emulated gNBs and UEs use a core that runs somewhere.
     Ran(command::ran::Options),
     /// Check a configuration file without starting anything.
     Check {
@@ -65,7 +65,7 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
-    /// Phones that the running core knows.
+    /// UEs that the running core knows.
     Ue {
         #[command(subcommand)]
         command: UeCommand,
@@ -98,7 +98,7 @@ enum Command {
         #[command(subcommand)]
         command: SessionCommand,
     },
-    /// Live view: gNBs, phones, procedures, throughput, refusals.
+    /// Live view: gNBs, UEs, procedures, throughput, refusals.
     Top {
         /// Print one frame as text.
         #[arg(long)]
@@ -110,19 +110,19 @@ enum Command {
 
 #[derive(Subcommand)]
 enum UeCommand {
-    /// List all phones.
+    /// List all UEs.
     List {
         #[command(flatten)]
         at: Running,
     },
-    /// Show one phone.
+    /// Show one UE.
     Show {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: String,
         #[command(flatten)]
         at: Running,
     },
-    /// Say where a phone is, or have it followed (TS 23.502 §4.10).
+    /// Say where a UE is, or have it followed (TS 23.502 §4.10).
     Locate(command::locate::Options),
     /// Deregister a UE, and wait for its answer.
     Deregister {

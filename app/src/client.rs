@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Octets of an answer at most: a page of a thousand phones is a tenth of it.
+/// Octets of an answer at most: a page of a thousand UEs is a tenth of it.
 const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 /// The program answers in milliseconds; a host under load may need longer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);

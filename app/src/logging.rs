@@ -1,7 +1,7 @@
 //! Log lines on standard error, as text or JSON, written by a thread of their own.
 //!
 //! Whoever logs hands over a finished line and goes on: a terminal that is held, or a pipe that nobody reads, stops
-//! no phone. Lines that find no room are counted, and the count is told when there is room again.
+//! no UE. Lines that find no room are counted, and the count is told when there is room again.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -59,7 +59,7 @@ impl Drop for Logging {
     }
 }
 
-/// A panic is a line in the log as any other, and as quickly written: who panicked may go on with other phones. The names of a backtrace's
+/// A panic is a line in the log as any other, and as quickly written: who panicked may go on with other UEs. The names of a backtrace's
 /// frames take hundreds of milliseconds to look up, longer than one input may take; that is done elsewhere, and only when asked for.
 fn tell_of(panic: &PanicHookInfo<'_>) {
     let at = panic.location().map(ToString::to_string).unwrap_or_default();

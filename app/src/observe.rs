@@ -11,8 +11,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
-    AssociationId, Event, PhoneEvent, PhoneId, Present, Procedure, RanEvent, Refusal, Remedy, Subject,
-    Subscriber, UpfId,
+    AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subject, Subscriber, UeEvent, UeId,
+    UpfId,
 };
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Supi};
 use whimbrel_resilience::UpfChange;
@@ -73,7 +73,7 @@ impl Observer {
         self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
     }
 
-    /// A gNB was connected to the aggregator whose place this one has taken.
+    /// A gNB was connected to the CTA whose place this one has taken.
     pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
         self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
     }
@@ -94,52 +94,52 @@ impl Observer {
         self.console.metrics.worked(name_of(procedure), spent);
     }
 
-    /// Something happened to a phone. `on` is the association that its connection uses, where it has one.
-    pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent) {
-        self.console.operations.phone(now, happened);
-        let phone = happened.phone;
+    /// Something happened to a UE. `on` is the association that its connection uses, where it has one.
+    pub(crate) fn ue(&mut self, now: Instant, happened: &UeEvent) {
+        self.console.operations.ue(now, happened);
+        let ue = happened.ue;
         self.remember(now, happened);
         match &happened.event {
             Event::Completed { procedure, subject, took } => {
                 let name = name_of(*procedure);
                 self.completed(now, name, *took);
                 let us = (*took + self.turn).as_micros() as u64;
-                debug!(subject = %self.logged(phone, subject), procedure = name.word(), us, "completed");
+                debug!(subject = %self.logged(ue, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
                 let on = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
-                self.refused(now, phone, *procedure, subject, *ran_ue_ngap_id, on, refusal);
+                self.refused(now, ue, *procedure, subject, *ran_ue_ngap_id, on, refusal);
             }
             Event::Session { subject, psi, dnn, change } => {
                 let what = session_word(*change);
-                debug!(subject = %self.logged(phone, subject), %psi, %dnn, what, "PDU session");
+                debug!(subject = %self.logged(ue, subject), %psi, %dnn, what, "PDU session");
             }
             Event::Deregistered { subject, why } => {
                 let why = deregistered_word(*why);
-                debug!(subject = %self.logged(phone, subject), why, "deregistered");
+                debug!(subject = %self.logged(ue, subject), why, "deregistered");
                 let text = format!("It was deregistered: {why}.");
-                self.event(now, Level::Info, "deregistered", &shown(phone, subject), text);
+                self.event(now, Level::Info, "deregistered", &shown(ue, subject), text);
             }
             Event::Reachable { subject } => {
-                debug!(subject = %self.logged(phone, subject), "can be reached");
+                debug!(subject = %self.logged(ue, subject), "can be reached");
                 let text = "It can be reached, as was asked to be told.";
-                self.event(now, Level::Info, "reachable", &shown(phone, subject), text.into());
+                self.event(now, Level::Info, "reachable", &shown(ue, subject), text.into());
             }
             Event::SecurityCapabilitiesDiffer { subject } => {
                 self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
-                warn!(subject = %self.logged(phone, subject), "a gNB has other security capabilities of the phone than the phone told");
+                warn!(subject = %self.logged(ue, subject), "a gNB has other security capabilities of the UE than the UE told");
             }
             Event::UpSecurityPolicyDiffers { subject, psi } => {
                 self.console.metrics.add(Counter::PolicyDiffers, 1);
-                warn!(subject = %self.logged(phone, subject), %psi, "a gNB was told another user plane security policy than ours");
+                warn!(subject = %self.logged(ue, subject), %psi, "a gNB was told another user plane security policy than ours");
             }
             Event::Located { subject, tai, cell } => {
                 self.console.metrics.add(Counter::LocationReports, 1);
-                debug!(subject = %self.logged(phone, subject), "located");
+                debug!(subject = %self.logged(ue, subject), "located");
                 let tai = tai.map_or_else(|| "an area that nobody told".into(), |t| format!("TAI {t}"));
                 let cell = cell.as_ref().map(|c| format!(", cell {c}")).unwrap_or_default();
                 let text = format!("It is in {tai}{cell}.");
-                self.event(now, Level::Info, "located", &shown(phone, subject), text);
+                self.event(now, Level::Info, "located", &shown(ue, subject), text);
             }
             Event::Presence { subject, area, inside } => {
                 let is = match inside {
@@ -148,41 +148,41 @@ impl Observer {
                     None => "The gNB does not know whether it is in",
                 };
                 let text = format!("{is} TAI {area}.");
-                self.event(now, Level::Info, "presence", &shown(phone, subject), text);
+                self.event(now, Level::Info, "presence", &shown(ue, subject), text);
             }
             Event::NotLocated { subject, why } => {
                 self.console.metrics.add(Counter::LocationFailures, 1);
                 let text = format!("Where it is could not be found out: {why}.");
-                self.event(now, Level::Info, "not.located", &shown(phone, subject), text);
+                self.event(now, Level::Info, "not.located", &shown(ue, subject), text);
             }
             Event::Sign { subject, sign, tai, seen } => {
                 let cell = seen.as_ref().map(|s| s.cell.to_string()).unwrap_or_default();
                 let tai = tai.map(|t| t.to_string()).unwrap_or_default();
-                debug!(subject = %self.logged(phone, subject), ?sign, tai, cell, "a sign of where it goes");
+                debug!(subject = %self.logged(ue, subject), ?sign, tai, cell, "a sign of where it goes");
                 let text = match sign {
                     Sign::Reported => format!("It is in cell {cell} of TAI {tai}."),
                     Sign::Required(cause, to) => format!("Its gNB wants it to go to TAI {to}: {cause}."),
                     Sign::Arrived => format!("It has come to cell {cell} of TAI {tai}."),
                 };
-                self.event(now, Level::Debug, "sign", &shown(phone, subject), text);
+                self.event(now, Level::Debug, "sign", &shown(ue, subject), text);
             }
             Event::CellTraffic { subject, trace, cell } => {
                 let trace: String = trace.iter().map(|o| format!("{o:02x}")).collect();
-                debug!(subject = %self.logged(phone, subject), trace, "cell traffic trace");
+                debug!(subject = %self.logged(ue, subject), trace, "cell traffic trace");
                 let text = format!("It is traced in cell {cell} under {trace}.");
-                self.event(now, Level::Info, "trace", &shown(phone, subject), text);
+                self.event(now, Level::Info, "trace", &shown(ue, subject), text);
             }
             Event::Dropped { subject, why } => {
                 self.console.metrics.add(dropped_counter(*why), 1);
-                debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");
+                debug!(subject = %self.logged(ue, subject), ?why, "a message was dropped");
             }
             // Whoever ordered the operation is told its outcome.
             Event::SessionOperation { subject, psi, .. } => {
-                debug!(subject = %self.logged(phone, subject), %psi, "a change of a session has ended");
+                debug!(subject = %self.logged(ue, subject), %psi, "a change of a session has ended");
             }
             Event::Repeated(message) => {
                 self.console.metrics.add(Counter::NasRepeated, 1);
-                debug!(phone = %pseudonym(phone), message, "sent again: no answer came");
+                debug!(ue = %pseudonym(ue), message, "sent again: no answer came");
             }
         }
     }
@@ -229,22 +229,22 @@ impl Observer {
                 info!(gnb = id, "the association of a gNB ended");
                 self.event(now, Level::Warn, "gnb.down", &id, "Its association ended.".into());
             }
-            RanEvent::Reset { association, phones, by } => {
+            RanEvent::Reset { association, ues, by } => {
                 let id = self.called(*association);
-                let ends = if *phones == 1 { "" } else { "s" };
+                let ends = if *ues == 1 { "" } else { "s" };
                 let (text, note) = match by {
                     ResetBy::Gnb => {
                         self.console.metrics.add(Counter::RanReset, 1);
-                        info!(gnb = id, ues = phones, "a gNB reset its connections");
-                        (format!("It reset {phones} UE connection{ends}."), "its")
+                        info!(gnb = id, ues = ues, "a gNB reset its connections");
+                        (format!("It reset {ues} UE connection{ends}."), "its")
                     }
                     ResetBy::Operator => {
-                        info!(gnb = id, ues = phones, "the operator reset the connections of a gNB");
-                        (format!("The operator reset its {phones} UE connection{ends}."), "the operator's")
+                        info!(gnb = id, ues = ues, "the operator reset the connections of a gNB");
+                        (format!("The operator reset its {ues} UE connection{ends}."), "the operator's")
                     }
                 };
                 self.event(now, Level::Warn, "gnb.reset", &id, text);
-                let note = format!("{note} NG RESET ended {phones} UE connection{ends}");
+                let note = format!("{note} NG RESET ended {ues} UE connection{ends}");
                 self.remember_gnb(now, &id, Happened::Noted(note));
             }
             RanEvent::ResetUnacknowledged { association } => {
@@ -449,7 +449,7 @@ impl Observer {
     fn refused(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         procedure: Procedure,
         subject: &Subject,
         ran_ue_ngap_id: Option<RanUeNgapId>,
@@ -458,7 +458,7 @@ impl Observer {
     ) {
         let of = name_of(procedure);
         self.console.metrics.refused(of);
-        let mut subjects = vec![shown(phone, subject)];
+        let mut subjects = vec![shown(ue, subject)];
         subjects.extend(subject.pei.map(|pei| pei.to_string()));
         if let Some(gnb) = &gnb {
             subjects.extend(ran_ue_ngap_id.map(|id| format!("{gnb}-ran-ue-{id}")));
@@ -474,17 +474,17 @@ impl Observer {
             told: answer(&self.config, procedure, refusal),
             ..RefusalRecord::default()
         };
-        let logged = self.logged(phone, subject);
+        let logged = self.logged(ue, subject);
         let why = record.why.clone();
         let event = format!("It was refused in {}: {why}.", record.procedure);
         let refused =
             Happened::Refused(Box::new(record), Cause::Ue(refusal.clone()), closed_by(procedure, refusal));
-        let name = name(phone, subject);
+        let name = name(ue, subject);
         // What a UE is refused over and over is logged once and counted.
         if self.console.histories(|h| h.push(now, &name, gnb.as_ref(), refused)) {
             let fix = self.fix(refusal, subject.supi.filter(|_| self.log_supi));
             info!(subject = %logged, procedure = of.word(), why, fix, "refused");
-            self.event(now, Level::Warn, "refused", &shown(phone, subject), event);
+            self.event(now, Level::Warn, "refused", &shown(ue, subject), event);
         }
     }
 
@@ -591,8 +591,8 @@ impl Observer {
     }
 
     /// Whom a log line names: the SUPI only where the operator allows it.
-    fn logged(&self, phone: PhoneId, subject: &Subject) -> String {
-        if self.log_supi { shown(phone, subject) } else { pseudonym(phone) }
+    fn logged(&self, ue: UeId, subject: &Subject) -> String {
+        if self.log_supi { shown(ue, subject) } else { pseudonym(ue) }
     }
 
     fn event(&self, now: Instant, level: Level, kind: &'static str, subject: &str, text: String) {
@@ -605,18 +605,18 @@ fn algorithms<T: std::fmt::Debug>(algorithms: &[T]) -> String {
     algorithms.iter().map(|a| format!("{a:?}").to_uppercase()).collect::<Vec<_>>().join(", ")
 }
 
-/// The best name of a phone.
-fn shown(phone: PhoneId, subject: &Subject) -> String {
+/// The best name of a UE.
+fn shown(ue: UeId, subject: &Subject) -> String {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => supi.to_string(),
         (None, Some(pei)) => pei.to_string(),
-        (None, None) => pseudonym(phone),
+        (None, None) => pseudonym(ue),
     }
 }
 
-/// A name that says nothing of the person: the phone's slot and its generation.
-fn pseudonym(phone: PhoneId) -> String {
-    format!("phone-{:x}.{:x}", phone.slot, phone.generation)
+/// A name that says nothing of the person: the UE's slot and its generation.
+fn pseudonym(ue: UeId) -> String {
+    format!("ue-{:x}.{:x}", ue.slot, ue.generation)
 }
 
 fn list<T: ToString>(items: &[T]) -> String {
@@ -730,7 +730,7 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::Implicitly => "it did not come back in time",
         Deregistered::ByOperator => "the operator wanted it",
         Deregistered::BySubscription => "its subscription does not let it stay",
-        Deregistered::StateLost => "its state was lost with its control functions: it registers anew",
+        Deregistered::StateLost => "its state was lost with its CPFs: it registers anew",
         Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
     }
 }
@@ -751,10 +751,10 @@ fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
             (Level::Error, "does not answer on N4, so no session can be had: look at its log, or restart it")
         }
         UpfChange::Silent | UpfChange::Lost => {
-            (Level::Error, "has lost its sessions: phones that are there are told to ask anew")
+            (Level::Error, "has lost its sessions: UEs that are there are told to ask anew")
         }
         UpfChange::Leaving => {
-            (Level::Info, "asks to be left: its sessions end, phones that are there are told to ask anew")
+            (Level::Info, "asks to be left: its sessions end, UEs that are there are told to ask anew")
         }
         UpfChange::Released => (Level::Info, "was released"),
     }
@@ -770,11 +770,11 @@ fn sentence(text: &str) -> String {
 /// What happens at a bound, as docs/limits.md has it.
 fn beyond(limit: &str) -> String {
     match limit {
-        "log" => "the messages kept of a phone are more than are kept: until its backups have caught up it would register anew if its control \
+        "log" => "the messages kept of a UE are more than are kept: until its backups have caught up it would register anew if its control \
                   function were lost"
             .into(),
-        "logs" => "the messages kept of all phones take more than `cluster.log_mib`: until their backups have caught up, phones would register \
-                   anew if their control function were lost"
+        "logs" => "the messages kept of all UEs take more than `cluster.log_mib`: until their backups have caught up, UEs would register \
+                   anew if their CPF were lost"
             .into(),
         _ => format!("the limit `{limit}` is reached: what comes beyond it is dropped"),
     }
@@ -854,11 +854,11 @@ mod tests {
         assert!(!events.iter().any(|e| e.contains("unknown address")), "{events:?}");
     }
 
-    #[test] // docs/robustness.md: a gNB that names other gNBs' phones
+    #[test] // docs/robustness.md: a gNB that names other gNBs' UEs
     fn what_is_wrong_with_a_gnbs_messages_is_told_once_and_counted() {
         let refused = |association| RanEvent::Refused {
             association: AssociationId(association),
-            what: "an AMF UE NGAP ID of a phone that was never there".into(),
+            what: "an AMF UE NGAP ID of a UE that was never there".into(),
         };
         let error = || RanEvent::ErrorIndication { association: AssociationId(1), cause: "some".into() };
         let mut events: Vec<(u64, RanEvent)> = (0..500).map(|n| (n / 100, refused(1))).collect();
@@ -878,11 +878,11 @@ mod tests {
     #[test] // docs/limits.md: it is the log that is given up, and nothing that is dropped
     fn a_full_log_is_told_as_what_it_is() {
         let limited = |limit| RanEvent::Limited { association: None, limit };
-        let events = [(1, limited("log")), (1, limited("logs")), (1, limited("phones"))];
+        let events = [(1, limited("log")), (1, limited("logs")), (1, limited("ues"))];
         let (_, told) = observed(&events, Counter::RanRefused);
-        assert!(told[0].contains("kept of a phone") && !told[0].contains("dropped"), "{told:?}");
+        assert!(told[0].contains("kept of a UE") && !told[0].contains("dropped"), "{told:?}");
         assert!(told[1].contains("`cluster.log_mib`") && !told[1].contains("dropped"), "{told:?}");
-        assert!(told[2].contains("`phones`") && told[2].contains("dropped"), "{told:?}");
+        assert!(told[2].contains("`ues`") && told[2].contains("dropped"), "{told:?}");
     }
 
     #[test]
@@ -895,8 +895,8 @@ mod tests {
         observer.ran(Instant::ZERO, &RanEvent::Up { association: AssociationId(1), gnb, name: None });
         let (procedure, took) = (Procedure::Registration, Duration::from_micros(700));
         let event = Event::Completed { procedure, subject: Subject::default(), took };
-        let phone = PhoneId { slot: 1, generation: 1 };
-        observer.phone(Instant::ZERO, &PhoneEvent { phone, on: None, event });
+        let ue = UeId { slot: 1, generation: 1 };
+        observer.ue(Instant::ZERO, &UeEvent { ue, on: None, event });
         let p50_us = |name| console.metrics.since_start(name).p50_us;
         // The histograms tell two digits apart.
         assert!((298..=303).contains(&p50_us(ProcedureName::NgSetup)));

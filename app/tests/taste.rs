@@ -1,4 +1,4 @@
-//! `whimbrel taste`, the process that tries inputs for a control function: it says which trials did no harm, and goes when nobody is left to tell.
+//! `whimbrel taste`, the process that tries inputs for a CPF: it says which trials did no harm, and goes when nobody is left to tell.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_resilience::{CodeVersion, ToTaster, Trial};
 use whimbrel_sim::default_config;
 
-const PHONE: PhoneId = PhoneId { slot: 3, generation: 1 };
+const UE: UeId = UeId { slot: 3, generation: 1 };
 
 fn taster() -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
@@ -31,11 +31,11 @@ fn write(input: &mut impl Write, message: &ToTaster) {
 }
 
 fn trial(id: u64) -> ToTaster {
-    let mut phone = Phone::new(PHONE);
-    phone.clock = 4;
+    let mut ue = UeContext::new(UE);
+    ue.clock = 4;
     let tick = Envelope {
         code_version: CodeVersion::own().0,
-        phone: PHONE,
+        ue: UE,
         cta_term: 1,
         owner_term: 1,
         clock: 5,
@@ -46,7 +46,7 @@ fn trial(id: u64) -> ToTaster {
         upfs: Default::default(),
         payload: Payload::Tick,
     };
-    ToTaster::Try(Trial { id, phone: PHONE, state: Checkpoint::of(&phone), inputs: vec![tick] })
+    ToTaster::Try(Trial { id, ue: UE, state: Checkpoint::of(&ue), inputs: vec![tick] })
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn run_with(paper: &str, name: &str, little: &[&str], environment: &[(&str, &OsS
 /// One of completion times. What it said.
 fn figure(name: &str) -> String {
     let said = run("neutrino", name, &["--quick"]);
-    // In figure 10 not all phones of `existing` have attached anew in the end: that is counted there, and none of ours.
+    // In figure 10 not all UEs of `existing` have attached anew in the end: that is counted there, and none of ours.
     let failed = said.lines().filter(|line| line.contains("failed") && !line.contains("failed: ours 0,"));
     assert_eq!(failed.count(), 0, "every procedure completes:\n{said}");
     assert!(!said.contains("NaN"), "every scheme was measured:\n{said}");
@@ -73,7 +73,7 @@ fn figure_10_losses() {
 }
 
 #[test]
-fn figure_11_handovers_to_another_control_function() {
+fn figure_11_handovers_to_another_cpf() {
     figure("fig11");
 }
 

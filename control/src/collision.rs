@@ -44,7 +44,7 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
     }
 }
 
-/// A deadline has come: of an await, or of the phone's own.
+/// A deadline has come: of an await, or of the UE's own.
 fn tick(ue: Ue) {
     let now = ue.now();
     ue.with(|p| p.lanes.expire(now));
@@ -149,7 +149,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
             amf::serve(ue, m, content);
         }
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => amf::reject_stranger(ue),
-        // §5.5.2.2.7 b: whatever runs, the phone leaves.
+        // §5.5.2.2.7 b: whatever runs, the UE leaves.
         Message::DeregistrationRequestUeOriginating(m) => amf::by_ue(ue, &m),
         Message::UlNasTransport(m) => amf::uplink_nas_transport(ue, m),
         Message::MmStatus(_) | Message::NotificationResponse(_) => amf::out_of_state(ue),
@@ -161,7 +161,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
         | Message::RegistrationComplete(_)
         | Message::ConfigurationUpdateComplete(_)
         | Message::DeregistrationAcceptUeTerminated(_) => {
-            // §5.4.4.6 e: it answers a command whose procedure gave way to another. Which 5G-GUTI is good, the phone shows next.
+            // §5.4.4.6 e: it answers a command whose procedure gave way to another. Which 5G-GUTI is good, the UE shows next.
             let completes = matches!(message, Message::ConfigurationUpdateComplete(_));
             let stray = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Mm(Box::new(message)))).is_err();
             if stray && completes {
@@ -192,14 +192,14 @@ pub(crate) fn mm(ue: Ue, received: Received) {
     }
 }
 
-/// A gNB says that the phone is at its cell (TS 38.413 §8.4.4). A handover that still runs is over with that: the phone is not
+/// A gNB says that the UE is at its cell (TS 38.413 §8.4.4). A handover that still runs is over with that: the UE is not
 /// where it was being taken to. A connection that is being released stays so: the check of the path switch refuses.
 pub(crate) fn path_switch_requested(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     amf::switch_path(ue, association, m);
 }
 
-/// A gNB wants the phone handed over (TS 38.413 §8.4.1). A handover that runs, by either way, gives way: its gNB has begun anew
-/// without cancelling it (§8.4.1.4), or the phone is at another gNB by now. What else runs with the phone goes on beside it:
+/// A gNB wants the UE handed over (TS 38.413 §8.4.1). A handover that runs, by either way, gives way: its gNB has begun anew
+/// without cancelling it (§8.4.1.4), or the UE is at another gNB by now. What else runs with the UE goes on beside it:
 /// registration, service request, security mode control, configuration update, deregistration by the network, and what its
 /// sessions are at (TS 33.501 §6.9.5 is kept where messages leave).
 pub(crate) fn handover_required(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
@@ -215,18 +215,18 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
         return amf::dismiss(ue);
     }
     if amf::source_leaves(ue, &cause) {
-        return; // a phone that is on its way to another gNB is that one's
+        return; // a UE that is on its way to another gNB is that one's
     }
     amf::release(ue, cause);
 }
 
-/// After each input: a phone that is not registered, and for which nothing is under way, has nothing to stay for. What
+/// After each input: a UE that is not registered, and for which nothing is under way, has nothing to stay for. What
 /// strangers leave behind would else fill the table.
 pub(crate) fn settle(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
         return amf::dismiss(ue);
     }
-    // What waited for the phone's procedure to end; each looks itself whether it is due.
+    // What waited for the UE's procedure to end; each looks itself whether it is due.
     if ue.with(|p| p.lanes.procedure(Lane::Mobility).is_none()) {
         amf::rekey_if_due(ue);
         amf::subscription_change_if_due(ue);
@@ -241,7 +241,7 @@ pub(crate) fn settle(ue: Ue) {
     amf::watch_connection(ue);
 }
 
-/// What becomes of a phone's request that meets a procedure of its session.
+/// What becomes of a UE's request that meets a procedure of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It begins; what runs gives way.
@@ -252,15 +252,15 @@ pub(crate) enum Verdict {
     Ignore,
 }
 
-/// HANDOVER REQUIRED and PATH SWITCH REQUEST meet what the phone, its connection or an earlier handover is at: TS 23.502 §4.9.1,
+/// HANDOVER REQUIRED and PATH SWITCH REQUEST meet what the UE, its connection or an earlier handover is at: TS 23.502 §4.9.1,
 /// TS 38.413 §8.4.1.2, §8.4.4.2. [`Verdict::Ignore`]: the gNB is refused, and what runs goes on.
 pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     match running {
         // The connection is on its way out: there is nothing to hand over.
         Some(Procedure::AnRelease) => Verdict::Ignore,
-        // Of two handovers the later one is where the phone is, or goes: the earlier gives way, its target is told.
+        // Of two handovers the later one is where the UE is, or goes: the earlier gives way, its target is told.
         Some(Procedure::Handover | Procedure::PathSwitch) => Verdict::Proceed,
-        // What is said to the phone goes on beside it; what leaves meanwhile is judged by `message_meets`.
+        // What is said to the UE goes on beside it; what leaves meanwhile is judged by `message_meets`.
         None
         | Some(
             Procedure::Registration
@@ -288,8 +288,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     }
 }
 
-/// A 5GMM message to a phone that is being handed over. Until its target has answered, the phone hears; new NAS keys are proposed
-/// to no phone whose radio gets new keys (TS 33.501 §6.9.5). On its way it hears nothing: what is to be said waits.
+/// A 5GMM message to a UE that is being handed over. Until its target has answered, the UE hears; new NAS keys are proposed
+/// to no UE whose radio gets new keys (TS 33.501 §6.9.5). On its way it hears nothing: what is to be said waits.
 pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict {
     match (phase, security) {
         (Some(Phase::Waiting | Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
@@ -302,7 +302,7 @@ pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict
 pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
     match running {
         None => Verdict::Proceed,
-        // The network's modification goes on, and the phone gives its own up (§6.4.2.5 b); so does any release (§6.4.2.6 b).
+        // The network's modification goes on, and the UE gives its own up (§6.4.2.5 b); so does any release (§6.4.2.6 b).
         Some(
             Procedure::PduSessionModificationByNetwork
             | Procedure::PduSessionReleaseByUe
@@ -310,7 +310,7 @@ pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
         ) => Verdict::Ignore,
         // The same request again: T3591 answers it (§7.3.1).
         Some(Procedure::PduSessionModificationByUe) => Verdict::Ignore,
-        // The phone has its accept before the gNB has answered; the user plane comes and goes in a moment.
+        // The UE has its accept before the gNB has answered; the user plane comes and goes in a moment.
         Some(_) => Verdict::Wait,
     }
 }
@@ -318,7 +318,7 @@ pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
 /// PDU SESSION RELEASE REQUEST: TS 24.501 §6.4.3.6, §6.3.2.5 c, §6.3.3.5.
 pub(crate) fn release_meets(running: Option<Procedure>) -> Verdict {
     match running {
-        // The network's release goes on: its command answers both (§6.4.3.6). So does the phone's own, repeated.
+        // The network's release goes on: its command answers both (§6.4.3.6). So does the UE's own, repeated.
         Some(Procedure::PduSessionReleaseByNetwork | Procedure::PduSessionReleaseByUe) => Verdict::Ignore,
         // A modification is given up (§6.3.2.5 c), and whatever else runs.
         _ => Verdict::Proceed,
@@ -331,7 +331,7 @@ fn duplicate(ue: Ue) {
     ue.remark(|b| b.no_effect = true);
 }
 
-/// TS 24.501 §7.4: 5GMM STATUS, if the phone proved to be itself; strangers get no echo.
+/// TS 24.501 §7.4: 5GMM STATUS, if the UE proved to be itself; strangers get no echo.
 fn incompatible(ue: Ue, protected: bool) {
     amf::out_of_state(ue);
     if protected {

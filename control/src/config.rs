@@ -1,6 +1,6 @@
 //! What the operator decides, checked once at start and immutable afterwards.
 //!
-//! A change makes a new version; an envelope names the version that its phone's machine used, so that a replay
+//! A change makes a new version; an envelope names the version that its UE's machine used, so that a replay
 //! decides as the original did. Every default carries its clause or its reason.
 
 mod access;
@@ -32,7 +32,7 @@ pub struct Config {
     pub smf: Smf,
     /// Durations of the network-side timers.
     pub timers: Timers,
-    /// What a phone is told when it is refused.
+    /// What a UE is told when it is refused.
     pub refusals: BTreeMap<RefusalKind, RefusalAnswer>,
     /// Bounds on what peers can make us hold.
     pub limits: Limits,
@@ -69,13 +69,13 @@ pub struct Amf {
     pub time_zone_quarters: i8,
     /// Policies of access.
     pub access: Access,
-    /// Events tell every sign of where connected phones go ([`Sign`](crate::event::Sign)).
+    /// Events tell every sign of where connected UEs go ([`Sign`](crate::event::Sign)).
     pub signs: bool,
     /// Other AMFs of this network, by [`NeighbourId`].
     pub neighbours: Vec<Neighbour>,
 }
 
-/// Another AMF of this network, to which connected phones are handed over (TS 23.502 §4.9.1.3).
+/// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// Its name, for people.
@@ -104,7 +104,7 @@ impl Amf {
     }
 }
 
-/// The network's name as phones show it (TS 24.008 §10.5.3.5a).
+/// The network's name as UEs show it (TS 24.008 §10.5.3.5a).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkName {
     /// Full name; empty: not sent.
@@ -122,11 +122,11 @@ pub struct Smf {
     pub node_id: IpAddr,
     /// The UPFs, by [`UpfId`](crate::UpfId): one at least, and at most [`UPFS_MAX`](crate::UPFS_MAX).
     pub upfs: Vec<Upf>,
-    /// What becomes of packets for a phone that is between two gNBs.
+    /// What becomes of packets for a UE that is between two gNBs.
     pub handover_downlink: HandoverDownlink,
     /// The DSCP of packets to gNBs, outside, by 5QI, where it is another than [`dscp_of`](crate::policy::dscp_of) says.
     pub marking: BTreeMap<FiveQi, u8>,
-    /// How UPFs keep packets for idle phones.
+    /// How UPFs keep packets for idle UEs.
     pub buffering: Buffering,
 }
 
@@ -137,14 +137,14 @@ impl Smf {
     }
 }
 
-/// What UPFs are told of keeping packets for idle phones (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
+/// What UPFs are told of keeping packets for idle UEs (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffering {
-    /// Between the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): phones that answer by themselves are not paged.
+    /// Between the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): UEs that answer by themselves are not paged.
     pub notification_delay: u8,
     /// Packets of one session.
     pub packets: Option<u8>,
-    /// The same while a phone sleeps for long (MICO, eDRX; TS 23.502 §4.2.3.3 step 2).
+    /// The same while a UE sleeps for long (MICO, eDRX; TS 23.502 §4.2.3.3 step 2).
     pub extended_packets: Option<u8>,
 }
 
@@ -176,7 +176,7 @@ pub struct Upf {
     pub weight: u16,
     /// Where it takes PFCP: by this, another SMF knows it too. `None`: it is this program's own.
     pub address: Option<IpAddr>,
-    /// It knows rules that begin when their phone arrives (`OnArrival` of our PFCP).
+    /// It knows rules that begin when their UE arrives (`OnArrival` of our PFCP).
     pub predicts: bool,
 }
 
@@ -207,7 +207,7 @@ pub struct DataNetwork {
     pub ethernet: bool,
     /// Whether unstructured sessions can be had.
     pub unstructured: bool,
-    /// Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).
+    /// Sessions are always-on for UEs that ask for it (TS 23.501 §5.6.13).
     pub always_on: bool,
     /// It is a local one (TS 23.501 §5.6.5).
     pub ladn: Option<Ladn>,
@@ -215,15 +215,15 @@ pub struct DataNetwork {
     pub flows: Vec<FlowPolicy>,
     /// What is done with flows of these names.
     pub treatments: BTreeMap<FlowName, Treatment>,
-    /// DNS servers told to phones.
+    /// DNS servers told to UEs.
     pub dns_v4: Vec<Ipv4Addr>,
-    /// DNS servers told to phones.
+    /// DNS servers told to UEs.
     pub dns_v6: Vec<Ipv6Addr>,
     /// P-CSCF addresses for IMS (TS 24.008 §10.5.6.3.1).
     pub p_cscf_v4: Vec<Ipv4Addr>,
     /// P-CSCF addresses for IMS.
     pub p_cscf_v6: Vec<Ipv6Addr>,
-    /// Link MTU in octets told to phones: what is left of N3's MTU within the tunnel.
+    /// Link MTU in octets told to UEs: what is left of N3's MTU within the tunnel.
     pub mtu: u16,
     /// What gNBs are told about protecting its user plane; `None`: nothing, they decide (TS 33.501 §6.6.1).
     pub up_security: Option<UpSecurity>,
@@ -234,7 +234,7 @@ pub struct DataNetwork {
 pub struct Ladn {
     /// Its service area.
     pub tacs: BTreeSet<Tac>,
-    /// The sessions of phones that leave it end; else their packets wait until they return.
+    /// The sessions of UEs that leave it end; else their packets wait until they return.
     pub release: bool,
 }
 
@@ -261,9 +261,9 @@ pub enum UpProtection {
 /// Durations of the network's NAS timers (TS 24.501 Table 10.2.2, Table 10.3.2) and guards.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timers {
-    /// Periodic registration: told to the phone.
+    /// Periodic registration: told to the UE.
     pub t3512: Duration,
-    /// After five failed registrations: told to the phone.
+    /// After five failed registrations: told to the UE.
     pub t3502: Duration,
     /// Paging sent again.
     pub t3513: Duration,
@@ -283,7 +283,7 @@ pub struct Timers {
     pub t3591: Duration,
     /// How long a session of SSC mode 3 stays beside its successor (TS 23.501 §5.6.9.2.3).
     pub pdu_session_address_lifetime: Duration,
-    /// How long a phone keeps a rule that it learnt by reflective QoS from the last packet on (T3583; TS 24.501 §6.2.5.1.4.4).
+    /// How long a UE keeps a rule that it learnt by reflective QoS from the last packet on (T3583; TS 24.501 §6.2.5.1.4.4).
     pub reflective_qos: Duration,
     /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
     pub implicit_deregistration: Duration,
@@ -320,7 +320,7 @@ impl Default for Timers {
             t3570: Duration::from_secs(6),
             t3592: Duration::from_secs(16), // TS 24.501 Table 10.3.2
             t3591: Duration::from_secs(16),
-            // Left to the SMF; what a phone has under way in the former session (downloads, calls) is mostly over by then.
+            // Left to the SMF; what a UE has under way in the former session (downloads, calls) is mostly over by then.
             pdu_session_address_lifetime: Duration::from_secs(120),
             // Left to the SMF; longer than flows pause, and shorter than their far ends' addresses get other owners.
             reflective_qos: Duration::from_secs(60),
@@ -355,37 +355,37 @@ pub struct RefusalAnswer {
 /// Bounds on what peers can make us hold. Each has a counter where it bites.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Limits {
-    /// Phones at once, registered or on the way (slots are 24 bits of the AMF-UE-NGAP-ID).
-    pub phones: u32,
+    /// UEs at once, registered or on the way (slots are 24 bits of the AMF-UE-NGAP-ID).
+    pub ues: u32,
     /// gNB associations at once.
     pub ran_nodes: u32,
-    /// PDU sessions of one phone (TS 24.501 §9.4: identities 1 to 15).
-    pub sessions_per_phone: u8,
-    /// Phones not yet authenticated at once: what a flood of first messages can occupy.
+    /// PDU sessions of one UE (TS 24.501 §9.4: identities 1 to 15).
+    pub sessions_per_ue: u8,
+    /// UEs not yet authenticated at once: what a flood of first messages can occupy.
     pub strangers: u32,
-    /// Of these, those of one gNB: one gNB's flood leaves room for the phones of others.
+    /// Of these, those of one gNB: one gNB's flood leaves room for the UEs of others.
     pub strangers_per_gnb: u32,
-    /// First messages of phones that one gNB may bring in a second, and at once.
+    /// First messages of UEs that one gNB may bring in a second, and at once.
     pub first_messages_per_s: u32,
     /// Associations at once on which no gNB has set up.
     pub ran_nodes_waiting: u32,
-    /// Phones paged in a second, each by all gNBs of its area; what exceeds it is not sent, and T3513 has it repeated.
+    /// UEs paged in a second, each by all gNBs of its area; what exceeds it is not sent, and T3513 has it repeated.
     pub pagings_per_s: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            phones: 1 << 20,
+            ues: 1 << 20,
             ran_nodes: 1024,
-            sessions_per_phone: 8,
+            sessions_per_ue: 8,
             strangers: 65_536,
             strangers_per_gnb: 16_384,
             // More than a processor registers in a second: a bound on floods, no policy.
             first_messages_per_s: 10_000,
             // All gNBs of a site that lost its link come back at once.
             ran_nodes_waiting: 256,
-            // A cell pages some hundred phones in a second (TS 38.304 §7.1).
+            // A cell pages some hundred UEs in a second (TS 38.304 §7.1).
             pagings_per_s: 10_000,
         }
     }
@@ -394,7 +394,7 @@ impl Default for Limits {
 /// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds all stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadRule {
-    /// At so many percent of `limits.phones` or `limits.strangers` the overload begins.
+    /// At so many percent of `limits.ues` or `limits.strangers` the overload begins.
     pub start_percent: u8,
     /// Below so many percent of both it may end.
     pub stop_percent: u8,
@@ -416,7 +416,7 @@ impl Default for OverloadRule {
         Self {
             start_percent: 90,
             stop_percent: 75,
-            // A phone waits 6 s for an answer (T3560 and its kin); a tenth of it is noticed by nobody.
+            // A UE waits 6 s for an answer (T3560 and its kin); a tenth of it is noticed by nobody.
             start_delay: Duration::from_millis(500),
             // Three turns of half a second: a stall of the host is one, a core that is behind stays so.
             start_samples: 3,

@@ -1,4 +1,4 @@
-//! What enters a phone's machine and what leaves it.
+//! What enters a UE's machine and what leaves it.
 //!
 //! An [`Envelope`] is one input, complete: with the message come its time, its entropy and the versions of
 //! everything shared that the machine may look at. A [`Batch`] is all that one input caused, released as a whole.
@@ -21,38 +21,38 @@ use crate::smf::{Modification, Tunnel};
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
-/// The aggregator's name of a phone: a slot and how often that slot was given away.
+/// The CTA's name of a UE: a slot and how often that slot was given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PhoneId {
-    /// Index into the aggregator's table; 24 bits.
+pub struct UeId {
+    /// Index into the CTA's table; 24 bits.
     pub slot: u32,
     /// Generation of the slot: a stale id is a normal input and names nobody.
     pub generation: u16,
 }
 
-impl PhoneId {
+impl UeId {
     /// Slots are 24 bits: what the AMF-UE-NGAP-ID and the 5G-TMSI leave beside their tags.
     pub const SLOTS: u32 = 1 << 24;
 
-    /// The CP F-SEID of one of this phone's sessions: found again from it without a table. `attempt` tells a session from
+    /// The CP F-SEID of one of this UE's sessions: found again from it without a table. `attempt` tells a session from
     /// an earlier one of the same identity, of which a UPF may know still: an answer or a deletion that is late must not
     /// reach the newer one. What the UPF counts for a session is told under it (TS 33.515 §4.2.2.1.4).
     pub const fn seid(self, psi: u8, attempt: u16) -> Seid {
-        let phone = (self.slot as u64) << 24 | (self.generation as u64) << 8;
-        Seid((attempt as u64) << 48 | phone | psi as u64)
+        let ue = (self.slot as u64) << 24 | (self.generation as u64) << 8;
+        Seid((attempt as u64) << 48 | ue | psi as u64)
     }
 
-    /// The phone and the session identity that a CP F-SEID names.
-    pub const fn from_seid(seid: Seid) -> Option<(PhoneId, u8)> {
+    /// The UE and the session identity that a CP F-SEID names.
+    pub const fn from_seid(seid: Seid) -> Option<(UeId, u8)> {
         if seid.0 == 0 {
             return None;
         }
         let slot = (seid.0 >> 24) as u32 & (Self::SLOTS - 1);
-        Some((PhoneId { slot, generation: (seid.0 >> 8) as u16 }, seid.0 as u8))
+        Some((UeId { slot, generation: (seid.0 >> 8) as u16 }, seid.0 as u8))
     }
 }
 
-/// A gNB's SCTP association at the aggregator: its number and, in the highest bit, the transfer syntax on which the gNB agreed. So whoever
+/// A gNB's SCTP association at the CTA: its number and, in the highest bit, the transfer syntax on which the gNB agreed. So whoever
 /// may say something to a gNB, on any replica, knows how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssociationId(pub u32);
@@ -83,24 +83,24 @@ pub struct OutputId {
     pub index: u16,
 }
 
-/// One input of one phone.
+/// One input of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Version of the code that runs the log: whoever runs phones for an aggregator runs no log of another version.
+    /// Version of the code that runs the log: whoever runs UEs for a CTA runs no log of another version.
     pub code_version: u32,
     /// Whom it is for.
-    pub phone: PhoneId,
-    /// Term of the aggregator that stamped it; lower terms are refused.
+    pub ue: UeId,
+    /// Term of the CTA that stamped it; lower terms are refused.
     pub cta_term: u32,
-    /// Term of the phone's assignment to its shard.
+    /// Term of the UE's assignment to its shard.
     pub owner_term: u32,
-    /// Logical clock: one more for each input of this phone.
+    /// Logical clock: one more for each input of this UE.
     pub clock: u64,
-    /// Arrival; strictly increasing per phone.
+    /// Arrival; strictly increasing per UE.
     pub time: Instant,
     /// The entropy that this input may use.
     pub seed: [u8; 16],
-    /// The 5G-TMSI that the phone is given if this input reallocates it: only aggregators can compute it.
+    /// The 5G-TMSI that the UE is given if this input reallocates it: only CTAs can compute it.
     pub tmsi: Tmsi,
     /// Version of the configuration in force.
     pub config_version: u32,
@@ -113,7 +113,7 @@ pub struct Envelope {
 /// What came.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Payload {
-    /// The first NGAP message of a new UE-associated connection. The aggregator assigned the identity.
+    /// The first NGAP message of a new UE-associated connection. The CTA assigned the identity.
     InitialUeMessage {
         /// Where it came from.
         association: AssociationId,
@@ -122,7 +122,7 @@ pub enum Payload {
         /// The NGAP message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
-        /// The aggregator looked for the phone that the message names: it is this one, or a stranger's slot.
+        /// The CTA looked for the UE that the message names: it is this one, or a stranger's slot.
         addressed: bool,
     },
     /// A UE-associated NGAP message.
@@ -133,7 +133,7 @@ pub enum Payload {
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
     },
-    /// HANDOVER REQUIRED: the aggregator, which knows the gNBs, looked for the target.
+    /// HANDOVER REQUIRED: the CTA, which knows the gNBs, looked for the target.
     HandoverRequired {
         /// Where it came from.
         association: AssociationId,
@@ -153,7 +153,7 @@ pub enum Payload {
         #[serde(with = "octets::shared_or_none")]
         octets: Option<Arc<[u8]>>,
     },
-    /// A PFCP session report of one of the phone's sessions.
+    /// A PFCP session report of one of the UE's sessions.
     PfcpReport {
         /// The UPF.
         upf: UpfId,
@@ -172,7 +172,7 @@ pub enum Payload {
     },
     /// Time has come to the deadline that the last batch named.
     Tick,
-    /// Something that concerns the phone but is not its message.
+    /// Something that concerns the UE but is not its message.
     Command(Command),
     /// A message of another AMF ([`N14`](crate::amf::N14)).
     Neighbour {
@@ -181,7 +181,7 @@ pub enum Payload {
         /// The message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
-        /// The gNB that the phone is to be handed over to, where it is and is connected here.
+        /// The gNB that the UE is to be handed over to, where it is and is connected here.
         target: Option<HandoverTarget>,
     },
 }
@@ -206,19 +206,19 @@ impl Payload {
             Self::InitialUeMessage { association, .. }
             | Self::Ngap { association, .. }
             | Self::HandoverRequired { association, .. } => Some(*association),
-            // Where the phone is to come to.
+            // Where the UE is to come to.
             Self::Neighbour { target, .. } => target.as_ref().map(|t| t.association),
             _ => None,
         }
     }
 }
 
-/// A gNB to which a phone is to be handed over, as the owner of the gNBs knows it.
+/// A gNB to which a UE is to be handed over, as the owner of the gNBs knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverTarget {
     /// Its association.
     pub association: AssociationId,
-    /// The identity of the phone's connection there.
+    /// The identity of the UE's connection there.
     pub amf_ue_ngap_id: AmfUeNgapId,
     /// The tracking areas that it broadcasts.
     pub tacs: Vec<Tac>,
@@ -226,20 +226,20 @@ pub struct HandoverTarget {
     pub slices: Vec<SNssai>,
 }
 
-/// What others ask of a phone's machine.
+/// What others ask of a UE's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// The gNB's association, or its part for this phone, is gone.
+    /// The gNB's association, or its part for this UE, is gone.
     ConnectionLost(AssociationId),
     /// The subscriber registered anew in another slot: this context ends (TS 23.502 §4.2.2.2.2 step 14e).
     Superseded,
-    /// The operator deregisters the phone (TS 23.502 §4.2.2.3.3).
+    /// The operator deregisters the UE (TS 23.502 §4.2.2.3.3).
     Deregister,
-    /// Tell when the phone can be reached (TS 23.502 §4.2.5.2).
+    /// Tell when the UE can be reached (TS 23.502 §4.2.5.2).
     TellReachable,
-    /// The operator wants to know where the phone is (TS 23.502 §4.10).
+    /// The operator wants to know where the UE is (TS 23.502 §4.10).
     Locate(Locate),
-    /// The operator changes one of the phone's sessions (TS 23.502 §4.3.3.2 step 1d).
+    /// The operator changes one of the UE's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
     /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).
     SubscriptionChanged,
@@ -247,19 +247,19 @@ pub enum Command {
     PolicyChanged,
     /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted(UpfId),
-    /// A UPF asks to be left: its sessions end, and phones that are there ask anew (TS 29.244 §6.2.8.3).
+    /// A UPF asks to be left: its sessions end, and UEs that are there ask anew (TS 29.244 §6.2.8.3).
     LeaveUpf(UpfId),
-    /// Who predicts handovers expects the phone at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
+    /// Who predicts handovers expects the UE at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
     Expected(PduSessionId, Tunnel),
-    /// A fault of ours, made on purpose: tests that the aggregator survives one.
+    /// A fault of ours, made on purpose: tests that the CTA survives one.
     #[cfg(feature = "fault-injection")]
     Panic,
 }
 
-/// What the operator wants to know of a phone's place (TS 38.413 §9.3.1.65).
+/// What the operator wants to know of a UE's place (TS 38.413 §9.3.1.65).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locate {
-    /// Where it is now; an idle phone is paged.
+    /// Where it is now; an idle UE is paged.
     Now,
     /// Each change of its serving cell, until stopped.
     CellChanges,
@@ -276,7 +276,7 @@ pub struct Batch {
     pub terms: (u32, u32),
     /// What leaves, in order; an output's index is its place here.
     pub outputs: Vec<Output>,
-    /// When the phone wants a [`Payload::Tick`].
+    /// When the UE wants a [`Payload::Tick`].
     pub next_deadline: Option<Instant>,
     /// No procedure runs: a checkpoint may be cut here.
     pub idle: bool,
@@ -284,23 +284,23 @@ pub struct Batch {
     pub no_effect: bool,
     /// The envelope's 5G-TMSI was assigned.
     pub tmsi_taken: bool,
-    /// The connection that the phone has now.
+    /// The connection that the UE has now.
     pub connected: Option<N2Names>,
     /// The one that it has at the gNB that takes it over, while that is not certain.
     pub target: Option<N2Names>,
     /// The UPFs where it has sessions.
     pub upfs: UpfSet,
-    /// The phone's machine failed on the input: the context is gone, and the outputs are what can be told of that.
+    /// The UE's machine failed on the input: the context is gone, and the outputs are what can be told of that.
     pub fault: bool,
-    /// The phone passed authentication: it counts no more among the strangers.
+    /// The UE passed authentication: it counts no more among the strangers.
     pub authenticated: bool,
-    /// What the aggregator does with the phone after this input.
+    /// What the CTA does with the UE after this input.
     pub disposition: Disposition,
     /// What happened, for logs, metrics and explanations.
     pub events: Vec<Event>,
 }
 
-/// A phone's N2 connection, as both sides name it (TS 38.413 §9.3.3.1, §9.3.3.2).
+/// A UE's N2 connection, as both sides name it (TS 38.413 §9.3.3.1, §9.3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N2Names {
     /// The gNB's association.
@@ -311,15 +311,15 @@ pub struct N2Names {
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
 }
 
-/// What becomes of the phone after an input.
+/// What becomes of the UE after an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disposition {
     /// It stays.
     #[default]
     Keep,
-    /// The message does not prove to come from this phone: run it in a slot of its own.
+    /// The message does not prove to come from this UE: run it in a slot of its own.
     Stranger,
-    /// The message names the phone that bears this 5G-TMSI: ask that one first.
+    /// The message names the UE that bears this 5G-TMSI: ask that one first.
     Elsewhere(Tmsi),
     /// The context ended; the slot is free.
     Ended,
@@ -334,11 +334,11 @@ pub struct Output {
     pub downlink_count: Option<u32>,
 }
 
-/// An effect's destination and body. N2 leaves at most once; N4 is repeated by the aggregator under one sequence
+/// An effect's destination and body. N2 leaves at most once; N4 is repeated by the CTA under one sequence
 /// number until it is answered; UDM requests are answered exactly once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
-    /// An NGAP message on the phone's stream.
+    /// An NGAP message on the UE's stream.
     N2 {
         /// The gNB.
         association: AssociationId,
@@ -346,7 +346,7 @@ pub enum Effect {
         #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
-    /// A PFCP request; the aggregator stamps the sequence number.
+    /// A PFCP request; the CTA stamps the sequence number.
     N4 {
         /// The UPF.
         upf: UpfId,
@@ -362,9 +362,9 @@ pub enum Effect {
         #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
-    /// PAGING, once; the aggregator fans it out to the gNBs of these tracking areas.
+    /// PAGING, once; the CTA fans it out to the gNBs of these tracking areas.
     Page {
-        /// Where the phone may be.
+        /// Where the UE may be.
         tais: Vec<Tai>,
         /// Where it is likely to be: if any of these is here, only they page it (TS 23.501 §5.4.3.2). Empty: all of the area.
         near: Vec<AmfPagingTarget>,
@@ -392,7 +392,7 @@ impl Output {
             Effect::N2 { association, octets } => digest(digest(1, &association.0.to_be_bytes()), octets),
             Effect::N4 { upf, octets } => digest(digest(2, &[upf.0]), octets),
             Effect::N4Answer { upf, octets } => digest(digest(3, &[upf.0]), octets),
-            // Where it goes is made of what stands in the phone's context.
+            // Where it goes is made of what stands in the UE's context.
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::Neighbour { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
@@ -408,7 +408,7 @@ impl Batch {
     }
 }
 
-/// What is known of who a phone is, for events and explanations.
+/// What is known of who a UE is, for events and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The subscriber, once known.
@@ -422,12 +422,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seid_leads_back_to_the_phone() {
-        let phone = PhoneId { slot: PhoneId::SLOTS - 1, generation: u16::MAX };
+    fn seid_leads_back_to_the_ue() {
+        let ue = UeId { slot: UeId::SLOTS - 1, generation: u16::MAX };
         for attempt in [0, 1, u16::MAX] {
-            assert_eq!(PhoneId::from_seid(phone.seid(15, attempt)), Some((phone, 15)));
+            assert_eq!(UeId::from_seid(ue.seid(15, attempt)), Some((ue, 15)));
         }
-        assert_ne!(phone.seid(15, 1), phone.seid(15, 2));
-        assert_eq!(PhoneId::from_seid(Seid(0)), None);
+        assert_ne!(ue.seid(15, 1), ue.seid(15, 2));
+        assert_eq!(UeId::from_seid(Seid(0)), None);
     }
 }

@@ -8,15 +8,15 @@ use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, Qfi, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::NgranCgi;
 
 use crate::amf::WarningOutcome;
-use crate::envelope::{AssociationId, PhoneId, Subject};
+use crate::envelope::{AssociationId, Subject, UeId};
 use crate::flat::text::{self, Text};
-use crate::phone::Seen;
 use crate::policy::FlowName;
 use crate::refusal::Refusal;
 use crate::shard::Procedure;
 use crate::smf::Modification;
+use crate::ue_context::Seen;
 
-/// Something that happened to a phone.
+/// Something that happened to a UE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A procedure ended well. `core` counts from its first message to its last, waiting for peers included.
@@ -34,7 +34,7 @@ pub enum Event {
         procedure: Procedure,
         /// Whose.
         subject: Subject,
-        /// The gNB's name of the phone, where it has a connection.
+        /// The gNB's name of the UE, where it has a connection.
         ran_ue_ngap_id: Option<RanUeNgapId>,
         /// Why.
         refusal: Refusal,
@@ -50,25 +50,25 @@ pub enum Event {
         /// What became of it.
         change: SessionChange,
     },
-    /// The phone was deregistered without its asking.
+    /// The UE was deregistered without its asking.
     Deregistered {
         /// Whose.
         subject: Subject,
         /// Why.
         why: Deregistered,
     },
-    /// The phone can be reached: who asked to be told is told (TS 23.502 §4.2.5.2).
+    /// The UE can be reached: who asked to be told is told (TS 23.502 §4.2.5.2).
     Reachable {
         /// Whose.
         subject: Subject,
     },
-    /// A gNB to which the phone came has other security capabilities of it than it gave us: somebody may have tried to bid
+    /// A gNB to which the UE came has other security capabilities of it than it gave us: somebody may have tried to bid
     /// them down (TS 33.501 §6.7.3.1).
     SecurityCapabilitiesDiffer {
         /// Whose.
         subject: Subject,
     },
-    /// A gNB to which the phone came over Xn was told another user plane security policy of a session than ours: its source may
+    /// A gNB to which the UE came over Xn was told another user plane security policy of a session than ours: its source may
     /// have been tampered with (TS 33.501 §6.6.1).
     UpSecurityPolicyDiffers {
         /// Whose.
@@ -76,7 +76,7 @@ pub enum Event {
         /// Which session.
         psi: PduSessionId,
     },
-    /// A gNB told where the phone is, as was asked (TS 38.413 §8.12.3).
+    /// A gNB told where the UE is, as was asked (TS 38.413 §8.12.3).
     Located {
         /// Whose.
         subject: Subject,
@@ -85,7 +85,7 @@ pub enum Event {
         /// Its cell.
         cell: Option<NgranCgi>,
     },
-    /// A gNB told whether the phone is in an area that is watched (TS 38.413 §8.12.3).
+    /// A gNB told whether the UE is in an area that is watched (TS 38.413 §8.12.3).
     Presence {
         /// Whose.
         subject: Subject,
@@ -94,14 +94,14 @@ pub enum Event {
         /// Whether it is there; `None`: the gNB does not know.
         inside: Option<bool>,
     },
-    /// Where the phone is could not be found out (TS 38.413 §8.12.2).
+    /// Where the UE is could not be found out (TS 38.413 §8.12.2).
     NotLocated {
         /// Whose.
         subject: Subject,
         /// Why.
         why: String,
     },
-    /// A gNB traces the phone as a part of its cell's traffic (TS 38.413 §8.11.4).
+    /// A gNB traces the UE as a part of its cell's traffic (TS 38.413 §8.11.4).
     CellTraffic {
         /// Whose.
         subject: Subject,
@@ -117,9 +117,9 @@ pub enum Event {
         /// Why.
         why: Dropped,
     },
-    /// The phone needed a message again; counted, for the radio's quality shows here.
+    /// The UE needed a message again; counted, for the radio's quality shows here.
     Repeated(#[serde(with = "text")] Text),
-    /// A sign of where a connected phone goes, for who predicts handovers (Synergy §III-C.1) and answers with
+    /// A sign of where a connected UE goes, for who predicts handovers (Synergy §III-C.1) and answers with
     /// [`Command::Expected`](crate::Command::Expected). Told where the configuration says so.
     Sign {
         /// Whose.
@@ -184,12 +184,12 @@ pub struct FailedFlow {
     pub cause: String,
 }
 
-/// What shows where a phone goes.
+/// What shows where a UE goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sign {
     /// Its gNB reported its place, as was asked (LOCATION REPORT, TS 38.413 §8.12.3).
     Reported,
-    /// By the phone's measurements its gNB wants to hand it over, for this cause, into this area (HANDOVER REQUIRED, TS 38.413 §8.4.1).
+    /// By the UE's measurements its gNB wants to hand it over, for this cause, into this area (HANDOVER REQUIRED, TS 38.413 §8.4.1).
     Required(String, Tai),
     /// It has come to a gNB by a handover (HANDOVER NOTIFY, PATH SWITCH REQUEST).
     Arrived,
@@ -200,7 +200,7 @@ pub enum Sign {
 pub enum SessionChange {
     /// It exists, with a user plane.
     Established,
-    /// Its user plane waits for the phone to return.
+    /// Its user plane waits for the UE to return.
     Deactivated,
     /// Its user plane is back.
     Activated,
@@ -208,7 +208,7 @@ pub enum SessionChange {
     Released,
 }
 
-/// Why a phone was deregistered without its asking.
+/// Why a UE was deregistered without its asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deregistered {
     /// The subscriber registered in another slot.
@@ -219,13 +219,13 @@ pub enum Deregistered {
     ByOperator,
     /// Its subscription ended (TS 23.502 §4.2.2.3.3).
     BySubscription,
-    /// Its machine failed on an input: a fault of ours, which cost this phone its context and no other phone anything.
+    /// Its machine failed on an input: a fault of ours, which cost this UE its context and no other UE anything.
     Fault,
-    /// Nobody holds its state any more: its control function was lost, and those that backed it.
+    /// Nobody holds its state any more: its CPF was lost, and those that backed it.
     StateLost,
 }
 
-/// Why a phone's message was dropped. Each is a counter.
+/// Why a UE's message was dropped. Each is a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dropped {
     /// The NAS message is too short or not NAS (TS 24.501 §7.2.1).
@@ -277,7 +277,7 @@ pub enum RanEvent {
         /// Where.
         association: AssociationId,
         /// How many.
-        phones: usize,
+        ues: usize,
         /// Who began it.
         by: ResetBy,
     },
@@ -448,11 +448,11 @@ pub enum SetupRefusal {
     NodeType,
 }
 
-/// A phone's event with the phone that it happened to.
+/// A UE's event with the UE that it happened to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PhoneEvent {
+pub struct UeEvent {
     /// Who.
-    pub phone: PhoneId,
+    pub ue: UeId,
     /// The gNB's association over which its last message came.
     pub on: Option<AssociationId>,
     /// What.

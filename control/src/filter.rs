@@ -1,5 +1,5 @@
 //! Packet filters in their three spellings: the operator's words, NAS (TS 24.501 §9.11.4.13) and PFCP (TS 29.244 §8.2.5,
-//! §7.5.2.2-3); and what is wrong with one that a phone sent.
+//! §7.5.2.2-3); and what is wrong with one that a UE sent.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ const WITH_SPI: [u8; 2] = [50, 51];
 /// Reads a packet filter.
 ///
 /// `[uplink|downlink] permit out PROTOCOL from ADDRESS [PORTS] to ADDRESS [PORTS]` is the IPFilterRule of TS 29.212
-/// §5.4.2, seen from the network: `from` is the far end, `to` the phone; without a first word both directions are meant.
+/// §5.4.2, seen from the network: `from` is the far end, `to` the UE; without a first word both directions are meant.
 /// `[uplink|downlink] ethernet [destination MAC] [source MAC] [type HEX] [vlan N]` is one of an Ethernet session.
 pub(crate) fn parse(text: &str) -> Option<PacketFilter> {
     let mut words = text.split_ascii_whitespace().peekable();

@@ -1,23 +1,23 @@
-//! A phone as an operator sees it: no keys, no procedures.
+//! A UE as an operator sees it: no keys, no procedures.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Pei, Qfi, SNssai, Seid, Supi, Tai, Tmsi};
 
-use crate::envelope::PhoneId;
-use crate::phone::{Connection, Phone, Seen};
+use crate::envelope::UeId;
 use crate::policy::Gbr;
 use crate::shard::Lane;
 use crate::smf::{self, DEFAULT_QFI, SmContext, Tunnel, UpState};
 use crate::udm::{Ambr, Arp};
+use crate::ue_context::{Connection, Seen, UeContext};
 use crate::upf::UpfId;
 
-/// What is shown of a phone.
+/// What is shown of a UE.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Glimpse {
     /// Whose.
-    pub id: PhoneId,
+    pub id: UeId,
     /// The subscriber, once authenticated.
     pub supi: Option<Supi>,
     /// The equipment, once told under protection.
@@ -28,11 +28,11 @@ pub struct Glimpse {
     pub tmsi: Option<Tmsi>,
     /// The N2 connection.
     pub connection: Option<Connection>,
-    /// Where the phone was last seen.
+    /// Where the UE was last seen.
     pub tai: Option<Tai>,
     /// The cell there, and when that was.
     pub seen: Option<Seen>,
-    /// The slices that the phone may use.
+    /// The slices that the UE may use.
     pub allowed_nssai: Vec<SNssai>,
     /// Identities of its NAS algorithms in force, integrity and ciphering (TS 33.501 §5.11.1).
     pub algorithms: Option<(u8, u8)>,
@@ -64,9 +64,9 @@ pub struct SessionGlimpse {
     pub dnn: Dnn,
     /// Its slice.
     pub s_nssai: SNssai,
-    /// The phone's IPv4 address.
+    /// The UE's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// The phone's /64 prefix.
+    /// The UE's /64 prefix.
     pub ipv6: Option<Ipv6Addr>,
     /// Whether packets can flow to and from the gNB.
     pub active: bool,
@@ -110,11 +110,11 @@ pub struct FlowGlimpse {
 }
 
 impl Glimpse {
-    /// Of a phone, whatever it is at.
-    pub fn of(phone: &Phone) -> Self {
-        let amf = &phone.amf;
+    /// Of a UE, whatever it is at.
+    pub fn of(ue: &UeContext) -> Self {
+        let amf = &ue.amf;
         Self {
-            id: phone.id,
+            id: ue.id,
             supi: amf.supi,
             pei: amf.pei,
             registered: amf.registered,
@@ -124,16 +124,16 @@ impl Glimpse {
             seen: amf.seen.clone(),
             allowed_nssai: amf.allowed_nssai.clone(),
             algorithms: amf.security.as_ref().map(|s| (s.integrity().identity(), s.ciphering().identity())),
-            ue_ambr: amf.subscription.as_ref().map(|s| s.ue_ambr).zip(smf::aggregate(phone, &[])),
-            timers: timers(phone),
-            sessions: phone.sessions.values().map(|s| SessionGlimpse::of(s)).collect(),
+            ue_ambr: amf.subscription.as_ref().map(|s| s.ue_ambr).zip(smf::aggregate(ue, &[])),
+            timers: timers(ue),
+            sessions: ue.sessions.values().map(|s| SessionGlimpse::of(s)).collect(),
         }
     }
 }
 
-fn timers(phone: &Phone) -> Vec<RunningTimer> {
+fn timers(ue: &UeContext) -> Vec<RunningTimer> {
     let timer = |name: &str, session, until| RunningTimer { name: name.into(), session, until };
-    let awaited = phone.lanes.timers().map(|(lane, name, until)| {
+    let awaited = ue.lanes.timers().map(|(lane, name, until)| {
         let session = match lane {
             Lane::Session(psi) | Lane::PendingSetup(psi) => Some(psi),
             Lane::Mobility | Lane::Handover => None,
@@ -141,12 +141,12 @@ fn timers(phone: &Phone) -> Vec<RunningTimer> {
         timer(name, session, until)
     });
     let of_ue = [
-        ("mobile reachable and implicit deregistration", phone.amf.reachable_until),
-        ("T3324", phone.amf.reach().until.filter(|_| phone.amf.connection.is_none())),
-        ("connection idle", phone.amf.connection_until),
+        ("mobile reachable and implicit deregistration", ue.amf.reachable_until),
+        ("T3324", ue.amf.reach().until.filter(|_| ue.amf.connection.is_none())),
+        ("connection idle", ue.amf.connection_until),
     ];
     let of_ue = of_ue.into_iter().filter_map(|(name, until)| Some(timer(name, None, until?)));
-    let leaving = phone.sessions.values().filter(|s| s.is_leaving());
+    let leaving = ue.sessions.values().filter(|s| s.is_leaving());
     let lifetimes = leaving.map(|s| timer("PDU session address lifetime", Some(s.psi), s.until));
     awaited.chain(of_ue).chain(lifetimes).collect()
 }

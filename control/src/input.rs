@@ -17,11 +17,11 @@ pub(crate) enum Input {
     Sm(Box<sm::Message>),
     /// A UE-associated NGAP message.
     Ngap(Box<Message>),
-    /// The gNB has set up the phone's context, for whoever waited for that.
+    /// The gNB has set up the UE's context, for whoever waited for that.
     ContextSetUp,
-    /// The phone has arrived where it was being handed over to, or stays, for whoever waited for that.
+    /// The UE has arrived where it was being handed over to, or stays, for whoever waited for that.
     HandoverOver,
-    /// What one of the phone's sessions, or the phone itself, was at has ended, for whoever waited for that.
+    /// What one of the UE's sessions, or the UE itself, was at has ended, for whoever waited for that.
     SessionSettled,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),

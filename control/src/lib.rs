@@ -1,10 +1,10 @@
-//! The control plane's procedures (TS 23.502) as deterministic machines, one per phone.
+//! The control plane's procedures (TS 23.502) as deterministic machines, one per UE.
 //!
 //! | where | what |
 //! | --- | --- |
-//! | [`envelope`] | what enters a phone's machine and what leaves it |
-//! | [`Shard`] | runs the machines of one thread's phones |
-//! | [`flat`] | how phones, inputs and outputs travel between processes |
+//! | [`envelope`] | what enters a UE's machine and what leaves it |
+//! | [`Shard`] | runs the machines of one thread's UEs |
+//! | [`flat`] | how UEs, inputs and outputs travel between processes |
 //! | `collision` | which procedure an input belongs to, and what becomes of those that run |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
 //! | [`refusal`], [`event`] | why not, and what happened |
@@ -16,8 +16,6 @@
 pub mod amf;
 mod collision;
 pub mod config;
-#[cfg(test)]
-mod desk;
 mod digest;
 pub mod envelope;
 pub mod event;
@@ -25,7 +23,6 @@ mod filter;
 pub mod flat;
 mod glimpse;
 mod input;
-mod phone;
 pub mod policy;
 mod prf;
 mod procedure;
@@ -36,19 +33,22 @@ pub mod smf;
 #[cfg(test)]
 mod tests;
 pub mod udm;
+mod ue_context;
+#[cfg(test)]
+mod ue_harness;
 mod upf;
 
 pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
-    OutputId, Payload, PhoneId, Subject,
+    OutputId, Payload, Subject, UeId,
 };
-pub use event::{Event, FailedFlow, PhoneEvent, RanEvent, SessionOutcome};
+pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
 pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
 pub use glimpse::{FlowGlimpse, Glimpse, RunningTimer, SessionGlimpse};
-pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen, Source};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use shard::{Procedure, Shard};
+pub use ue_context::{AmfContext, CROSSING, Connection, Seen, Source, UeContext};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

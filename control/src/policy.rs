@@ -13,7 +13,7 @@ use whimbrel_nas::ie::PacketFilter;
 use crate::filter;
 use crate::udm::{Ambr, Arp};
 
-/// Flows that a policy may have: what is left of the 63 identifiers of one session (TS 24.501 §9.11.4.12) is the phone's.
+/// Flows that a policy may have: what is left of the 63 identifiers of one session (TS 24.501 §9.11.4.12) is the UE's.
 pub const FLOWS_MAX: usize = 16;
 /// Packet filters of one flow: four bits count those of a QoS rule (TS 24.501 §9.11.4.13).
 pub const FILTERS_MAX: usize = 15;
@@ -29,7 +29,7 @@ impl FlowName {
         self.0.get(..len).and_then(|o| std::str::from_utf8(o).ok()).unwrap_or_default()
     }
 
-    /// A flow that a phone asked for has the name of the policy that allows it; one without policy has none.
+    /// A flow that a UE asked for has the name of the policy that allows it; one without policy has none.
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
     }
@@ -80,9 +80,9 @@ pub struct Gbr {
 /// Which directions of a flow pass (TS 23.503 §6.3.1, TS 29.244 §5.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowGate {
-    /// From the phone.
+    /// From the UE.
     pub uplink: bool,
-    /// To the phone.
+    /// To the UE.
     pub downlink: bool,
 }
 
@@ -99,7 +99,7 @@ pub enum Setup {
     /// The network, with each session.
     #[default]
     Always,
-    /// A phone that asks for it (TS 24.501 §6.4.2), within these rates.
+    /// A UE that asks for it (TS 24.501 §6.4.2), within these rates.
     OnRequest,
     /// The operator, by its name.
     ByOperator,
@@ -118,7 +118,7 @@ pub struct FlowPolicy {
     pub gbr: Option<Gbr>,
     /// Precedence of its QoS rule: the lowest is tried first.
     pub precedence: u8,
-    /// Its packets. A flow that phones ask for brings the phone's own.
+    /// Its packets. A flow that UEs ask for brings the UE's own.
     pub filters: Vec<PacketFilter>,
     /// Which directions pass.
     pub gate: FlowGate,
@@ -132,9 +132,9 @@ pub struct FlowPolicy {
 pub struct Treatment {
     /// The DSCP of its packets to the gNB, outside (RFC 2474); `None`: as its 5QI has it ([`dscp_of`]).
     pub dscp: Option<u8>,
-    /// Phones that can learn the rules of its uplink packets from its downlink packets are told no others (TS 23.501 §5.7.5).
+    /// UEs that can learn the rules of its uplink packets from its downlink packets are told no others (TS 23.501 §5.7.5).
     pub reflective: bool,
-    /// The packets of these applications are its own as well, as the UPF knows them (Application ID, TS 29.244 §8.2.6). The phone is told
+    /// The packets of these applications are its own as well, as the UPF knows them (Application ID, TS 29.244 §8.2.6). The UE is told
     /// of no such rule: what it sends comes by its default flow, unless it learns by reflective QoS.
     pub applications: Vec<Box<str>>,
 }
@@ -179,9 +179,9 @@ pub enum InvalidFlow {
     Arp(u8),
     /// A DSCP of more than six bits.
     Dscp(u8),
-    /// Reflective QoS for a flow of guaranteed rate (TS 23.501 §5.7.2.3), or for one that phones ask for by their own rules.
+    /// Reflective QoS for a flow of guaranteed rate (TS 23.501 §5.7.2.3), or for one that UEs ask for by their own rules.
     Reflective,
-    /// More applications than [`APPLICATIONS_MAX`], a name of none or of more than [`APPLICATION_NAME_MAX`] octets, or a flow that phones
+    /// More applications than [`APPLICATIONS_MAX`], a name of none or of more than [`APPLICATION_NAME_MAX`] octets, or a flow that UEs
     /// ask for by their own rules.
     Applications,
 }
@@ -197,11 +197,11 @@ impl fmt::Display for InvalidFlow {
             Self::Arp(v) => write!(f, "ARP priority level {v} is not within 1 to 15"),
             Self::Dscp(v) => write!(f, "DSCP {v} is not within 0 to 63"),
             Self::Reflective => f.write_str(
-                "reflective QoS is for flows without guaranteed rates that phones do not ask for themselves",
+                "reflective QoS is for flows without guaranteed rates that UEs do not ask for themselves",
             ),
             Self::Applications => write!(
                 f,
-                "a flow has up to {APPLICATIONS_MAX} applications, with names of up to {APPLICATION_NAME_MAX} octets, and none if phones ask for it"
+                "a flow has up to {APPLICATIONS_MAX} applications, with names of up to {APPLICATION_NAME_MAX} octets, and none if UEs ask for it"
             ),
         }
     }
@@ -209,7 +209,7 @@ impl fmt::Display for InvalidFlow {
 
 /// The default rule's precedence: every other comes before it.
 pub(crate) const DEFAULT_PRECEDENCE: u8 = 255;
-/// That of rules which phones derive themselves by reflective QoS (TS 24.501 §6.2.5.1.4.2).
+/// That of rules which UEs derive themselves by reflective QoS (TS 24.501 §6.2.5.1.4.2).
 pub(crate) const DERIVED_PRECEDENCE: u8 = 80;
 
 /// Standardised 5QIs of GBR and delay-critical GBR flows (TS 23.501 table 5.7.4-1).
@@ -241,9 +241,9 @@ impl FlowPolicy {
         if matches!(self.precedence, 0 | DERIVED_PRECEDENCE | DEFAULT_PRECEDENCE) {
             return Err(InvalidFlow::Precedence(self.precedence));
         }
-        let of_phone = self.setup == Setup::OnRequest;
+        let of_ue = self.setup == Setup::OnRequest;
         let names = &treatment.applications;
-        let least = usize::from(!of_phone && names.is_empty());
+        let least = usize::from(!of_ue && names.is_empty());
         if !(least..=FILTERS_MAX).contains(&self.filters.len()) {
             return Err(InvalidFlow::FilterCount);
         }
@@ -253,11 +253,11 @@ impl FlowPolicy {
         if let Some(dscp) = treatment.dscp.filter(|d| *d > 63) {
             return Err(InvalidFlow::Dscp(dscp));
         }
-        if treatment.reflective && (self.gbr.is_some() || of_phone) {
+        if treatment.reflective && (self.gbr.is_some() || of_ue) {
             return Err(InvalidFlow::Reflective);
         }
         let fits = |n: &str| (1..=APPLICATION_NAME_MAX).contains(&n.len());
-        if names.len() > APPLICATIONS_MAX || !names.iter().all(|n| fits(n)) || of_phone && !names.is_empty() {
+        if names.len() > APPLICATIONS_MAX || !names.iter().all(|n| fits(n)) || of_ue && !names.is_empty() {
             return Err(InvalidFlow::Applications);
         }
         Ok(())

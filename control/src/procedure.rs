@@ -92,7 +92,7 @@ pub(crate) async fn ask(
     ask_past(ue, message, security, repeated, accepts, |_| false).await
 }
 
-/// The same, where the phone may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
+/// The same, where the UE may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
 /// been repeated.
 pub(crate) async fn ask_past(
     ue: Ue,

@@ -1,4 +1,4 @@
-//! Why a radio, a phone or a session was refused: one type from the check that failed to the cause on the wire and
+//! Why a radio, a UE or a session was refused: one type from the check that failed to the cause on the wire and
 //! to the sentence that an operator reads.
 //!
 //! Every refusal knows what was offered, what would have been accepted, and the fix. The wire causes stand in one
@@ -15,18 +15,18 @@ use crate::config::Config;
 use crate::flat::text::{self, Text};
 use crate::udm::SessionTypes;
 
-/// Refusals of a phone (5GMM), in classes that the operator may give another cause.
+/// Refusals of a UE (5GMM), in classes that the operator may give another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RefusalKind {
     /// No such subscriber.
     UnknownSubscriber,
     /// The operator barred the subscriber.
     Barred,
-    /// The phone did not prove its key.
+    /// The UE did not prove its key.
     Authentication,
     /// The SUCI cannot be revealed.
     Identity,
-    /// The phone and the network share no acceptable algorithm.
+    /// The UE and the network share no acceptable algorithm.
     Algorithm,
     /// The tracking area is not served.
     TrackingArea,
@@ -36,7 +36,7 @@ pub enum RefusalKind {
     Restricted,
     /// The network is not served.
     Plmn,
-    /// No slice that the phone may use is offered here.
+    /// No slice that the UE may use is offered here.
     Slice,
     /// A limit or a store is exhausted.
     Congestion,
@@ -52,11 +52,11 @@ pub enum RefusalKind {
     Protocol,
 }
 
-/// How long a phone is kept back where the operator says nothing: long enough to matter, short enough to be forgiven.
+/// How long a UE is kept back where the operator says nothing: long enough to matter, short enough to be forgiven.
 const BACK_OFF: Duration = Duration::from_secs(120);
 
 impl RefusalKind {
-    /// Whether it refuses a session (5GSM) and not the phone (5GMM).
+    /// Whether it refuses a session (5GSM) and not the UE (5GMM).
     pub fn is_of_session(self) -> bool {
         matches!(self, Self::Dnn | Self::SessionType | Self::Resources)
     }
@@ -69,13 +69,13 @@ pub enum Refusal {
     UnknownSubscriber,
     /// The subscriber is barred.
     Barred,
-    /// RES* was wrong: the phone holds another key or OPc (TS 24.501 §5.4.1.3.5).
+    /// RES* was wrong: the UE holds another key or OPc (TS 24.501 §5.4.1.3.5).
     WrongResponse,
-    /// The phone found the network's MAC wrong: it holds another key or OPc (5GMM cause #20).
+    /// The UE found the network's MAC wrong: it holds another key or OPc (5GMM cause #20).
     MacFailure,
-    /// The phone found SQN out of range, again after resynchronisation (5GMM cause #21).
+    /// The UE found SQN out of range, again after resynchronisation (5GMM cause #21).
     SynchFailure,
-    /// The phone refused the challenge for another reason: its 5GMM cause, or one that stands for its EAP message.
+    /// The UE refused the challenge for another reason: its 5GMM cause, or one that stands for its EAP message.
     ChallengeRefused(u8),
     /// AUTS was not made with the subscriber's key.
     BadAuts,
@@ -85,9 +85,9 @@ pub enum Refusal {
     BadSuci,
     /// The SUCI or SUPI is of another network.
     OtherHomeNetwork(PlmnId),
-    /// The phone gave no usable identity.
+    /// The UE gave no usable identity.
     NoIdentity,
-    /// The phone believes to be registered, and nobody here knows it.
+    /// The UE believes to be registered, and nobody here knows it.
     NoContext,
     /// It asked for emergency service, which there is none of.
     Emergency,
@@ -97,14 +97,14 @@ pub enum Refusal {
     EquipmentUnknown,
     /// The network keeps back what is not urgent; what.
     Congested(#[serde(with = "text")] Text),
-    /// The phone supports none of the configured algorithms.
+    /// The UE supports none of the configured algorithms.
     NoCommonAlgorithm {
-        /// NEA0 to NEA7 that the phone supports, highest bit first.
+        /// NEA0 to NEA7 that the UE supports, highest bit first.
         ciphering: u8,
-        /// NIA0 to NIA7 that the phone supports, highest bit first.
+        /// NIA0 to NIA7 that the UE supports, highest bit first.
         integrity: u8,
     },
-    /// The phone refused the security mode (5GMM cause in its SECURITY MODE REJECT).
+    /// The UE refused the security mode (5GMM cause in its SECURITY MODE REJECT).
     SecurityModeRejected(u8),
     /// The tracking area is not served.
     TaiNotServed(Tai),
@@ -112,18 +112,18 @@ pub enum Refusal {
     AreaForbidden(Tai),
     /// The subscription bars the radio (TS 23.501 §5.3.4.1.1).
     RadioBarred,
-    /// The phone may not start services in this tracking area (TS 24.501 §5.3.5.2).
+    /// The UE may not start services in this tracking area (TS 24.501 §5.3.5.2).
     RestrictedServiceArea(Tai),
     /// The data network is a local one, of another place (TS 23.501 §5.6.5).
     OutOfLadn(Dnn, Tai),
     /// None of the requested, subscribed and offered slices is common.
     NoSlice {
-        /// Asked for by the phone; empty: the subscribed defaults.
+        /// Asked for by the UE; empty: the subscribed defaults.
         requested: Vec<SNssai>,
         /// Subscribed.
         subscribed: Vec<SNssai>,
     },
-    /// The phone did not answer in spite of all repetitions.
+    /// The UE did not answer in spite of all repetitions.
     NoAnswer(#[serde(with = "text")] Text),
     /// The gNB did not answer, or answered what cannot be used.
     RadioFailure(#[serde(with = "text")] Text),
@@ -146,13 +146,13 @@ pub enum Refusal {
     },
     /// The data network is subscribed but not configured.
     DnnNotConfigured(Dnn),
-    /// The slice is not among the phone's allowed ones.
+    /// The slice is not among the UE's allowed ones.
     SliceNotAllowed(SNssai),
     /// The session type is not allowed; these would be.
     SessionType(SessionTypes),
-    /// The phone asked for QoS that makes no sense or is not allowed: told with this cause (TS 24.501 §6.4.2.4).
+    /// The UE asked for QoS that makes no sense or is not allowed: told with this cause (TS 24.501 §6.4.2.4).
     Qos(SmCause),
-    /// The phone refused a modification of its session with this cause (TS 24.501 §6.3.2.4).
+    /// The UE refused a modification of its session with this cause (TS 24.501 §6.3.2.4).
     ModificationRejected(SmCause),
     /// The SSC mode may not be had.
     SscMode {
@@ -161,7 +161,7 @@ pub enum Refusal {
         /// What may be had beside mode 1.
         subscribed: SscMode,
     },
-    /// Its user plane must be protected, and the phone cannot (TS 24.501 §9.11.4.7).
+    /// Its user plane must be protected, and the UE cannot (TS 24.501 §9.11.4.7).
     IntegrityRate,
     /// The message makes no sense here.
     Protocol(#[serde(with = "text")] Text),
@@ -219,7 +219,7 @@ impl Refusal {
         }
     }
 
-    /// The 5GMM cause that tells the phone (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
+    /// The 5GMM cause that tells the UE (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
     ///
     /// A subscriber that the store does not know gets #3 as TS 29.524 §4.3.2 maps it. A key that does not fit is told with
     /// AUTHENTICATION REJECT, which carries no cause; #3 stands here for the log.
@@ -260,7 +260,7 @@ impl Refusal {
             Self::SessionType(_) | Self::SscMode { .. } => MmCause::PayloadWasNotForwarded,
             Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
             Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.5.1.2.5
-            // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
+            // #5 is the one that costs the UE nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::RefusedByGnb { .. } | Self::Protocol(_) => {
                 MmCause::ProtocolErrorUnspecified
@@ -268,7 +268,7 @@ impl Refusal {
         }
     }
 
-    /// The 5GSM cause that tells the phone why it has no session (TS 24.501 §9.11.4.2, Annex B).
+    /// The 5GSM cause that tells the UE why it has no session (TS 24.501 §9.11.4.2, Annex B).
     pub fn sm_cause(&self, config: &Config) -> SmCause {
         if self.kind().is_of_session()
             && let Some(cause) = self.configured(config).and_then(SmCause::from_u8)
@@ -319,7 +319,7 @@ impl Refusal {
 
     /// The back-off that the operator set for this class: T3346, or the session's back-off timer.
     ///
-    /// Congestion has one even where the operator says nothing: without it, phones that were refused come back at once
+    /// Congestion has one even where the operator says nothing: without it, UEs that were refused come back at once
     /// (TS 24.501 §5.3.9).
     pub fn back_off(&self, config: &Config) -> Option<Duration> {
         let own = config.refusals.get(&self.kind()).and_then(|a| a.back_off);
@@ -329,7 +329,7 @@ impl Refusal {
         })
     }
 
-    /// Whether the phone was told by AUTHENTICATION REJECT, so that no other reject follows.
+    /// Whether the UE was told by AUTHENTICATION REJECT, so that no other reject follows.
     pub fn was_told(&self) -> bool {
         matches!(
             self,

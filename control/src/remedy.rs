@@ -301,7 +301,7 @@ impl Present<'_> {
         let common = |subscribed: &[SNssai]| subscribed.iter().find(|s| offered.contains(s)).copied();
         if let Some(s) = common(&subscribed) {
             let access = &self.config.amf.access;
-            let bounded = access.slice_areas.contains_key(&s) || access.slice_phones_max.contains_key(&s);
+            let bounded = access.slice_areas.contains_key(&s) || access.slice_ues_max.contains_key(&s);
             return match common(then) {
                 Some(_) if bounded => fix(format!(
                     "slice {s} is subscribed and configured: widen its `access.slice_areas` or raise its `access.slice_limits`"
@@ -389,7 +389,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::desk;
+    use crate::ue_harness;
 
     fn s(text: &str) -> SNssai {
         text.parse().unwrap()
@@ -397,9 +397,9 @@ mod tests {
 
     /// A configuration with these slices, and a subscription to these.
     fn ground(configured: &[&str], subscribed: &[&str]) -> (Config, Subscription) {
-        let mut config = desk::config();
+        let mut config = ue_harness::config();
         config.amf.slices = configured.iter().map(|t| s(t)).collect();
-        let mut subscription = desk::subscription();
+        let mut subscription = ue_harness::subscription();
         let one = subscription.slices[0].clone();
         let slice = |t: &&str| crate::udm::SubscribedSlice { s_nssai: s(t), ..one.clone() };
         subscription.slices = subscribed.iter().map(slice).collect();

@@ -1,4 +1,4 @@
-//! The UPFs, as a phone's machine sees them: names, and what the aggregator knows of each when an input arrives.
+//! The UPFs, as a UE's machine sees them: names, and what the CTA knows of each when an input arrives.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

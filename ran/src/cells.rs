@@ -1,4 +1,4 @@
-//! Phones on gNBs, wired together: the whole emulated RAN as one pure machine, for the simulated network and for the
+//! UEs on gNBs, wired together: the whole emulated RAN as one pure machine, for the simulated network and for the
 //! sockets alike.
 
 use core::cmp::Reverse;
@@ -11,7 +11,7 @@ use whimbrel_ngap::{Cause, TransferSyntax};
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
-use crate::radio::{PhoneId, Up};
+use crate::radio::{UeId, Up};
 use crate::ue::{self, Command, MmState, Ue, UeConfig};
 use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
 
@@ -57,25 +57,25 @@ pub enum Input<'a> {
         /// The datagram.
         datagram: &'a [u8],
     },
-    /// A phone's owner wants something.
-    Command(PhoneId, Command),
-    /// A phone's owner wants something done over its newest session.
-    Task(PhoneId, Task),
-    /// A phone's program sends a packet over a session.
-    Packet(PhoneId, PduSessionId, &'a [u8]),
-    /// A phone's gNB is to release it, for this cause.
-    Release(PhoneId, Cause),
-    /// A phone that has no connection camps on another cell.
-    Camp(PhoneId, GnbId),
-    /// A phone begins a stream of packets over its newest session with an IPv4 address; the number tells it from the
-    /// phone's others.
-    Stream(PhoneId, StreamConfig, u32),
-    /// A phone's stream is to end.
-    StopStream(PhoneId),
-    /// The other end of a phone's last stream is to send one packet, after so long.
-    Ring(PhoneId, Duration),
-    /// A phone is to be handed over to another gNB.
-    HandOver(PhoneId, GnbId, Via),
+    /// A UE's owner wants something.
+    Command(UeId, Command),
+    /// A UE's owner wants something done over its newest session.
+    Task(UeId, Task),
+    /// A UE's program sends a packet over a session.
+    Packet(UeId, PduSessionId, &'a [u8]),
+    /// A UE's gNB is to release it, for this cause.
+    Release(UeId, Cause),
+    /// A UE that has no connection camps on another cell.
+    Camp(UeId, GnbId),
+    /// A UE begins a stream of packets over its newest session with an IPv4 address; the number tells it from the
+    /// UE's others.
+    Stream(UeId, StreamConfig, u32),
+    /// A UE's stream is to end.
+    StopStream(UeId),
+    /// The other end of a UE's last stream is to send one packet, after so long.
+    Ring(UeId, Duration),
+    /// A UE is to be handed over to another gNB.
+    HandOver(UeId, GnbId, Via),
     /// Time has passed.
     Tick,
 }
@@ -114,21 +114,21 @@ pub enum Output {
         /// The datagram.
         datagram: Vec<u8>,
     },
-    /// Hand a packet to a phone's program.
-    Packet(PhoneId, PduSessionId, Vec<u8>),
+    /// Hand a packet to a UE's program.
+    Packet(UeId, PduSessionId, Vec<u8>),
     /// Something happened at a gNB.
     Gnb(GnbId, gnb::Event),
-    /// Something happened to a phone.
-    Phone(PhoneId, ue::Event),
-    /// A phone's stream has begun to flow.
-    StreamFlows(PhoneId),
-    /// A phone's stream has ended, and both sides know.
-    StreamEnded(PhoneId),
-    /// A phone's task has come to its end.
-    Task(PhoneId, Result<Outcome, TaskError>),
+    /// Something happened to a UE.
+    Ue(UeId, ue::Event),
+    /// A UE's stream has begun to flow.
+    StreamFlows(UeId),
+    /// A UE's stream has ended, and both sides know.
+    StreamEnded(UeId),
+    /// A UE's task has come to its end.
+    Task(UeId, Result<Outcome, TaskError>),
 }
 
-/// Where the packets of phones go.
+/// Where the packets of UEs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserPlane {
     /// To a stack in the process.
@@ -138,7 +138,7 @@ pub enum UserPlane {
 }
 
 #[derive(Debug)]
-struct Phone {
+struct Slot {
     ue: Ue,
     gnb: GnbId,
     stack: Option<(PduSessionId, Box<Stack>)>,
@@ -150,25 +150,25 @@ struct Phone {
     stray_since: Option<Instant>,
 }
 
-/// How long downlink packets may come in another flow than the phone's rules have for them: the UPF learns of a flow that comes
-/// after the phone, and of one that goes before it (TS 23.502 §4.3.3.2). No standard value; ours is over the core's repetitions on
+/// How long downlink packets may come in another flow than the UE's rules have for them: the UPF learns of a flow that comes
+/// after the UE, and of one that goes before it (TS 23.502 §4.3.3.2). No standard value; ours is over the core's repetitions on
 /// N4.
 const RULES_SETTLE: Duration = Duration::from_secs(2);
 
 /// Something on its way between two machines.
 enum Job {
-    ToGnb(PhoneId, Up),
-    ToPhone(PhoneId, ue::Input),
+    ToGnb(UeId, Up),
+    ToUe(UeId, ue::Input),
     Xn { from: GlobalGnbId, to: GlobalGnbId, message: XnMessage },
 }
 
-/// Phones on gNBs.
+/// UEs on gNBs.
 pub struct Cells {
     gnbs: Vec<Gnb>,
-    phones: Vec<Phone>,
+    ues: Vec<Slot>,
     user_plane: UserPlane,
-    by_s_tmsi: BTreeMap<STmsi, PhoneId>,
-    deadlines: BinaryHeap<Reverse<(Instant, PhoneId)>>,
+    by_s_tmsi: BTreeMap<STmsi, UeId>,
+    deadlines: BinaryHeap<Reverse<(Instant, UeId)>>,
     jobs: VecDeque<Job>,
     from_ue: Outbox<ue::Output>,
     from_gnb: Outbox<gnb::Output>,
@@ -178,11 +178,11 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// None yet. `seed` makes the ports and sequence numbers of the phones' stacks.
+    /// None yet. `seed` makes the ports and sequence numbers of the UEs' stacks.
     pub fn new(user_plane: UserPlane, seed: u64) -> Self {
         Self {
             gnbs: Vec::new(),
-            phones: Vec::new(),
+            ues: Vec::new(),
             user_plane,
             by_s_tmsi: BTreeMap::new(),
             deadlines: BinaryHeap::new(),
@@ -200,15 +200,15 @@ impl Cells {
         GnbId(self.gnbs.len() as u16 - 1)
     }
 
-    /// Adds a phone that camps on a gNB's cell.
-    pub fn add_phone(&mut self, gnb: GnbId, config: UeConfig) -> PhoneId {
-        let id = PhoneId(self.phones.len() as u32);
+    /// Adds a UE that camps on a gNB's cell.
+    pub fn add_ue(&mut self, gnb: GnbId, config: UeConfig) -> UeId {
+        let id = UeId(self.ues.len() as u32);
         let mut ue = Ue::new(config);
         if let Some(gnb) = self.gnbs.get(usize::from(gnb.0)) {
-            // Camping says nothing on the radio, and a fresh phone has nothing to do about it.
+            // Camping says nothing on the radio, and a fresh UE has nothing to do about it.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
-        self.phones.push(Phone {
+        self.ues.push(Slot {
             ue,
             gnb,
             stack: None,
@@ -220,19 +220,19 @@ impl Cells {
         id
     }
 
-    /// How many phones there are.
-    pub fn phones(&self) -> usize {
-        self.phones.len()
+    /// How many UEs there are.
+    pub fn ues(&self) -> usize {
+        self.ues.len()
     }
 
-    /// A phone, if there is one of that number.
-    pub fn phone(&self, id: PhoneId) -> Option<&Ue> {
-        self.phones.get(id.index()).map(|p| &p.ue)
+    /// A UE, if there is one of that number.
+    pub fn ue(&self, id: UeId) -> Option<&Ue> {
+        self.ues.get(id.index()).map(|p| &p.ue)
     }
 
-    /// A phone, to be changed.
-    pub fn phone_mut(&mut self, id: PhoneId) -> Option<&mut Ue> {
-        self.phones.get_mut(id.index()).map(|p| &mut p.ue)
+    /// A UE, to be changed.
+    pub fn ue_mut(&mut self, id: UeId) -> Option<&mut Ue> {
+        self.ues.get_mut(id.index()).map(|p| &mut p.ue)
     }
 
     /// A gNB, if there is one of that number.
@@ -254,9 +254,9 @@ impl Cells {
         self.gnbs.iter().position(|g| g.config().id == id).map(|i| GnbId(i as u16))
     }
 
-    /// The gNB on whose cell a phone camps.
-    pub fn gnb_of(&self, id: PhoneId) -> Option<GnbId> {
-        self.phones.get(id.index()).map(|p| p.gnb)
+    /// The gNB on whose cell a UE camps.
+    pub fn gnb_of(&self, id: UeId) -> Option<GnbId> {
+        self.ues.get(id.index()).map(|p| p.gnb)
     }
 
     /// Whether every gNB is in service.
@@ -286,32 +286,31 @@ impl Cells {
             Input::Gtpu { gnb, source, datagram } => {
                 self.gnb_takes(now, gnb, gnb::Input::Gtpu { source, datagram }, out);
             }
-            Input::Command(phone, command) => self.phone_takes(now, phone, ue::Input::Command(command), out),
-            Input::Task(phone, task) => self.start_task(now, phone, task, out),
-            Input::Packet(phone, session, packet) => self.uplink(now, phone, session, packet, out),
-            Input::Release(phone, cause) => {
-                if let Some(gnb) = self.gnb_of(phone) {
-                    self.gnb_takes(now, gnb, gnb::Input::Release(phone, cause), out);
+            Input::Command(ue, command) => self.ue_takes(now, ue, ue::Input::Command(command), out),
+            Input::Task(ue, task) => self.start_task(now, ue, task, out),
+            Input::Packet(ue, session, packet) => self.uplink(now, ue, session, packet, out),
+            Input::Release(ue, cause) => {
+                if let Some(gnb) = self.gnb_of(ue) {
+                    self.gnb_takes(now, gnb, gnb::Input::Release(ue, cause), out);
                 }
             }
-            Input::Camp(phone, gnb) => self.camp(now, phone, gnb, out),
-            Input::Stream(phone, config, id) => self.start_stream(now, phone, config, id, out),
-            Input::StopStream(phone) => {
-                if let Some((_, stream)) = self.phones.get_mut(phone.index()).and_then(|p| p.stream.as_mut())
-                {
+            Input::Camp(ue, gnb) => self.camp(now, ue, gnb, out),
+            Input::Stream(ue, config, id) => self.start_stream(now, ue, config, id, out),
+            Input::StopStream(ue) => {
+                if let Some((_, stream)) = self.ues.get_mut(ue.index()).and_then(|p| p.stream.as_mut()) {
                     stream.stop(now);
                 }
-                self.work_stream(now, phone, out);
+                self.work_stream(now, ue, out);
             }
-            Input::Ring(phone, after) => {
-                let stream = self.phones.get(phone.index()).and_then(|p| p.stream.as_ref());
+            Input::Ring(ue, after) => {
+                let stream = self.ues.get(ue.index()).and_then(|p| p.stream.as_ref());
                 if let Some((session, packet)) = stream.map(|(of, s)| (*of, s.ring(after))) {
-                    self.uplink(now, phone, session, &packet, out);
+                    self.uplink(now, ue, session, &packet, out);
                 }
             }
-            Input::HandOver(phone, target, via) => {
-                if let (Some(gnb), Some(to)) = (self.gnb_of(phone), self.gnb(target).map(Gnb::as_neighbour)) {
-                    self.gnb_takes(now, gnb, gnb::Input::HandOver { phone, to, via }, out);
+            Input::HandOver(ue, target, via) => {
+                if let (Some(gnb), Some(to)) = (self.gnb_of(ue), self.gnb(target).map(Gnb::as_neighbour)) {
+                    self.gnb_takes(now, gnb, gnb::Input::HandOver { ue, to, via }, out);
                 }
             }
             Input::Tick => self.tick(now, out),
@@ -334,26 +333,26 @@ impl Cells {
         }
         while self.deadlines.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Some(Reverse((at, id))) = self.deadlines.pop() else { break };
-            let Some(phone) = self.phones.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
-            phone.armed = Instant::FAR_FUTURE;
-            if phone.ue.next_deadline().is_some_and(|at| at <= now) {
-                self.phone_takes(now, id, ue::Input::Tick, out);
+            let Some(ue) = self.ues.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
+            ue.armed = Instant::FAR_FUTURE;
+            if ue.ue.next_deadline().is_some_and(|at| at <= now) {
+                self.ue_takes(now, id, ue::Input::Tick, out);
             }
             self.work_stack(now, id, out);
             self.work_stream(now, id, out);
         }
     }
 
-    /// Everything between phones and gNBs arrives, in order.
+    /// Everything between UEs and gNBs arrives, in order.
     fn deliver(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(job) = self.jobs.pop_front() {
             match job {
-                Job::ToGnb(phone, up) => {
-                    if let Some(gnb) = self.gnb_of(phone) {
-                        self.gnb_takes(now, gnb, gnb::Input::Radio(phone, up), out);
+                Job::ToGnb(ue, up) => {
+                    if let Some(gnb) = self.gnb_of(ue) {
+                        self.gnb_takes(now, gnb, gnb::Input::Radio(ue, up), out);
                     }
                 }
-                Job::ToPhone(phone, input) => self.phone_takes(now, phone, input, out),
+                Job::ToUe(ue, input) => self.ue_takes(now, ue, input, out),
                 Job::Xn { from, to, message } => {
                     if let Some(gnb) = self.gnb_by_id(to) {
                         self.gnb_takes(now, gnb, gnb::Input::Xn { from, message }, out);
@@ -371,22 +370,20 @@ impl Cells {
         for output in outputs.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
-                gnb::Output::Radio(phone, down) => {
-                    self.jobs.push_back(Job::ToPhone(phone, ue::Input::Radio(down)))
-                }
+                gnb::Output::Radio(ue, down) => self.jobs.push_back(Job::ToUe(ue, ue::Input::Radio(down))),
                 gnb::Output::Page(s_tmsi) => {
-                    let here = |p: &&PhoneId| self.phones.get(p.index()).is_some_and(|p| p.gnb == id);
-                    if let Some(phone) = self.by_s_tmsi.get(&s_tmsi).filter(here) {
-                        self.jobs.push_back(Job::ToPhone(*phone, ue::Input::Paged));
+                    let here = |p: &&UeId| self.ues.get(p.index()).is_some_and(|p| p.gnb == id);
+                    if let Some(ue) = self.by_s_tmsi.get(&s_tmsi).filter(here) {
+                        self.jobs.push_back(Job::ToUe(*ue, ue::Input::Paged));
                     }
                 }
                 gnb::Output::Gtpu { to, datagram } => out.push(Output::Gtpu { gnb: id, to, datagram }),
                 gnb::Output::Xn { to, message } => self.jobs.push_back(Job::Xn { from, to, message }),
-                gnb::Output::Packet { phone, session, qfi, packet, .. } => {
-                    self.judge_flow(now, phone, session, qfi, &packet, out);
+                gnb::Output::Packet { ue, session, qfi, packet, .. } => {
+                    self.judge_flow(now, ue, session, qfi, &packet, out);
                     match self.user_plane {
-                        UserPlane::Program => out.push(Output::Packet(phone, session, packet)),
-                        UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
+                        UserPlane::Program => out.push(Output::Packet(ue, session, packet)),
+                        UserPlane::Stack => self.stack_takes(now, ue, session, &packet, out),
                     }
                 }
                 gnb::Output::Associate(address) => out.push(Output::Associate(id, address)),
@@ -400,40 +397,40 @@ impl Cells {
         self.from_gnb = outputs;
     }
 
-    fn phone_takes(&mut self, now: Instant, id: PhoneId, input: ue::Input, out: &mut Outbox<Output>) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        phone.ue.handle(now, input, &mut self.from_ue);
+    fn ue_takes(&mut self, now: Instant, id: UeId, input: ue::Input, out: &mut Outbox<Output>) {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        ue.ue.handle(now, input, &mut self.from_ue);
         for output in self.from_ue.drain() {
             match output {
                 ue::Output::Radio(up) => {
                     if let Up::HandoverComplete { to, .. } = &up
                         && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
-                        phone.gnb = GnbId(i as u16);
+                        ue.gnb = GnbId(i as u16);
                     }
                     self.jobs.push_back(Job::ToGnb(id, up));
                 }
                 ue::Output::Event(event) => {
                     if matches!(event, ue::Event::SessionUp { .. } | ue::Event::SessionModified { .. }) {
-                        phone.stray_since = None;
+                        ue.stray_since = None;
                     }
                     let gone = match &event {
                         ue::Event::SessionReleased { session, .. } => Some(*session),
                         _ => None,
                     };
-                    if phone.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
-                        phone.stack = None;
+                    if ue.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        ue.stack = None;
                     }
-                    if phone.stream.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
-                        phone.stream = None;
+                    if ue.stream.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        ue.stream = None;
                     }
-                    out.push(Output::Phone(id, event));
+                    out.push(Output::Ue(id, event));
                 }
             }
         }
-        let s_tmsi = phone.ue.s_tmsi();
-        if s_tmsi != phone.s_tmsi {
-            if let Some(old) = core::mem::replace(&mut phone.s_tmsi, s_tmsi)
+        let s_tmsi = ue.ue.s_tmsi();
+        if s_tmsi != ue.s_tmsi {
+            if let Some(old) = core::mem::replace(&mut ue.s_tmsi, s_tmsi)
                 && self.by_s_tmsi.get(&old) == Some(&id)
             {
                 self.by_s_tmsi.remove(&old);
@@ -445,55 +442,55 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// Sees to it that a phone's next deadline stands in the heap.
-    fn arm(&mut self, now: Instant, id: PhoneId) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        let stack = phone.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
-        let stream = phone.stream.as_ref().and_then(|(_, s)| s.next_deadline());
-        let own = phone.ue.next_deadline();
+    /// Sees to it that a UE's next deadline stands in the heap.
+    fn arm(&mut self, now: Instant, id: UeId) {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        let stack = ue.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
+        let stream = ue.stream.as_ref().and_then(|(_, s)| s.next_deadline());
+        let own = ue.ue.next_deadline();
         let Some(next) = own.into_iter().chain(stack).chain(stream).min() else { return };
-        if next < phone.armed {
-            phone.armed = next;
+        if next < ue.armed {
+            ue.armed = next;
             self.deadlines.push(Reverse((next, id)));
         }
     }
 
-    /// A downlink packet must come in the flow that the phone's rules have for it (TS 23.501 §5.7.1.5).
+    /// A downlink packet must come in the flow that the UE's rules have for it (TS 23.501 §5.7.1.5).
     fn judge_flow(
         &mut self,
         now: Instant,
-        id: PhoneId,
+        id: UeId,
         session: PduSessionId,
         qfi: Option<Qfi>,
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
         // With one rule there is one flow, which the gNB judges.
-        let several = phone.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
-        let wanted = several.then(|| phone.ue.downlink_flow_of(session, packet)).flatten();
+        let several = ue.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
+        let wanted = several.then(|| ue.ue.downlink_flow_of(session, packet)).flatten();
         if wanted.is_none() || qfi == wanted {
-            phone.stray_since = None;
+            ue.stray_since = None;
             return;
         }
-        let since = *phone.stray_since.get_or_insert(now);
+        let since = *ue.stray_since.get_or_insert(now);
         if now.since(since) > RULES_SETTLE {
-            phone.stray_since = None;
+            ue.stray_since = None;
             let violation = ue::Violation::DownlinkFlow(session);
-            out.push(Output::Phone(id, ue::Event::Violation(violation)));
+            out.push(Output::Ue(id, ue::Event::Violation(violation)));
         }
     }
 
     fn stack_takes(
         &mut self,
         now: Instant,
-        id: PhoneId,
+        id: UeId,
         session: PduSessionId,
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        if let Some((_, stream)) = phone.stream.as_mut().filter(|(of, _)| *of == session) {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        if let Some((_, stream)) = ue.stream.as_mut().filter(|(of, _)| *of == session) {
             let (flowed, ended) = (stream.flows(), stream.has_ended());
             let taken = stream.receive(now, packet);
             if stream.flows() && !flowed {
@@ -506,31 +503,31 @@ impl Cells {
                 return;
             }
         }
-        let Some((_, stack)) = phone.stack.as_mut().filter(|(of, _)| *of == session) else { return };
+        let Some((_, stack)) = ue.stack.as_mut().filter(|(of, _)| *of == session) else { return };
         stack.receive(packet);
         self.work_stack(now, id, out);
     }
 
     /// Begins a task over the newest session; without one it has failed.
-    fn start_task(&mut self, now: Instant, id: PhoneId, task: Task, out: &mut Outbox<Output>) {
+    fn start_task(&mut self, now: Instant, id: UeId, task: Task, out: &mut Outbox<Output>) {
         let seed = self.seed ^ u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        let Some(info) = phone.ue.sessions().last() else {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        let Some(info) = ue.ue.sessions().last() else {
             return out.push(Output::Task(id, Err(TaskError::NoAddress)));
         };
-        if phone.stack.as_ref().is_none_or(|(of, _)| *of != info.id) {
+        if ue.stack.as_ref().is_none_or(|(of, _)| *of != info.id) {
             let addresses = Addresses { ipv4: info.ipv4, interface_id: info.interface_id };
-            phone.stack = Some((info.id, Box::new(Stack::new(now, addresses, info.mtu, seed))));
+            ue.stack = Some((info.id, Box::new(Stack::new(now, addresses, info.mtu, seed))));
         }
-        if let Some((_, stack)) = &mut phone.stack {
+        if let Some((_, stack)) = &mut ue.stack {
             stack.start(now, task);
         }
         self.work_stack(now, id, out);
     }
 
-    fn work_stack(&mut self, now: Instant, id: PhoneId, out: &mut Outbox<Output>) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        if let Some((session, stack)) = &mut phone.stack {
+    fn work_stack(&mut self, now: Instant, id: UeId, out: &mut Outbox<Output>) {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        if let Some((session, stack)) = &mut ue.stack {
             let session = *session;
             let mut packets = Vec::new();
             let outcome = stack.poll(now, &mut |p| packets.push(p));
@@ -544,43 +541,43 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// A phone goes to another cell without handover; a connection that it has stays where it is, and so does the phone.
-    fn camp(&mut self, now: Instant, id: PhoneId, gnb: GnbId, out: &mut Outbox<Output>) {
+    /// A UE goes to another cell without handover; a connection that it has stays where it is, and so does the UE.
+    fn camp(&mut self, now: Instant, id: UeId, gnb: GnbId, out: &mut Outbox<Output>) {
         let Some(tai) = self.gnb(gnb).map(|g| g.config().tai()) else { return };
-        let Some(phone) = self.phones.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
-        phone.gnb = gnb;
-        self.phone_takes(now, id, ue::Input::Cell(tai), out);
+        let Some(ue) = self.ues.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
+        ue.gnb = gnb;
+        self.ue_takes(now, id, ue::Input::Cell(tai), out);
     }
 
     /// Begins a stream; without a session for it, it never flows.
     fn start_stream(
         &mut self,
         now: Instant,
-        id: PhoneId,
+        id: UeId,
         config: StreamConfig,
         number: u32,
         out: &mut Outbox<Output>,
     ) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        let with_address = phone.ue.sessions().filter_map(|s| Some((s.id, s.ipv4?))).last();
-        phone.stream = with_address
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        let with_address = ue.ue.sessions().filter_map(|s| Some((s.id, s.ipv4?))).last();
+        ue.stream = with_address
             .map(|(session, address)| (session, Box::new(Stream::new(now, config, address, number))));
         self.work_stream(now, id, out);
     }
 
-    /// A phone's stream, if it has or had one.
-    pub fn stream(&self, id: PhoneId) -> Option<&Stream> {
-        self.phones.get(id.index())?.stream.as_ref().map(|(_, s)| &**s)
+    /// A UE's stream, if it has or had one.
+    pub fn stream(&self, id: UeId) -> Option<&Stream> {
+        self.ues.get(id.index())?.stream.as_ref().map(|(_, s)| &**s)
     }
 
-    /// A phone's stream, to look for gaps anew.
-    pub fn stream_mut(&mut self, id: PhoneId) -> Option<&mut Stream> {
-        self.phones.get_mut(id.index())?.stream.as_mut().map(|(_, s)| &mut **s)
+    /// A UE's stream, to look for gaps anew.
+    pub fn stream_mut(&mut self, id: UeId) -> Option<&mut Stream> {
+        self.ues.get_mut(id.index())?.stream.as_mut().map(|(_, s)| &mut **s)
     }
 
-    fn work_stream(&mut self, now: Instant, id: PhoneId, out: &mut Outbox<Output>) {
-        let Some(phone) = self.phones.get_mut(id.index()) else { return };
-        if let Some((session, stream)) = &mut phone.stream {
+    fn work_stream(&mut self, now: Instant, id: UeId, out: &mut Outbox<Output>) {
+        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        if let Some((session, stream)) = &mut ue.stream {
             let session = *session;
             let mut packets = Vec::new();
             stream.poll(now, &mut |p| packets.push(p));
@@ -591,29 +588,29 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// A phone's packet into its tunnel; without one the packet is dropped, and an idle phone asks for service.
+    /// A UE's packet into its tunnel; without one the packet is dropped, and an idle UE asks for service.
     fn uplink(
         &mut self,
         now: Instant,
-        id: PhoneId,
+        id: UeId,
         session: PduSessionId,
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(phone) = self.phones.get(id.index()) else { return };
-        let flow = phone.ue.flow_of(session, packet);
+        let Some(ue) = self.ues.get(id.index()) else { return };
+        let flow = ue.ue.flow_of(session, packet);
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
         datagram[GTPU_HEADROOM..].copy_from_slice(packet);
-        let gnb = self.gnbs.get(usize::from(phone.gnb.0));
+        let gnb = self.gnbs.get(usize::from(ue.gnb.0));
         match gnb.and_then(|g| g.encapsulate(id, session, flow, &mut datagram, GTPU_HEADROOM)) {
             Some((to, at)) => {
                 datagram.drain(..at);
-                out.push(Output::Gtpu { gnb: phone.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
+                out.push(Output::Gtpu { gnb: ue.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
             }
             None => {
                 self.dropped_uplink += 1;
-                if phone.ue.state() == MmState::Registered && !phone.ue.is_connected() {
-                    self.phone_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
+                if ue.ue.state() == MmState::Registered && !ue.ue.is_connected() {
+                    self.ue_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
                 }
             }
         }

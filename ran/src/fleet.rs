@@ -1,4 +1,4 @@
-//! Subscriptions for many phones, each with its own key, made from one seed: whoever has the seed can provision the core
+//! Subscriptions for many UEs, each with its own key, made from one seed: whoever has the seed can provision the core
 //! with them.
 
 use whimbrel_ids::{Pei, Supi};
@@ -12,7 +12,7 @@ const FC_KEYS: u8 = 0xf1;
 pub struct Subscription {
     /// The subscriber.
     pub supi: Supi,
-    /// The equipment that the phone claims to be: an IMEISV.
+    /// The equipment that the UE claims to be: an IMEISV.
     pub pei: Pei,
     /// Subscriber key K.
     pub k: [u8; 16],

@@ -1,4 +1,4 @@
-//! What a phone and its gNB hold of what the core has told them, by value: histories of it show a core that has gone back to an older state.
+//! What a UE and its gNB hold of what the core has told them, by value: histories of it show a core that has gone back to an older state.
 
 use core::fmt;
 
@@ -6,21 +6,21 @@ use whimbrel_ids::{Guti, PduSessionId, Qfi};
 
 use crate::cells::Cells;
 use crate::gnb::Gnb;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 use crate::ue::SessionInfo;
 
 /// What they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holds {
-    /// The 5G-GUTI that the phone was assigned last.
+    /// The 5G-GUTI that the UE was assigned last.
     pub guti: Option<Guti>,
-    /// The phone's sessions.
+    /// The UE's sessions.
     pub sessions: Vec<HeldSession>,
     /// Those whose user plane stands, as the gNB was told last.
     pub at_gnb: Vec<HeldQos>,
 }
 
-/// A session as the phone was told of it.
+/// A session as the UE was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSession {
     /// Its address, or what stands for one.
@@ -29,7 +29,7 @@ pub struct HeldSession {
     pub qos: HeldQos,
 }
 
-/// The QoS of a session, as a phone and a gNB are both told it.
+/// The QoS of a session, as a UE and a gNB are both told it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldQos {
     /// The session.
@@ -55,20 +55,20 @@ impl HeldSession {
 }
 
 impl Cells {
-    /// What a phone and its gNB hold by now.
-    pub fn holds(&self, phone: PhoneId) -> Option<Holds> {
-        let ue = self.phone(phone)?;
-        let gnb = self.gnb_of(phone).and_then(|gnb| self.gnb(gnb));
+    /// What a UE and its gNB hold by now.
+    pub fn holds(&self, id: UeId) -> Option<Holds> {
+        let ue = self.ue(id)?;
+        let gnb = self.gnb_of(id).and_then(|gnb| self.gnb(gnb));
         Some(Holds {
             guti: ue.guti(),
             sessions: ue.sessions().map(HeldSession::of).collect(),
-            at_gnb: gnb.map(|gnb| at(gnb, phone)).unwrap_or_default(),
+            at_gnb: gnb.map(|gnb| at(gnb, id)).unwrap_or_default(),
         })
     }
 }
 
-fn at(gnb: &Gnb, phone: PhoneId) -> Vec<HeldQos> {
-    let mut held: Vec<HeldQos> = gnb.qos_of(phone).collect();
+fn at(gnb: &Gnb, ue: UeId) -> Vec<HeldQos> {
+    let mut held: Vec<HeldQos> = gnb.qos_of(ue).collect();
     held.iter_mut().for_each(|qos| qos.flows.sort_unstable());
     held
 }
@@ -83,7 +83,7 @@ impl fmt::Display for HeldQos {
     }
 }
 
-/// One line of `NAME=VALUE`: `guti`; of session 1 `address1` and `qos1` as the phone holds them, `gnb1` as its gNB does.
+/// One line of `NAME=VALUE`: `guti`; of session 1 `address1` and `qos1` as the UE holds them, `gnb1` as its gNB does.
 impl fmt::Display for Holds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Holds")?;

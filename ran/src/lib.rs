@@ -1,14 +1,14 @@
-//! Emulated phones and gNBs, and the load generator: an independent check on the core.
+//! Emulated UEs and gNBs, and the load generator: an independent check on the core.
 //!
 //! | module | what | pure |
 //! | --- | --- | --- |
-//! | [`ue`] | one phone: TS 24.501 from the UE's side | yes |
+//! | [`ue`] | one UE: TS 24.501 from the UE's side | yes |
 //! | [`gnb`] | one gNB: TS 38.413 and TS 29.281 from the NG-RAN node's side | yes |
 //! | [`user_plane`] | the IP stack of a session | yes |
-//! | [`cells`] | phones on gNBs | yes |
-//! | [`scenario`], [`player`], [`report`] | what phones do, when, and what came of it | yes |
-//! | [`history`] | what phones and gNBs hold, by value | yes |
-//! | [`fleet`] | subscriptions for many phones | yes |
+//! | [`cells`] | UEs on gNBs | yes |
+//! | [`scenario`], [`player`], [`report`] | what UEs do, when, and what came of it | yes |
+//! | [`history`] | what UEs and gNBs hold, by value | yes |
+//! | [`fleet`] | subscriptions for many UEs | yes |
 //! | [`edge`] | all of it on sockets | no |
 
 pub mod cells;
@@ -26,4 +26,4 @@ pub mod ue;
 pub mod user_plane;
 
 pub use outbox::Outbox;
-pub use radio::{Connect, Down, PhoneId, Up};
+pub use radio::{Connect, Down, UeId, Up};

@@ -1,6 +1,6 @@
-//! Plays a scenario on the emulated RAN: lets phones arrive, has them do their steps, takes the times.
+//! Plays a scenario on the emulated RAN: lets UEs arrive, has them do their steps, takes the times.
 //!
-//! The load is open: phones arrive by the clock, whether those before are done or not, and what a step took is counted
+//! The load is open: UEs arrive by the clock, whether those before are done or not, and what a step took is counted
 //! from when it was due, so that a slow core cannot hide behind the load that it holds up.
 
 use core::cmp::Reverse;
@@ -18,7 +18,7 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork};
 use crate::cells::{Cells, GnbId, Input, Output};
 use crate::gnb;
 use crate::outbox::Outbox;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 use crate::report::{Failure, Report};
 use crate::scenario::{
     Arrival, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
@@ -28,7 +28,7 @@ use crate::trace::TraceEvent;
 use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
-/// What a phone waits for within its step, beside the step itself.
+/// What a UE waits for within its step, beside the step itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The step proper.
@@ -41,12 +41,12 @@ enum Phase {
     Settling,
 }
 
-/// Precedence of rules that phones ask for: of the values that are theirs (TS 24.501 §9.11.4.13: 70 to 99).
+/// Precedence of rules that UEs ask for: of the values that are theirs (TS 24.501 §9.11.4.13: 70 to 99).
 const ASKED_PRECEDENCE: u8 = 71;
 /// How long after a handover its gap is looked for: longer than packets of the old path may wait at the target.
 const SETTLING: Duration = Duration::from_millis(700);
 
-/// How far a phone is.
+/// How far a UE is.
 #[derive(Clone, Debug)]
 struct Play {
     /// The step that it is at; `None` if it is not playing.
@@ -58,7 +58,7 @@ struct Play {
     phase: Phase,
     /// When the step was due.
     due: Instant,
-    /// When its first message was sent, as far as the phone told.
+    /// When its first message was sent, as far as the UE told.
     sent: Instant,
     /// To tell deadlines of this step from those of others.
     serial: u32,
@@ -70,7 +70,7 @@ struct Play {
     resolved: Option<(String, IpAddr)>,
 }
 
-/// When phones of a section arrive.
+/// When UEs of a section arrive.
 #[derive(Clone, Copy, Debug)]
 enum Coming {
     AtOnce,
@@ -78,7 +78,7 @@ enum Coming {
     Rate(f64),
     /// So many within a time, again each time that another has passed; in seconds.
     Bursts {
-        phones: u64,
+        ues: u64,
         within: f64,
         every: f64,
     },
@@ -95,7 +95,7 @@ struct Section {
 }
 
 impl Section {
-    /// Phones a second, where they come at a rate.
+    /// UEs a second, where they come at a rate.
     fn rate(&self) -> Option<f64> {
         match self.coming {
             Coming::Rate(rate) => Some(rate),
@@ -109,15 +109,15 @@ pub struct Player {
     scenario: Scenario,
     cells: Cells,
     plays: Vec<Play>,
-    free: VecDeque<PhoneId>,
-    deadlines: BinaryHeap<Reverse<(Instant, PhoneId, u32)>>,
+    free: VecDeque<UeId>,
+    deadlines: BinaryHeap<Reverse<(Instant, UeId, u32)>>,
     sections: VecDeque<Section>,
     section: Option<(Section, Instant)>,
-    /// Events of a trace whose phones are at something still, and when they were due.
-    late: BTreeMap<PhoneId, VecDeque<(Instant, usize)>>,
-    /// Phones of the section that have arrived.
+    /// Events of a trace whose UEs are at something still, and when they were due.
+    late: BTreeMap<UeId, VecDeque<(Instant, usize)>>,
+    /// UEs of the section that have arrived.
     arrived: u64,
-    /// Phones that are playing.
+    /// UEs that are playing.
     playing: u64,
     reports: Vec<Report>,
     inner: Outbox<Output>,
@@ -127,25 +127,25 @@ pub struct Player {
 }
 
 impl Player {
-    /// A scenario on phones that are there already.
+    /// A scenario on UEs that are there already.
     ///
     /// Errors: the scenario cannot be played.
     pub fn new(scenario: Scenario, cells: Cells) -> Result<Self, ScenarioError> {
         scenario.check()?;
-        let phones = cells.phones() as u32;
-        let all = u64::from(phones);
+        let ues = cells.ues() as u32;
+        let all = u64::from(ues);
         let begin = |coming, count| Section { part: Part::Begin, coming, count };
         let at_rate = |rate: f64, count: f64| begin(Coming::Rate(rate), count as u64);
         let mut sections = match &scenario.arrival {
             Arrival::AtOnce => vec![begin(Coming::AtOnce, all)],
-            Arrival::Rate(rate) => vec![at_rate(*rate, f64::from(phones))],
+            Arrival::Rate(rate) => vec![at_rate(*rate, f64::from(ues))],
             Arrival::Rates { rates, seconds } => {
                 rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
             }
-            Arrival::Bursts { phones, within_ms, every_s, times } => {
-                let phones = u64::from(*phones);
-                let bursts = Coming::Bursts { phones, within: within_ms / 1e3, every: *every_s };
-                vec![begin(bursts, phones * u64::from(*times))]
+            Arrival::Bursts { ues, within_ms, every_s, times } => {
+                let ues = u64::from(*ues);
+                let bursts = Coming::Bursts { ues, within: within_ms / 1e3, every: *every_s };
+                vec![begin(bursts, ues * u64::from(*times))]
             }
             Arrival::Trace(events) => {
                 vec![Section { part: Part::Trace, coming: Coming::Trace, count: events.len() as u64 }]
@@ -171,8 +171,8 @@ impl Player {
         Ok(Self {
             scenario,
             cells,
-            plays: vec![play; phones as usize],
-            free: (0..phones).map(PhoneId).collect(),
+            plays: vec![play; ues as usize],
+            free: (0..ues).map(UeId).collect(),
             deadlines: BinaryHeap::new(),
             sections: sections.into(),
             section: None,
@@ -197,7 +197,7 @@ impl Player {
         &mut self.cells
     }
 
-    /// Lets the first phones arrive.
+    /// Lets the first UEs arrive.
     pub fn start(&mut self, now: Instant, out: &mut Outbox<Output>) {
         self.started = true;
         let early = self.reports.pop();
@@ -208,12 +208,12 @@ impl Player {
         self.work(now, out);
     }
 
-    /// Whether it was started and every phone has ended.
+    /// Whether it was started and every UE has ended.
     pub fn is_done(&self) -> bool {
         self.started && self.section.is_none() && self.sections.is_empty()
     }
 
-    /// How many phones have ended well, how many failed, and how many are at it.
+    /// How many UEs have ended well, how many failed, and how many are at it.
     pub fn progress(&self) -> (u64, u64, u64) {
         let sum = |f: fn(&Report) -> u64| self.reports.iter().map(f).sum();
         (sum(|r| r.completed), sum(|r| r.failed), self.playing)
@@ -250,9 +250,9 @@ impl Player {
         let after = match section.coming {
             Coming::AtOnce => 0.0,
             Coming::Rate(rate) => self.arrived as f64 / rate,
-            Coming::Bursts { phones, within, every } => {
-                let (burst, of) = (self.arrived / phones, self.arrived % phones);
-                burst as f64 * every + within * of as f64 / phones as f64
+            Coming::Bursts { ues, within, every } => {
+                let (burst, of) = (self.arrived / ues, self.arrived % ues);
+                burst as f64 * every + within * of as f64 / ues as f64
             }
             Coming::Trace => return Some(*start + self.traced(self.arrived)?.at),
         };
@@ -279,24 +279,23 @@ impl Player {
         }
     }
 
-    /// Lets phones arrive that are due, and ends steps whose time is up.
+    /// Lets UEs arrive that are due, and ends steps whose time is up.
     fn work(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
             self.arrived += 1;
             self.report().arrived += 1;
             let of_trace = self.section.is_some_and(|(s, _)| s.part == Part::Trace);
-            if let Some(phone) = self.traced(self.arrived - 1).filter(|_| of_trace).map(|e| PhoneId(e.phone))
-            {
+            if let Some(ue) = self.traced(self.arrived - 1).filter(|_| of_trace).map(|e| UeId(e.ue)) {
                 let event = self.arrived as usize - 1;
-                match self.plays.get(phone.index()).is_some_and(|p| p.step.is_some()) {
-                    true => self.late.entry(phone).or_default().push_back((due, event)),
-                    false => self.begin(now, phone, Part::Trace, event, due),
+                match self.plays.get(ue.index()).is_some_and(|p| p.step.is_some()) {
+                    true => self.late.entry(ue).or_default().push_back((due, event)),
+                    false => self.begin(now, ue, Part::Trace, event, due),
                 }
                 continue;
             }
             let part = self.section.map_or(Part::Begin, |(s, _)| s.part);
             match self.free.pop_front() {
-                Some(phone) => self.begin(now, phone, part, 0, due),
+                Some(ue) => self.begin(now, ue, part, 0, due),
                 None => {
                     let report = self.report();
                     report.arrived -= 1;
@@ -304,27 +303,27 @@ impl Player {
                 }
             }
         }
-        while let Some(Reverse((at, phone, serial))) = self.deadlines.peek().copied() {
+        while let Some(Reverse((at, ue, serial))) = self.deadlines.peek().copied() {
             if at > now {
                 break;
             }
             self.deadlines.pop();
-            if self.plays.get(phone.index()).is_some_and(|p| p.serial == serial && p.step.is_some()) {
-                self.time_is_up(now, phone);
+            if self.plays.get(ue.index()).is_some_and(|p| p.serial == serial && p.step.is_some()) {
+                self.time_is_up(now, ue);
             }
         }
         self.pump(now, out);
         self.end_section(now, out);
     }
 
-    /// A phone arrives.
-    fn begin(&mut self, now: Instant, phone: PhoneId, part: Part, index: usize, due: Instant) {
+    /// A UE arrives.
+    fn begin(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
         self.playing += 1;
         self.report().lag.add(now.since(due));
-        if let Some(play) = self.plays.get_mut(phone.index()) {
+        if let Some(play) = self.plays.get_mut(ue.index()) {
             play.begun = now;
         }
-        self.begin_step(now, phone, part, index, due);
+        self.begin_step(now, ue, part, index, due);
     }
 
     fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
@@ -347,15 +346,15 @@ impl Player {
             core::mem::swap(&mut batch, &mut self.inner);
             for output in batch.drain() {
                 match &output {
-                    Output::Phone(phone, event) => self.on_phone(now, *phone, event),
-                    Output::Task(phone, outcome) => self.on_task(now, *phone, outcome),
-                    Output::Gnb(_, gnb::Event::Violation { phone, violation }) => {
-                        let whom = phone.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
+                    Output::Ue(ue, event) => self.on_ue(now, *ue, event),
+                    Output::Task(ue, outcome) => self.on_task(now, *ue, outcome),
+                    Output::Gnb(_, gnb::Event::Violation { ue, violation }) => {
+                        let whom = ue.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
                         self.report().violate(format!("{whom}: {violation}"));
                     }
                     Output::Gnb(_, event) => self.on_gnb(now, event),
-                    Output::StreamFlows(phone) => self.on_stream(now, *phone, false),
-                    Output::StreamEnded(phone) => self.on_stream(now, *phone, true),
+                    Output::StreamFlows(ue) => self.on_stream(now, *ue, false),
+                    Output::StreamEnded(ue) => self.on_stream(now, *ue, true),
                     Output::Ngap { .. }
                     | Output::FurtherNgap { .. }
                     | Output::Associate(..)
@@ -381,29 +380,23 @@ impl Player {
         &mut self.reports[last]
     }
 
-    fn step_of(&self, phone: PhoneId) -> Option<Step> {
-        match self.plays.get(phone.index())?.step? {
+    fn step_of(&self, ue: UeId) -> Option<Step> {
+        match self.plays.get(ue.index())?.step? {
             (Part::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
-            (part, index) => self.scenario.part(phone.0, part).get(index).cloned(),
+            (part, index) => self.scenario.part(ue.0, part).get(index).cloned(),
         }
     }
 
     /// The step of this number, or what comes where there is none: the repeated part as long as there is time, then the end.
-    fn next_step(
-        &self,
-        now: Instant,
-        phone: PhoneId,
-        part: Part,
-        index: usize,
-    ) -> Option<(Part, usize, Step)> {
+    fn next_step(&self, now: Instant, ue: UeId, part: Part, index: usize) -> Option<(Part, usize, Step)> {
         if part == Part::Trace {
-            let fresh = self.plays.get(phone.index())?.step.is_none();
+            let fresh = self.plays.get(ue.index())?.step.is_none();
             return self.traced(index as u64).filter(|_| fresh).map(|e| (part, index, e.step.clone()));
         }
-        let begun = self.plays.get(phone.index())?.begun;
+        let begun = self.plays.get(ue.index())?.begun;
         let time_left = now.since(begun) < Duration::from_secs_f64(self.scenario.seconds);
-        let first = |part| self.scenario.part(phone.0, part).first().map(|s| (part, 0, s.clone()));
-        if let Some(step) = self.scenario.part(phone.0, part).get(index) {
+        let first = |part| self.scenario.part(ue.0, part).first().map(|s| (part, 0, s.clone()));
+        if let Some(step) = self.scenario.part(ue.0, part).get(index) {
             return Some((part, index, step.clone()));
         }
         match part {
@@ -413,121 +406,121 @@ impl Player {
         }
     }
 
-    fn begin_step(&mut self, now: Instant, phone: PhoneId, part: Part, index: usize, due: Instant) {
-        let Some((part, index, step)) = self.next_step(now, phone, part, index) else {
-            return self.completed(now, phone);
+    fn begin_step(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
+        let Some((part, index, step)) = self.next_step(now, ue, part, index) else {
+            return self.completed(now, ue);
         };
         let patience = match step {
             Step::Wait(seconds) => Duration::from_secs_f64(seconds),
             _ => self.scenario.patience(),
         };
-        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        let Some(play) = self.plays.get_mut(ue.index()) else { return };
         play.step = Some((part, index));
         play.phase = Phase::Main;
         play.due = due;
         play.sent = now;
         play.serial = play.serial.wrapping_add(1);
         play.accepted = false;
-        self.deadlines.push(Reverse((now + patience, phone, play.serial)));
+        self.deadlines.push(Reverse((now + patience, ue, play.serial)));
         self.report().step(step.name()).begun += 1;
-        self.act(now, phone, &step);
+        self.act(now, ue, &step);
     }
 
-    /// Has the phone begin its step.
-    fn act(&mut self, now: Instant, phone: PhoneId, step: &Step) {
+    /// Has the UE begin its step.
+    fn act(&mut self, now: Instant, ue: UeId, step: &Step) {
         match step {
-            Step::Register => self.command(now, phone, Command::Register),
-            Step::Session(s) => self.command(now, phone, Command::EstablishSession(request(s))),
-            Step::Modify(m) => self.modify(now, phone, &asked_flow(*m)),
+            Step::Register => self.command(now, ue, Command::Register),
+            Step::Session(s) => self.command(now, ue, Command::EstablishSession(request(s))),
+            Step::Modify(m) => self.modify(now, ue, &asked_flow(*m)),
             Step::EndFlow => {
-                let info = self.cells.phone(phone).and_then(|p| p.sessions().last());
+                let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
                 let rule = info.and_then(|i| i.rules.iter().filter(|r| !r.default).map(|r| r.id).max());
                 match rule {
                     Some(id) => {
                         let delete =
                             QosRule { id, operation: RuleOperation::Delete, default: false, binding: None };
-                        self.modify(now, phone, &QosRequest { rules: vec![delete], flows: Vec::new() });
+                        self.modify(now, ue, &QosRequest { rules: vec![delete], flows: Vec::new() });
                     }
-                    None => self.fail(now, phone, "there is no flow to give up".into()),
+                    None => self.fail(now, ue, "there is no flow to give up".into()),
                 }
             }
-            Step::ReleaseSession => match self.plays.get(phone.index()).and_then(|p| p.session) {
-                Some(id) => self.command(now, phone, Command::ReleaseSession(id)),
-                None => self.fail(now, phone, "there is no session to release".into()),
+            Step::ReleaseSession => match self.plays.get(ue.index()).and_then(|p| p.session) {
+                Some(id) => self.command(now, ue, Command::ReleaseSession(id)),
+                None => self.fail(now, ue, "there is no session to release".into()),
             },
-            Step::Resolve(name) => self.resolve(now, phone, name, Phase::Main),
+            Step::Resolve(name) => self.resolve(now, ue, name, Phase::Main),
             Step::Fetch(url) => match Url::parse(url) {
-                Ok(url) => self.reach(now, phone, &url.host),
-                Err(e) => self.fail(now, phone, e.to_string()),
+                Ok(url) => self.reach(now, ue, &url.host),
+                Err(e) => self.fail(now, ue, e.to_string()),
             },
-            Step::Ping(to) => self.reach(now, phone, to),
+            Step::Ping(to) => self.reach(now, ue, to),
             Step::Idle => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
-                match self.cells.phone(phone).is_some_and(|p| p.is_connected()) {
-                    true => self.cells.handle(now, Input::Release(phone, cause), &mut self.inner),
-                    false => self.done(now, phone),
+                match self.cells.ue(ue).is_some_and(|p| p.is_connected()) {
+                    true => self.cells.handle(now, Input::Release(ue, cause), &mut self.inner),
+                    false => self.done(now, ue),
                 }
             }
-            Step::Return => self.command(now, phone, Command::ServiceRequest),
-            Step::Deregister => self.command(now, phone, Command::Deregister { switch_off: false }),
-            Step::SwitchOff => self.command(now, phone, Command::Deregister { switch_off: true }),
-            Step::PeriodicRegistration => self.command(now, phone, Command::PeriodicRegistration),
-            Step::Handover(h) => self.hand_over(now, phone, *h),
-            Step::Move => self.go_on(now, phone),
-            Step::Stream(s) => self.stream(now, phone, s),
-            Step::StopStream => match self.cells.stream(phone) {
-                Some(_) => self.cells.handle(now, Input::StopStream(phone), &mut self.inner),
-                None => self.fail(now, phone, "there is no stream to stop".into()),
+            Step::Return => self.command(now, ue, Command::ServiceRequest),
+            Step::Deregister => self.command(now, ue, Command::Deregister { switch_off: false }),
+            Step::SwitchOff => self.command(now, ue, Command::Deregister { switch_off: true }),
+            Step::PeriodicRegistration => self.command(now, ue, Command::PeriodicRegistration),
+            Step::Handover(h) => self.hand_over(now, ue, *h),
+            Step::Move => self.go_on(now, ue),
+            Step::Stream(s) => self.stream(now, ue, s),
+            Step::StopStream => match self.cells.stream(ue) {
+                Some(_) => self.cells.handle(now, Input::StopStream(ue), &mut self.inner),
+                None => self.fail(now, ue, "there is no stream to stop".into()),
             },
             Step::Ring(seconds) => {
                 let after = Duration::from_secs_f64(*seconds);
-                self.cells.handle(now, Input::Ring(phone, after), &mut self.inner);
-                self.done(now, phone);
+                self.cells.handle(now, Input::Ring(ue, after), &mut self.inner);
+                self.done(now, ue);
             }
             Step::Paged | Step::Wait(_) => {}
         }
     }
 
-    fn modify(&mut self, now: Instant, phone: PhoneId, request: &QosRequest) {
-        match self.plays.get(phone.index()).and_then(|p| p.session) {
-            Some(id) => self.command(now, phone, Command::ModifySession(id, Box::new(request.clone()))),
-            None => self.fail(now, phone, "there is no session to modify".into()),
+    fn modify(&mut self, now: Instant, ue: UeId, request: &QosRequest) {
+        match self.plays.get(ue.index()).and_then(|p| p.session) {
+            Some(id) => self.command(now, ue, Command::ModifySession(id, Box::new(request.clone()))),
+            None => self.fail(now, ue, "there is no session to modify".into()),
         }
     }
 
-    /// The gNB after the phone's own.
-    fn next_gnb(&self, phone: PhoneId) -> Option<GnbId> {
-        let own = usize::from(self.cells.gnb_of(phone)?.0);
+    /// The gNB after the UE's own.
+    fn next_gnb(&self, ue: UeId) -> Option<GnbId> {
+        let own = usize::from(self.cells.gnb_of(ue)?.0);
         Some(GnbId(((own + 1) % self.cells.gnbs().max(1)) as u16))
     }
 
-    fn hand_over(&mut self, now: Instant, phone: PhoneId, step: HandoverStep) {
-        let Some(to) = step.to.map(GnbId).or_else(|| self.next_gnb(phone)) else { return };
-        if self.cells.gnb_of(phone) == Some(to) || self.cells.gnb(to).is_none() {
-            return self.fail(now, phone, format!("there is no other gNB {} to go to", to.0));
+    fn hand_over(&mut self, now: Instant, ue: UeId, step: HandoverStep) {
+        let Some(to) = step.to.map(GnbId).or_else(|| self.next_gnb(ue)) else { return };
+        if self.cells.gnb_of(ue) == Some(to) || self.cells.gnb(to).is_none() {
+            return self.fail(now, ue, format!("there is no other gNB {} to go to", to.0));
         }
-        if let Some(stream) = self.cells.stream_mut(phone) {
+        if let Some(stream) = self.cells.stream_mut(ue) {
             stream.begin_anew();
         }
         let via = match step.via {
             Way::Xn => gnb::Via::Xn,
             Way::N2 => gnb::Via::N2,
         };
-        self.cells.handle(now, Input::HandOver(phone, to, via), &mut self.inner);
+        self.cells.handle(now, Input::HandOver(ue, to, via), &mut self.inner);
     }
 
-    /// An idle phone goes to camp on the next cell. Its step is over at once, unless it registers there.
-    fn go_on(&mut self, now: Instant, phone: PhoneId) {
-        let Some(to) = self.next_gnb(phone) else { return };
-        self.cells.handle(now, Input::Camp(phone, to), &mut self.inner);
-        let registers = self.cells.phone(phone).is_some_and(|p| p.state() != ue::MmState::Registered);
+    /// An idle UE goes to camp on the next cell. Its step is over at once, unless it registers there.
+    fn go_on(&mut self, now: Instant, ue: UeId) {
+        let Some(to) = self.next_gnb(ue) else { return };
+        self.cells.handle(now, Input::Camp(ue, to), &mut self.inner);
+        let registers = self.cells.ue(ue).is_some_and(|p| p.state() != ue::MmState::Registered);
         if !registers {
-            self.done(now, phone);
+            self.done(now, ue);
         }
     }
 
-    fn stream(&mut self, now: Instant, phone: PhoneId, step: &StreamStep) {
-        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+    fn stream(&mut self, now: Instant, ue: UeId, step: &StreamStep) {
+        let Some(play) = self.plays.get_mut(ue.index()) else { return };
         play.streams += 1;
         let config = StreamConfig {
             server: step.to,
@@ -535,19 +528,19 @@ impl Player {
             octets: step.octets.into(),
         };
         let id = play.streams;
-        self.cells.handle(now, Input::Stream(phone, config, id), &mut self.inner);
+        self.cells.handle(now, Input::Stream(ue, config, id), &mut self.inner);
     }
 
     /// A stream flows, or has ended.
-    fn on_stream(&mut self, now: Instant, phone: PhoneId, ended: bool) {
-        match (self.step_of(phone), ended) {
-            (Some(Step::Stream(_)), false) => self.done(now, phone),
+    fn on_stream(&mut self, now: Instant, ue: UeId, ended: bool) {
+        match (self.step_of(ue), ended) {
+            (Some(Step::Stream(_)), false) => self.done(now, ue),
             (Some(Step::StopStream), true) => {
-                let report = self.cells.stream(phone).map(|s| s.report().clone());
+                let report = self.cells.stream(ue).map(|s| s.report().clone());
                 if let Some(report) = report {
                     self.report().count_stream(&report);
                 }
-                self.done(now, phone);
+                self.done(now, ue);
             }
             _ => {}
         }
@@ -555,108 +548,106 @@ impl Player {
 
     fn on_gnb(&mut self, now: Instant, event: &gnb::Event) {
         match event {
-            gnb::Event::HandedOver { phone, .. } => {
-                let Some(Step::Handover(_)) = self.step_of(*phone) else { return };
-                let Some(play) = self.plays.get_mut(phone.index()) else { return };
+            gnb::Event::HandedOver { ue, .. } => {
+                let Some(Step::Handover(_)) = self.step_of(*ue) else { return };
+                let Some(play) = self.plays.get_mut(ue.index()) else { return };
                 if play.phase != Phase::Main {
                     return;
                 }
-                if self.cells.stream(*phone).is_none_or(|s| s.next_deadline().is_none()) {
-                    return self.done(now, *phone);
+                if self.cells.stream(*ue).is_none_or(|s| s.next_deadline().is_none()) {
+                    return self.done(now, *ue);
                 }
                 play.phase = Phase::Settling;
                 play.serial = play.serial.wrapping_add(1);
                 play.handed_over = now;
-                self.deadlines.push(Reverse((now + SETTLING, *phone, play.serial)));
+                self.deadlines.push(Reverse((now + SETTLING, *ue, play.serial)));
             }
-            gnb::Event::HandoverFailed { phone, cause, .. } => {
-                if let Some(Step::Handover(_)) = self.step_of(*phone) {
-                    self.fail(now, *phone, format!("handover: {}", gnb::cause_text(cause)));
+            gnb::Event::HandoverFailed { ue, cause, .. } => {
+                if let Some(Step::Handover(_)) = self.step_of(*ue) {
+                    self.fail(now, *ue, format!("handover: {}", gnb::cause_text(cause)));
                 }
             }
             _ => {}
         }
     }
 
-    fn command(&mut self, now: Instant, phone: PhoneId, command: Command) {
-        self.cells.handle(now, Input::Command(phone, command), &mut self.inner);
+    fn command(&mut self, now: Instant, ue: UeId, command: Command) {
+        self.cells.handle(now, Input::Command(ue, command), &mut self.inner);
     }
 
-    fn task(&mut self, now: Instant, phone: PhoneId, phase: Phase, task: Task) {
-        if let Some(play) = self.plays.get_mut(phone.index()) {
+    fn task(&mut self, now: Instant, ue: UeId, phase: Phase, task: Task) {
+        if let Some(play) = self.plays.get_mut(ue.index()) {
             play.phase = phase;
         }
-        self.cells.handle(now, Input::Task(phone, task), &mut self.inner);
+        self.cells.handle(now, Input::Task(ue, task), &mut self.inner);
     }
 
     /// The addresses of a name, from the server that the session announced.
-    fn resolve(&mut self, now: Instant, phone: PhoneId, name: &str, phase: Phase) {
-        let info = self.cells.phone(phone).and_then(|p| p.sessions().last());
+    fn resolve(&mut self, now: Instant, ue: UeId, name: &str, phase: Phase) {
+        let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
         let v4 = info.and_then(|i| i.dns_ipv4.first().copied().filter(|_| i.ipv4.is_some()));
         let v6 = info.and_then(|i| i.dns_ipv6.first().copied());
         let ipv6 = info.is_some_and(|i| i.ipv4.is_none());
         match v4.map(IpAddr::from).or(v6.map(IpAddr::from)) {
-            Some(server) => {
-                self.task(now, phone, phase, Task::Resolve { name: name.to_owned(), server, ipv6 })
-            }
-            None => self.fail(now, phone, "the session announced no DNS server".into()),
+            Some(server) => self.task(now, ue, phase, Task::Resolve { name: name.to_owned(), server, ipv6 }),
+            None => self.fail(now, ue, "the session announced no DNS server".into()),
         }
     }
 
     /// Goes on to a host: at once if it is an address or known already.
-    fn reach(&mut self, now: Instant, phone: PhoneId, host: &str) {
-        let known = self.plays.get(phone.index()).and_then(|p| p.resolved.as_ref());
+    fn reach(&mut self, now: Instant, ue: UeId, host: &str) {
+        let known = self.plays.get(ue.index()).and_then(|p| p.resolved.as_ref());
         let known = known.filter(|(name, _)| name == host).map(|(_, address)| *address);
         match host.parse().ok().or(known) {
-            Some(address) => self.reached(now, phone, address),
-            None => self.resolve(now, phone, host, Phase::Resolving),
+            Some(address) => self.reached(now, ue, address),
+            None => self.resolve(now, ue, host, Phase::Resolving),
         }
     }
 
-    fn reached(&mut self, now: Instant, phone: PhoneId, to: IpAddr) {
-        match self.step_of(phone) {
-            Some(Step::Ping(_)) => self.task(now, phone, Phase::Main, Task::Ping { to }),
+    fn reached(&mut self, now: Instant, ue: UeId, to: IpAddr) {
+        match self.step_of(ue) {
+            Some(Step::Ping(_)) => self.task(now, ue, Phase::Main, Task::Ping { to }),
             Some(Step::Fetch(url)) => {
                 if let Ok(Url { host, port, path }) = Url::parse(&url) {
-                    self.task(now, phone, Phase::Main, Task::Fetch { to, port, host, path });
+                    self.task(now, ue, Phase::Main, Task::Fetch { to, port, host, path });
                 }
             }
             _ => {}
         }
     }
 
-    fn on_task(&mut self, now: Instant, phone: PhoneId, outcome: &Result<Outcome, TaskError>) {
-        let Some(step) = self.step_of(phone) else { return };
-        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+    fn on_task(&mut self, now: Instant, ue: UeId, outcome: &Result<Outcome, TaskError>) {
+        let Some(step) = self.step_of(ue) else { return };
+        let Some(play) = self.plays.get_mut(ue.index()) else { return };
         match (outcome, play.phase, step) {
-            (Err(e), ..) => self.fail(now, phone, e.to_string()),
+            (Err(e), ..) => self.fail(now, ue, e.to_string()),
             (Ok(Outcome::Resolved(addresses)), phase, step) => {
                 let Some(address) = addresses.first().copied() else { return };
                 match (phase, step) {
                     (Phase::Main, Step::Resolve(name)) => {
                         play.resolved = Some((name, address));
-                        self.done(now, phone);
+                        self.done(now, ue);
                     }
-                    (Phase::Resolving, _) => self.reached(now, phone, address),
+                    (Phase::Resolving, _) => self.reached(now, ue, address),
                     _ => {}
                 }
             }
             (Ok(Outcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
-                self.fail(now, phone, format!("HTTP status {status}"));
+                self.fail(now, ue, format!("HTTP status {status}"));
             }
             (Ok(Outcome::Pong), _, Step::Ping(_))
             | (Ok(Outcome::Fetched { .. }), _, Step::Fetch(_))
-            | (Ok(Outcome::Router(_)), Phase::Router, Step::Session(_)) => self.done(now, phone),
+            | (Ok(Outcome::Router(_)), Phase::Router, Step::Session(_)) => self.done(now, ue),
             _ => {}
         }
     }
 
-    fn on_phone(&mut self, now: Instant, phone: PhoneId, event: &ue::Event) {
+    fn on_ue(&mut self, now: Instant, ue: UeId, event: &ue::Event) {
         if let ue::Event::Violation(violation) = event {
-            return self.report().violate(format!("{phone}: {violation}"));
+            return self.report().violate(format!("{ue}: {violation}"));
         }
-        let Some(step) = self.step_of(phone) else { return };
-        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        let Some(step) = self.step_of(ue) else { return };
+        let Some(play) = self.plays.get_mut(ue.index()) else { return };
         match (event, &step) {
             (
                 ue::Event::Registered { since, .. },
@@ -666,132 +657,132 @@ impl Player {
             | (ue::Event::SessionModified { since: Some(since), .. }, Step::Modify(_) | Step::EndFlow)
             | (ue::Event::SessionReleased { since: Some(since), .. }, Step::ReleaseSession) => {
                 play.sent = *since;
-                self.done(now, phone);
+                self.done(now, ue);
             }
             (ue::Event::SessionUp { since, session }, Step::Session(_)) => {
                 play.sent = *since;
                 play.session = Some(session.id);
-                self.session_up(now, phone);
+                self.session_up(now, ue);
             }
             (ue::Event::ServiceAccepted { since }, Step::Return | Step::Paged) => {
                 play.accepted = true;
                 play.sent = *since;
-                self.returned(now, phone);
+                self.returned(now, ue);
             }
-            (ue::Event::UserPlane { up: true, .. }, Step::Return | Step::Paged) => self.returned(now, phone),
-            (ue::Event::UserPlane { up: true, .. }, Step::Session(_)) => self.session_up(now, phone),
-            (ue::Event::Idle, Step::Idle) => self.done(now, phone),
+            (ue::Event::UserPlane { up: true, .. }, Step::Return | Step::Paged) => self.returned(now, ue),
+            (ue::Event::UserPlane { up: true, .. }, Step::Session(_)) => self.session_up(now, ue),
+            (ue::Event::Idle, Step::Idle) => self.done(now, ue),
             (ue::Event::Refused { procedure, reason, .. }, step) if ends(*procedure, step) => match reason {
                 ue::Reason::Barred => {
                     self.report().barred += 1;
-                    self.plays_no_more(now, phone);
+                    self.plays_no_more(now, ue);
                 }
-                reason => self.fail(now, phone, format!("{procedure}: {reason}")),
+                reason => self.fail(now, ue, format!("{procedure}: {reason}")),
             },
             (ue::Event::Deregistered { cause, .. }, _) => {
                 let cause = cause.map_or_else(String::new, |c| format!(", cause #{} {c}", c.value()));
-                self.fail(now, phone, format!("deregistered by the network{cause}"));
+                self.fail(now, ue, format!("deregistered by the network{cause}"));
             }
             _ => {}
         }
     }
 
     /// A session is up when both its NAS and its radio bearers are, and its prefix is known if it has one.
-    fn session_up(&mut self, now: Instant, phone: PhoneId) {
-        let Some(id) =
-            self.plays.get(phone.index()).filter(|p| p.phase == Phase::Main).and_then(|p| p.session)
+    fn session_up(&mut self, now: Instant, id: UeId) {
+        let Some(session) =
+            self.plays.get(id.index()).filter(|p| p.phase == Phase::Main).and_then(|p| p.session)
         else {
             return;
         };
-        let Some(ue) = self.cells.phone(phone).filter(|p| p.has_user_plane(id)) else { return };
-        let Some(info) = ue.sessions().find(|s| s.id == id) else { return };
+        let Some(ue) = self.cells.ue(id).filter(|p| p.has_user_plane(session)) else { return };
+        let Some(info) = ue.sessions().find(|s| s.id == session) else { return };
         match info.interface_id.is_some() && !self.scenario.tun {
-            true => self.task(now, phone, Phase::Router, Task::SolicitRouter),
-            false => self.done(now, phone),
+            true => self.task(now, id, Phase::Router, Task::SolicitRouter),
+            false => self.done(now, id),
         }
     }
 
-    fn returned(&mut self, now: Instant, phone: PhoneId) {
-        let accepted = self.plays.get(phone.index()).is_some_and(|p| p.accepted);
-        let paged = matches!(self.step_of(phone), Some(Step::Paged));
-        let Some(ue) = self.cells.phone(phone).filter(|_| accepted) else { return };
+    fn returned(&mut self, now: Instant, id: UeId) {
+        let accepted = self.plays.get(id.index()).is_some_and(|p| p.accepted);
+        let paged = matches!(self.step_of(id), Some(Step::Paged));
+        let Some(ue) = self.cells.ue(id).filter(|_| accepted) else { return };
         if paged || ue.sessions().all(|s| ue.has_user_plane(s.id)) {
-            self.done(now, phone);
+            self.done(now, id);
         }
     }
 
-    fn time_is_up(&mut self, now: Instant, phone: PhoneId) {
-        let settling = self.plays.get(phone.index()).is_some_and(|p| p.phase == Phase::Settling);
-        match self.step_of(phone) {
-            Some(Step::Wait(_)) => self.done(now, phone),
+    fn time_is_up(&mut self, now: Instant, ue: UeId) {
+        let settling = self.plays.get(ue.index()).is_some_and(|p| p.phase == Phase::Settling);
+        match self.step_of(ue) {
+            Some(Step::Wait(_)) => self.done(now, ue),
             Some(step @ Step::Handover(_)) if settling => {
-                let report = self.cells.stream(phone).map(|s| s.report().clone());
+                let report = self.cells.stream(ue).map(|s| s.report().clone());
                 if let Some(report) = report {
                     self.report().gap(step.name(), &report);
                 }
-                self.done(now, phone);
+                self.done(now, ue);
             }
-            Some(_) => self.fail(now, phone, "no end within the patience of the scenario".into()),
+            Some(_) => self.fail(now, ue, "no end within the patience of the scenario".into()),
             None => {}
         }
     }
 
     /// The step is done; the next one is due now.
-    fn done(&mut self, now: Instant, phone: PhoneId) {
-        let Some(step) = self.step_of(phone) else { return };
-        let Some(play) = self.plays.get(phone.index()).cloned() else { return };
+    fn done(&mut self, now: Instant, ue: UeId) {
+        let Some(step) = self.step_of(ue) else { return };
+        let Some(play) = self.plays.get(ue.index()).cloned() else { return };
         let times = self.report().step(step.name());
         let end = if play.phase == Phase::Settling { play.handed_over } else { now };
         times.latency.add(end.since(play.due));
         times.wire.add(end.since(play.sent));
         let (part, index) = play.step.unwrap_or((Part::Begin, 0));
-        self.begin_step(now, phone, part, index + 1, now);
+        self.begin_step(now, ue, part, index + 1, now);
     }
 
-    fn completed(&mut self, now: Instant, phone: PhoneId) {
+    fn completed(&mut self, now: Instant, ue: UeId) {
         self.report().completed += 1;
         self.playing -= 1;
-        if let Some(play) = self.plays.get_mut(phone.index()) {
+        if let Some(play) = self.plays.get_mut(ue.index()) {
             play.step = None;
             play.resolved = None;
         }
-        self.is_free(now, phone);
+        self.is_free(now, ue);
         let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
         if self.scenario.again || before {
-            self.free.push_back(phone);
+            self.free.push_back(ue);
         }
     }
 
-    /// The phone is at nothing: what a trace has for it is late.
-    fn is_free(&mut self, now: Instant, phone: PhoneId) {
-        let Some(late) = self.late.get_mut(&phone) else { return };
+    /// The UE is at nothing: what a trace has for it is late.
+    fn is_free(&mut self, now: Instant, ue: UeId) {
+        let Some(late) = self.late.get_mut(&ue) else { return };
         let next = late.pop_front();
         if late.is_empty() {
-            self.late.remove(&phone);
+            self.late.remove(&ue);
         }
         if let Some((due, event)) = next {
-            self.begin(now, phone, Part::Trace, event, due);
+            self.begin(now, ue, Part::Trace, event, due);
         }
     }
 
-    /// The phone has failed.
-    fn fail(&mut self, now: Instant, phone: PhoneId, reason: String) {
-        let Some(step) = self.step_of(phone) else { return };
-        if let Some(ue) = self.cells.phone(phone) {
+    /// The UE has failed.
+    fn fail(&mut self, now: Instant, id: UeId, reason: String) {
+        let Some(step) = self.step_of(id) else { return };
+        if let Some(ue) = self.cells.ue(id) {
             let supi = ue.config().supi;
             self.report().fail(Failure { supi, step: step.name(), reason });
         }
-        self.plays_no_more(now, phone);
+        self.plays_no_more(now, id);
     }
 
-    /// The phone is switched off.
-    fn plays_no_more(&mut self, now: Instant, phone: PhoneId) {
-        if let Some(play) = self.plays.get_mut(phone.index()) {
+    /// The UE is switched off.
+    fn plays_no_more(&mut self, now: Instant, ue: UeId) {
+        if let Some(play) = self.plays.get_mut(ue.index()) {
             play.step = None;
         }
         self.playing -= 1;
-        self.command(now, phone, Command::Deregister { switch_off: true });
-        self.is_free(now, phone);
+        self.command(now, ue, Command::Deregister { switch_off: true });
+        self.is_free(now, ue);
     }
 }
 

@@ -1,16 +1,16 @@
-//! What phone and gNB say to one another over the radio, as far as the core can tell: RRC without its encoding.
+//! What UE and gNB say to one another over the radio, as far as the core can tell: RRC without its encoding.
 
 use core::fmt;
 
 use whimbrel_ids::{GlobalGnbId, Guami, PduSessionId, RanUeNgapId, STmsi, Tai};
 use whimbrel_ngap::RrcEstablishmentCause;
 
-/// A phone of the emulated RAN, by the number that its owner gave it.
+/// A UE of the emulated RAN, by the number that its owner gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PhoneId(pub u32);
+pub struct UeId(pub u32);
 
-impl PhoneId {
-    /// In a gNB: a phone that is on its way and has not arrived.
+impl UeId {
+    /// In a gNB: a UE that is on its way and has not arrived.
     pub(crate) const NOBODY: Self = Self(u32::MAX);
 
     pub(crate) const fn index(self) -> usize {
@@ -18,11 +18,11 @@ impl PhoneId {
     }
 }
 
-impl fmt::Display for PhoneId {
+impl fmt::Display for UeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::NOBODY => f.write_str("a phone that has not arrived"),
-            Self(number) => write!(f, "phone {number}"),
+            Self::NOBODY => f.write_str("a UE that has not arrived"),
+            Self(number) => write!(f, "UE {number}"),
         }
     }
 }
@@ -32,7 +32,7 @@ impl fmt::Display for PhoneId {
 pub struct Connect {
     /// The initial NAS message.
     pub nas: Vec<u8>,
-    /// Why the phone connects.
+    /// Why the UE connects.
     pub cause: RrcEstablishmentCause,
     /// Its short temporary identity, if the cell's area knows it.
     pub s_tmsi: Option<STmsi>,
@@ -40,7 +40,7 @@ pub struct Connect {
     pub guami: Option<Guami>,
 }
 
-/// What a phone sends up.
+/// What a UE sends up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Up {
     /// It sets up a connection.
@@ -58,12 +58,12 @@ pub enum Up {
     Gone,
 }
 
-/// What a gNB sends down to one phone.
+/// What a gNB sends down to one UE.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Down {
     /// A NAS message.
     Nas(Vec<u8>),
-    /// The AS security is activated: the phone must have derived the same K_gNB (TS 38.331 §5.3.4).
+    /// The AS security is activated: the UE must have derived the same K_gNB (TS 38.331 §5.3.4).
     AsSecurity {
         /// K_gNB as the AMF gave it to the gNB.
         k_gnb: [u8; 32],
@@ -74,7 +74,7 @@ pub enum Down {
         to: GlobalGnbId,
         /// The cell's area.
         tai: Tai,
-        /// By what the gNB knows the phone.
+        /// By what the gNB knows the UE.
         target: RanUeNgapId,
         /// Next hop chaining count of the key there.
         ncc: u8,
@@ -87,12 +87,12 @@ pub enum Down {
         /// The sessions that move; the bearers of others end.
         sessions: Vec<PduSessionId>,
     },
-    /// The key that the target of a handover uses, for the phone to judge: not a message of RRC.
+    /// The key that the target of a handover uses, for the UE to judge: not a message of RRC.
     HandoverKey {
         /// K_NG-RAN*.
         k_gnb: [u8; 32],
     },
-    /// The pair that the AMF gave the gNB for the next handover, for the phone to judge: not a message of RRC.
+    /// The pair that the AMF gave the gNB for the next handover, for the UE to judge: not a message of RRC.
     NextHop {
         /// Next hop chaining count.
         ncc: u8,
@@ -108,7 +108,7 @@ pub enum Down {
     },
     /// The connection is gone.
     Released,
-    /// The cell does not let the phone in, as the overloaded AMF asked (RRCReject, TS 38.331 §5.3.15).
+    /// The cell does not let the UE in, as the overloaded AMF asked (RRCReject, TS 38.331 §5.3.15).
     Rejected,
 }
 

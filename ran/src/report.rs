@@ -62,7 +62,7 @@ pub struct StepReport {
     pub begun: u64,
     /// How often it failed.
     pub failed: u64,
-    /// From the time at which it was due (of a first step: at which the phone was to arrive) to its end.
+    /// From the time at which it was due (of a first step: at which the UE was to arrive) to its end.
     pub latency: Times,
     /// From the first message sent to the last received.
     pub wire: Times,
@@ -73,7 +73,7 @@ pub struct StepReport {
 pub struct Streams {
     /// Streams that were counted to their end.
     pub counted: u64,
-    /// Packets that phones sent, and the data network.
+    /// Packets that UEs sent, and the data network.
     pub sent: (u64, u64),
     /// Those that were lost, uplink and downlink.
     pub lost: (u64, u64),
@@ -88,14 +88,14 @@ pub struct Streams {
 pub struct Gaps {
     /// In what the data network receives.
     pub uplink: Times,
-    /// In what the phone receives.
+    /// In what the UE receives.
     pub downlink: Times,
 }
 
-/// A phone that did not do a step.
+/// A UE that did not do a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The phone.
+    /// The UE.
     pub supi: Supi,
     /// The step.
     pub step: &'static str,
@@ -106,17 +106,17 @@ pub struct Failure {
 /// What came of a scenario, or of one of its rates.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Phones a second, if they came at a rate.
+    /// UEs a second, if they came at a rate.
     pub rate: Option<f64>,
-    /// Phones that arrived.
+    /// UEs that arrived.
     pub arrived: u64,
-    /// Phones that did all steps.
+    /// UEs that did all steps.
     pub completed: u64,
-    /// Phones that their gNBs kept away, since the AMF is overloaded: they and the core did as they should.
+    /// UEs that their gNBs kept away, since the AMF is overloaded: they and the core did as they should.
     pub barred: u64,
-    /// Arrivals for which no phone was free.
+    /// Arrivals for which no UE was free.
     pub starved: u64,
-    /// How late phones began for want of time of who plays them.
+    /// How late UEs began for want of time of who plays them.
     pub lag: Times,
     /// By the name of the step.
     pub steps: BTreeMap<&'static str, StepReport>,
@@ -132,7 +132,7 @@ pub struct Report {
     pub streams: Streams,
     /// Gaps in streams, by the kind of handover.
     pub gaps: BTreeMap<&'static str, Gaps>,
-    /// From the first arrival to the end of the last phone.
+    /// From the first arrival to the end of the last UE.
     pub elapsed: Duration,
 }
 
@@ -175,7 +175,7 @@ impl Report {
         }
     }
 
-    /// Whether every phone did all that it was to do, and the core kept to the standards.
+    /// Whether every UE did all that it was to do, and the core kept to the standards.
     pub fn is_clean(&self) -> bool {
         self.failed == 0 && self.violated == 0 && self.starved == 0 && self.completed == self.arrived
     }

@@ -1,4 +1,4 @@
-//! Scenarios: what phones do, one step after the other, and when they begin.
+//! Scenarios: what UEs do, one step after the other, and when they begin.
 //!
 //! The types are those of the files under `scenarios/`; who reads the file makes them of it by serde.
 
@@ -12,37 +12,37 @@ use crate::trace::TraceEvent;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scenario {
-    /// How many phones.
+    /// How many UEs.
     #[serde(default = "one")]
-    pub phones: u32,
-    /// On how many gNBs; the phones are dealt out in turn.
+    pub ues: u32,
+    /// On how many gNBs; the UEs are dealt out in turn.
     #[serde(default = "one")]
     pub gnbs: u16,
-    /// When phones begin.
+    /// When UEs begin.
     #[serde(default)]
     pub arrival: Arrival,
-    /// What every phone does before the first arrival; reported only where it goes wrong.
+    /// What every UE does before the first arrival; reported only where it goes wrong.
     #[serde(default)]
     pub before: Vec<Step>,
-    /// How many phones a second begin with that.
+    /// How many UEs a second begin with that.
     #[serde(default = "before_rate")]
     pub before_rate: f64,
-    /// What each phone does.
+    /// What each UE does.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// Phones that do different things; in place of `phones` and `steps`.
+    /// UEs that do different things; in place of `ues` and `steps`.
     #[serde(default)]
     pub groups: Vec<Group>,
     /// How long groups go on with what they repeat, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// How long a phone may take for one step, in seconds, before it has failed.
+    /// How long a UE may take for one step, in seconds, before it has failed.
     #[serde(default = "patience")]
     pub patience_s: f64,
-    /// A phone that has done all steps begins again when its turn comes, as long as phones arrive.
+    /// A UE that has done all steps begins again when its turn comes, as long as UEs arrive.
     #[serde(default)]
     pub again: bool,
-    /// Give each phone's sessions TUN devices instead of the stack in the process.
+    /// Give each UE's sessions TUN devices instead of the stack in the process.
     #[serde(default)]
     pub tun: bool,
 }
@@ -56,19 +56,19 @@ fn one<T: From<u8>>() -> T {
     T::from(1)
 }
 
-/// Well over every timer that a core repeats a message with, and under the phone's own long pauses.
+/// Well over every timer that a core repeats a message with, and under the UE's own long pauses.
 const fn patience() -> f64 {
     30.0
 }
 
-/// Phones that do the same.
+/// UEs that do the same.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Group {
     /// What they are called.
     pub name: String,
     /// How many.
-    pub phones: u32,
+    pub ues: u32,
     /// What they do first.
     #[serde(default)]
     pub begin: Vec<Step>,
@@ -80,27 +80,27 @@ pub struct Group {
     pub end: Vec<Step>,
 }
 
-/// When phones begin.
+/// When UEs begin.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrival {
     /// All at the start.
     #[default]
     AtOnce,
-    /// So many phones a second, whether those before are done or not.
+    /// So many UEs a second, whether those before are done or not.
     Rate(f64),
     /// One rate after the other, each for so many seconds; each is reported by itself.
     Rates {
-        /// Phones a second.
+        /// UEs a second.
         rates: Vec<f64>,
         /// Seconds of each.
         seconds: f64,
     },
-    /// Phones that come together, again and again, as meters do at the full hour.
+    /// UEs that come together, again and again, as meters do at the full hour.
     #[serde(rename_all = "kebab-case")]
     Bursts {
         /// How many.
-        phones: u32,
+        ues: u32,
         /// Within how many milliseconds.
         within_ms: f64,
         /// Seconds from one such burst to the next.
@@ -108,13 +108,13 @@ pub enum Arrival {
         /// How often.
         times: u32,
     },
-    /// As a trace says, which also says who does what. A phone that is at something still begins when it has done that, and what it
+    /// As a trace says, which also says who does what. A UE that is at something still begins when it has done that, and what it
     /// takes counts from when it was to begin.
     #[serde(skip_deserializing)]
     Trace(Vec<TraceEvent>),
 }
 
-/// The parts of what a phone does.
+/// The parts of what a UE does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Before,
@@ -124,7 +124,7 @@ pub(crate) enum Part {
     End,
 }
 
-/// One thing that a phone does.
+/// One thing that a UE does.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
@@ -144,9 +144,9 @@ pub enum Step {
     Fetch(String),
     /// One ICMP echo to an address or a name.
     Ping(String),
-    /// The gNB releases the phone for inactivity.
+    /// The gNB releases the UE for inactivity.
     Idle,
-    /// The phone comes back with a service request.
+    /// The UE comes back with a service request.
     Return,
     /// Wait until paged, and answer.
     Paged,
@@ -163,7 +163,7 @@ pub enum Step {
     /// Have the other end of the stream send one packet after so many seconds: it must have ended. Behind `idle` comes
     /// `paged`.
     Ring(f64),
-    /// Camp on the next gNB's cell, as an idle phone that moves; in another area it registers there.
+    /// Camp on the next gNB's cell, as an idle UE that moves; in another area it registers there.
     Move,
     /// Register for the sake of the periodic timer.
     PeriodicRegistration,
@@ -212,7 +212,7 @@ pub struct StreamStep {
     /// Milliseconds between packets, in each direction.
     #[serde(default = "stream_interval_ms")]
     pub interval_ms: u16,
-    /// Octets of the phone's packets.
+    /// Octets of the UE's packets.
     #[serde(default = "stream_octets")]
     pub octets: u16,
 }
@@ -269,7 +269,7 @@ pub struct SessionStep {
     pub pdu_session_type: SessionType,
 }
 
-/// PDU session types that phones here ask for.
+/// PDU session types that UEs here ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionType {
@@ -298,13 +298,13 @@ impl core::fmt::Display for ScenarioError {
 
 impl core::error::Error for ScenarioError {}
 
-/// The most phones in one scenario: the contexts that one gNB can tell apart.
-const PHONES_MAX: u32 = 1 << 20;
+/// The most UEs in one scenario: the contexts that one gNB can tell apart.
+const UES_MAX: u32 = 1 << 20;
 /// gNBs in one scenario: the loopback addresses 127.0.1.1 to 127.0.1.254.
 const GNBS_MAX: u16 = 254;
 /// Seconds that a number of a scenario may say: a day.
 const SECONDS_MAX: f64 = 86_400.0;
-/// Phones a second: more than any machine here makes.
+/// UEs a second: more than any machine here makes.
 const RATE_MAX: f64 = 1e6;
 
 impl Scenario {
@@ -313,8 +313,8 @@ impl Scenario {
     /// Errors: [`ScenarioError`] names the first part that cannot be played.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
-        if !(1..=PHONES_MAX).contains(&self.count()) {
-            return wrong("phones: expected 1 to 1048576");
+        if !(1..=UES_MAX).contains(&self.count()) {
+            return wrong("ues: expected 1 to 1048576");
         }
         if !(1..=GNBS_MAX).contains(&self.gnbs) {
             return wrong("gnbs: expected 1 to 254");
@@ -332,19 +332,19 @@ impl Scenario {
                     && *seconds > 0.0
                     && *seconds <= SECONDS_MAX => {}
             Arrival::Rate(_) | Arrival::Rates { .. } => {
-                return wrong("arrival: expected phones a second above 0");
+                return wrong("arrival: expected UEs a second above 0");
             }
-            Arrival::Bursts { phones, within_ms, every_s, times }
-                if (1..=PHONES_MAX).contains(phones)
+            Arrival::Bursts { ues, within_ms, every_s, times }
+                if (1..=UES_MAX).contains(ues)
                     && *times > 0
                     && (0.0..=SECONDS_MAX).contains(every_s)
                     && (0.0..=*every_s * 1e3).contains(within_ms) => {}
             Arrival::Bursts { .. } => {
-                return wrong("arrival: expected phones, times above 0, and no burst longer than its period");
+                return wrong("arrival: expected UEs, times above 0, and no burst longer than its period");
             }
             Arrival::Trace(events) => {
-                if let Some(unknown) = events.iter().map(|e| e.phone).find(|phone| *phone >= self.count()) {
-                    return wrong(&format!("arrival: the trace names phone {unknown}; they count from 0"));
+                if let Some(unknown) = events.iter().map(|e| e.ue).find(|ue| *ue >= self.count()) {
+                    return wrong(&format!("arrival: the trace names UE {unknown}; they count from 0"));
                 }
                 if !self.steps.is_empty() || !self.groups.is_empty() {
                     return wrong("steps: expected none beside a trace");
@@ -352,7 +352,7 @@ impl Scenario {
             }
         }
         if !rate_fits(&self.before_rate) {
-            return wrong("before-rate: expected phones a second above 0");
+            return wrong("before-rate: expected UEs a second above 0");
         }
         let traced = matches!(self.arrival, Arrival::Trace(_));
         if self.steps.is_empty() && self.groups.is_empty() && !traced {
@@ -364,8 +364,8 @@ impl Scenario {
         if !(0.0..=SECONDS_MAX).contains(&self.seconds) {
             return wrong("seconds: expected at most a day");
         }
-        if self.groups.iter().any(|g| g.phones == 0 || g.begin.is_empty()) {
-            return wrong("groups: expected phones and something to begin with in each");
+        if self.groups.iter().any(|g| g.ues == 0 || g.begin.is_empty()) {
+            return wrong("groups: expected UEs and something to begin with in each");
         }
         let of_groups = self.groups.iter().flat_map(|g| g.begin.iter().chain(&g.repeat).chain(&g.end));
         for step in self.before.iter().chain(&self.steps).chain(of_groups) {
@@ -374,16 +374,16 @@ impl Scenario {
         Ok(())
     }
 
-    /// How many phones there are.
+    /// How many UEs there are.
     pub fn count(&self) -> u32 {
         match self.groups.is_empty() {
-            true => self.phones,
-            false => self.groups.iter().fold(0, |n, g| n.saturating_add(g.phones)),
+            true => self.ues,
+            false => self.groups.iter().fold(0, |n, g| n.saturating_add(g.ues)),
         }
     }
 
-    /// What a phone does, by its number: the steps of the whole scenario, or those of its group.
-    pub(crate) fn part(&self, phone: u32, part: Part) -> &[Step] {
+    /// What a UE does, by its number: the steps of the whole scenario, or those of its group.
+    pub(crate) fn part(&self, ue: u32, part: Part) -> &[Step] {
         if part == Part::Before {
             return &self.before;
         }
@@ -392,8 +392,8 @@ impl Scenario {
         }
         let mut before = 0u32;
         for group in &self.groups {
-            before = before.saturating_add(group.phones);
-            if phone < before {
+            before = before.saturating_add(group.ues);
+            if ue < before {
                 return match part {
                     Part::Before | Part::Trace => &[],
                     Part::Begin => &group.begin,
@@ -405,7 +405,7 @@ impl Scenario {
         &[]
     }
 
-    /// How long a phone may take for one step.
+    /// How long a UE may take for one step.
     pub fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.patience_s)
     }
@@ -438,7 +438,7 @@ fn check_step(step: &Step) -> Result<(), ScenarioError> {
     }
 }
 
-/// A URL of the one kind that phones here fetch.
+/// A URL of the one kind that UEs here fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) host: String,
@@ -481,12 +481,12 @@ mod tests {
     #[test]
     fn a_scenario_and_its_defaults() {
         let s = read(
-            r#"{"phones": 100, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
+            r#"{"ues": 100, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
                 {"resolve": "example.test"}, {"fetch": "http://example.test/"}, {"wait": 0.5}, "idle", "deregister"]}"#,
         )
         .unwrap();
         s.check().unwrap();
-        assert_eq!((s.phones, s.gnbs, s.arrival), (100, 2, Arrival::AtOnce));
+        assert_eq!((s.ues, s.gnbs, s.arrival), (100, 2, Arrival::AtOnce));
         assert_eq!(s.steps[4], Step::Wait(0.5));
         let s = read(r#"{"arrival": {"rates": {"rates": [10, 20], "seconds": 5}}, "steps": ["register"]}"#)
             .unwrap();
@@ -496,13 +496,13 @@ mod tests {
     #[test]
     fn what_cannot_be_played_is_named() {
         assert!(read(r#"{"steps": ["fly"]}"#).is_err());
-        assert!(read(r#"{"steps": [], "phonez": 1}"#).is_err());
+        assert!(read(r#"{"steps": [], "uez": 1}"#).is_err());
         for (bad, part) in [
             (r#"{"steps": []}"#, "steps"),
-            (r#"{"phones": 0, "steps": ["register"]}"#, "phones"),
+            (r#"{"ues": 0, "steps": ["register"]}"#, "ues"),
             (r#"{"arrival": {"rate": 0}, "steps": ["register"]}"#, "arrival"),
             (
-                r#"{"arrival": {"bursts": {"phones": 2, "within-ms": 1500, "every-s": 1, "times": 1}}, "steps": ["idle"]}"#,
+                r#"{"arrival": {"bursts": {"ues": 2, "within-ms": 1500, "every-s": 1, "times": 1}}, "steps": ["idle"]}"#,
                 "arrival",
             ),
             (r#"{"before": [{"wait": -1}], "steps": ["register"]}"#, "wait"),

@@ -1,4 +1,4 @@
-//! Traces of load: who begins which procedure when, as a text of lines `SECONDS,PHONE,PROCEDURE`.
+//! Traces of load: who begins which procedure when, as a text of lines `SECONDS,UE,PROCEDURE`.
 
 use core::time::Duration;
 
@@ -9,13 +9,13 @@ const EVENTS_MAX: usize = 10_000_000;
 /// The latest time of an event, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// A phone begins a procedure.
+/// A UE begins a procedure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEvent {
     /// Since the begin of the trace.
     pub at: Duration,
-    /// Which phone, counted from 0.
-    pub phone: u32,
+    /// Which UE, counted from 0.
+    pub ue: u32,
     /// What it does.
     pub step: Step,
 }
@@ -65,17 +65,17 @@ pub fn read(text: &str) -> Result<Vec<TraceEvent>, TraceError> {
 
 fn event(line: &str) -> Result<TraceEvent, String> {
     let mut fields = line.split(',').map(str::trim);
-    let (Some(at), Some(phone), Some(procedure), None) =
+    let (Some(at), Some(ue), Some(procedure), None) =
         (fields.next(), fields.next(), fields.next(), fields.next())
     else {
-        return Err("expected SECONDS,PHONE,PROCEDURE".into());
+        return Err("expected SECONDS,UE,PROCEDURE".into());
     };
     let seconds = at.parse::<f64>().ok().filter(|s| (0.0..=SECONDS_MAX).contains(s));
     let seconds = seconds.ok_or_else(|| format!("`{at}` is no time: expected seconds, at most a day"))?;
-    let phone = phone.parse().map_err(|_| format!("`{phone}` is no phone: expected a number from 0"))?;
+    let ue = ue.parse().map_err(|_| format!("`{ue}` is no UE: expected a number from 0"))?;
     let step = procedure_named(procedure)
         .ok_or_else(|| format!("`{procedure}` is no procedure: expected one of {}", PROCEDURES.join(", ")))?;
-    Ok(TraceEvent { at: Duration::from_secs_f64(seconds), phone, step })
+    Ok(TraceEvent { at: Duration::from_secs_f64(seconds), ue, step })
 }
 
 /// The procedures that a trace may name.
@@ -122,8 +122,8 @@ mod tests {
         let events = read("# morning\n0.5, 3, register\n\n0.5,4,handover-n2\n1.25,3,return\n").unwrap();
         let at = Duration::from_millis;
         assert_eq!(events.len(), 3);
-        assert_eq!(events[0], TraceEvent { at: at(500), phone: 3, step: Step::Register });
-        assert_eq!(events[2], TraceEvent { at: at(1250), phone: 3, step: Step::Return });
+        assert_eq!(events[0], TraceEvent { at: at(500), ue: 3, step: Step::Register });
+        assert_eq!(events[2], TraceEvent { at: at(1250), ue: 3, step: Step::Return });
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             ("1,2,return,", 1, "expected"),
             ("#\n-1,2,return", 2, "no time"),
             ("NaN,2,return", 1, "no time"),
-            ("1,two,return", 1, "no phone"),
+            ("1,two,return", 1, "no UE"),
             ("1,2,return\n1,2,fly", 2, "no procedure"),
             ("1,2,return@1", 1, "no procedure"),
             ("1,2,handover-xn@1@2", 1, "no procedure"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A version of the code that runs phones' inputs: a digest of its sources, made when it is built. A log is run again by the version that ran it,
+/// A version of the code that runs UEs' inputs: a digest of its sources, made when it is built. A log is run again by the version that ran it,
 /// and by no other; one version is neither older nor newer than another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -184,10 +184,10 @@ impl World {
         world.run(s(2));
         world.command(0, Command::Claim(HOME, Claim::Found));
         world.run(s(1));
-        let mirror = world.place(1);
-        world.command(0, Command::Claim(HOME, Claim::Pair(mirror)));
+        let cta_replica = world.place(1);
+        world.command(0, Command::Claim(HOME, Claim::Pair(cta_replica)));
         world.run(s(1));
-        assert_eq!(world.home(2), Home { term: 2, active: world.place(0), mirror: Some(mirror) });
+        assert_eq!(world.home(2), Home { term: 2, active: world.place(0), cta_replica: Some(cta_replica) });
         world.nodes.iter_mut().for_each(|n| n.events.clear());
         world
     }
@@ -403,7 +403,7 @@ fn of_a_pair_that_is_cut_apart_one_goes_on() {
         world.run(s(2));
         let outcome = [0, 1].map(|node| own(world.events(node)));
         let record = world.home(0);
-        assert_eq!((record.term, record.mirror, world.home(1)), (3, None, record));
+        assert_eq!((record.term, record.cta_replica, world.home(1)), (3, None, record));
         let winner = usize::from(record.active == world.place(1));
         assert_eq!(record.active, world.place(winner));
         assert_eq!(outcome[winner], [Event::Claimed(HOME, record)]);
@@ -484,7 +484,7 @@ fn records_that_say_nonsense_are_told_and_change_nothing() {
         ("configuration", &large),
         ("member/cpf-7", b"null"),
         ("member/upf-1", b"{}"),
-        ("home/1", br#"{"term":1,"active":{"cta":2,"incarnation":3},"mirror":null}"#),
+        ("home/1", br#"{"term":1,"active":{"cta":2,"incarnation":3},"cta_replica":null}"#),
         ("home/1", br#"{"term":-1}"#),
         ("home/99999", b"{}"),
         ("other", b""),
@@ -503,7 +503,7 @@ fn records_that_say_nonsense_are_told_and_change_nothing() {
     assert_eq!(world.home(0).term, 2, "terms never begin again");
     world.command(1, Command::Claim(HOME, Claim::Promote));
     world.run(s(1));
-    assert_eq!(world.home(0), Home { term: 3, active: world.place(1), mirror: None });
+    assert_eq!(world.home(0), Home { term: 3, active: world.place(1), cta_replica: None });
 }
 
 #[test]
@@ -532,9 +532,9 @@ fn an_etcd_that_has_forgotten_is_not_believed() {
     assert_eq!(world.home(0).active, world.place(1));
 }
 
-/// Two aggregators and a control function under loss, cuts and elections, while both aggregators want the home all the time.
+/// Two CTAs and a CPF under loss, cuts and elections, while both CTAs want the home all the time.
 #[test]
-fn whatever_is_lost_terms_rise_each_is_one_aggregators_and_all_agree_in_the_end() {
+fn whatever_is_lost_terms_rise_each_is_one_ctas_and_all_agree_in_the_end() {
     let mut granted = 0;
     for seed in 0..150 {
         let mut world = World::pair(seed);

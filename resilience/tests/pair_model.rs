@@ -1,4 +1,4 @@
-//! Two aggregators and etcd, tried in every order: links that end and that only one end has noticed, claims whose answers are lost
+//! Two CTAs and etcd, tried in every order: links that end and that only one end has noticed, claims whose answers are lost
 //! and that come into effect late or never, leases that run out, processes that die and come again.
 //!
 //! What they decide is the product's own: [`Serving`], [`Standby`] and [`Home::course`] run here as they run in the program. Their logs are
@@ -28,7 +28,7 @@ struct Pair {
 
 type Input = u8;
 
-/// The inputs since phones' states began from nothing for the `epoch`th time.
+/// The inputs since UEs' states began from nothing for the `epoch`th time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Log {
     epoch: u8,
@@ -89,11 +89,11 @@ impl Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Role {
     Stands { standby: Standby, log: Option<Log> },
-    Serves { serving: Serving, log: Log, left: u64, mirror: Option<Mirror> },
+    Serves { serving: Serving, log: Log, left: u64, cta_replica: Option<CtaReplica> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Mirror {
+struct CtaReplica {
     waits: bool,
     held: u64,
 }
@@ -191,7 +191,7 @@ impl World {
     /// What the inputs up to this one caused leaves.
     fn leave(&mut self, who: usize, until: u64) {
         let epoch = self.epoch;
-        let Role::Serves { log, left, mirror, .. } = &mut self.process(who).role else {
+        let Role::Serves { log, left, cta_replica, .. } = &mut self.process(who).role else {
             unreachable!("only who serves lets anything leave")
         };
         let leaves = log.inputs[*left as usize..until.max(*left) as usize].to_vec();
@@ -199,8 +199,8 @@ impl World {
         if log.epoch == epoch {
             self.left.extend(leaves);
         } else {
-            // What the mirror held may have left that one too, before it died: it is late, like what the network delays.
-            self.stale |= !leaves.is_empty() && mirror.is_none();
+            // What the CTA replica held may have left that one too, before it died: it is late, like what the network delays.
+            self.stale |= !leaves.is_empty() && cta_replica.is_none();
         }
     }
 
@@ -208,19 +208,19 @@ impl World {
         for duty in duties {
             match duty {
                 Duty::Wait => {
-                    if let Role::Serves { mirror: Some(mirror), .. } = &mut self.process(who).role {
-                        mirror.waits = true;
+                    if let Role::Serves { cta_replica: Some(cta_replica), .. } = &mut self.process(who).role {
+                        cta_replica.waits = true;
                     }
                 }
                 Duty::Open => {
-                    let Role::Serves { log, mirror, .. } = &mut self.process(who).role else { continue };
-                    *mirror = None;
+                    let Role::Serves { log, cta_replica, .. } = &mut self.process(who).role else { continue };
+                    *cta_replica = None;
                     let all = log.len();
                     self.leave(who, all);
                 }
                 Duty::Part => self.hang_up(who),
                 Duty::Claim(claim) => self.ask(who, claim),
-                Duty::Mirrored(_) | Duty::Unmirrored => {}
+                Duty::Replicated(_) | Duty::Unreplicated => {}
                 Duty::Stop => {
                     self.hang_up(who);
                     self.process(who).role = Role::Stands { standby: Standby::default(), log: None };
@@ -287,7 +287,7 @@ impl World {
         // What is not known to have left is said again.
         let serving = Serving::new(home);
         let all = log.len();
-        self.process(who).role = Role::Serves { serving, log, left: 0, mirror: None };
+        self.process(who).role = Role::Serves { serving, log, left: 0, cta_replica: None };
         self.leave(who, all);
     }
 
@@ -318,11 +318,11 @@ impl World {
     fn input(&mut self, who: usize) {
         self.inputs += 1;
         let input = self.inputs;
-        let Role::Serves { log, mirror, .. } = &mut self.process(who).role else { return };
+        let Role::Serves { log, cta_replica, .. } = &mut self.process(who).role else { return };
         log.inputs.push(input);
-        let (mirrored, waits) = (mirror.is_some(), mirror.as_ref().is_some_and(|m| m.waits));
+        let (replicated, waits) = (cta_replica.is_some(), cta_replica.as_ref().is_some_and(|m| m.waits));
         let all = log.len();
-        if mirrored {
+        if replicated {
             self.send_standby(ToStandby::Record(input));
         }
         if !waits {
@@ -359,12 +359,12 @@ impl World {
         let who = 1 - link.standby;
         let Some(message) = link.to_serving.pop_front() else { return };
         let process = self.process(who);
-        let Role::Serves { serving, log, mirror, .. } = &mut process.role else { return };
+        let Role::Serves { serving, log, cta_replica, .. } = &mut process.role else { return };
         match message {
             ToServing::Follow(other) => {
                 let listed = process.view.listed[usize::from(other.cta)] == Some(other.incarnation.0);
                 if serving.follows(other, listed) {
-                    *mirror = Some(Mirror { waits: false, held: log.len() });
+                    *cta_replica = Some(CtaReplica { waits: false, held: log.len() });
                     let snapshot = ToStandby::Snapshot(log.clone());
                     self.send_standby(ToStandby::Begin);
                     self.send_standby(snapshot);
@@ -376,9 +376,9 @@ impl World {
             }
             ToServing::Held(number) => {
                 let last = log.len();
-                let Some(mirror) = mirror else { return };
-                mirror.held = number;
-                let waits = mirror.waits;
+                let Some(cta_replica) = cta_replica else { return };
+                cta_replica.held = number;
+                let waits = cta_replica.waits;
                 let duties = serving.held(number, last);
                 if waits {
                     self.leave(who, number);
@@ -458,8 +458,9 @@ impl World {
         else {
             return false;
         };
-        let pair = (home.active, home.mirror) == (place(who, active.life), Some(place(1 - who, other.life)));
-        pair && serving.has_mirror() && *left == log.len() && log == held
+        let pair =
+            (home.active, home.cta_replica) == (place(who, active.life), Some(place(1 - who, other.life)));
+        pair && serving.has_cta_replica() && *left == log.len() && log == held
     }
 }
 
@@ -625,15 +626,15 @@ impl Model for Pair {
                 world.current().is_none_or(known)
             }),
             Property::always("nobody goes on alone with what is forgotten", |_, world: &World| !world.stale),
-            Property::always("phones begin anew only after a death or a fault", |_, world: &World| {
+            Property::always("UEs begin anew only after a death or a fault", |_, world: &World| {
                 u32::from(world.epoch)
                     <= 1 + u32::from(world.deaths) + u32::from(world.faults) + u32::from(world.expiries)
             }),
-            Property::sometimes("a mirror serves in the other one's place", |_, world: &World| {
+            Property::sometimes("a CTA replica serves in the other one's place", |_, world: &World| {
                 world.etcd.home.is_some_and(|h| h.active.cta == 1)
                     && world.current().is_some_and(|log| !log.inputs.is_empty())
             }),
-            Property::sometimes("one that lost its mirror has it again", |_, world: &World| {
+            Property::sometimes("one that lost its CTA replica has it again", |_, world: &World| {
                 world.is_whole() && world.etcd.home.is_some_and(|h| h.term >= 4)
             }),
         ]

@@ -1,4 +1,4 @@
-//! 5G-AKA: vectors and their checks on the network side, the answer on the phone's (TS 33.501 §6.1.3.2).
+//! 5G-AKA: vectors and their checks on the network side, the answer on the UE's (TS 33.501 §6.1.3.2).
 
 use core::fmt;
 
@@ -100,7 +100,7 @@ impl fmt::Debug for ServingNetworkName {
 
 /// All that the home and the serving network need of one authentication (TS 33.501 §6.1.3.2, steps 1 to 4).
 ///
-/// The serving network proper is to see only RAND, AUTN and HXRES* before the phone has answered.
+/// The serving network proper is to see only RAND, AUTN and HXRES* before the UE has answered.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AuthenticationVector {
@@ -108,7 +108,7 @@ pub struct AuthenticationVector {
     pub rand: Rand,
     /// Its token.
     pub autn: Autn,
-    /// What the phone must answer.
+    /// What the UE must answer.
     pub xres_star: ResStar,
     /// The home network's key.
     pub k_ausf: KAusf,
@@ -138,7 +138,7 @@ impl AuthenticationVector {
         Self { rand, autn, xres_star, k_ausf, hxres_star, k_seaf }
     }
 
-    /// The serving network's check: HRES* of what the phone sent (TS 33.501 §6.1.3.2, step 9).
+    /// The serving network's check: HRES* of what the UE sent (TS 33.501 §6.1.3.2, step 9).
     pub fn hres_star_matches(&self, res_star: &ResStar) -> bool {
         HresStar::derive(&self.rand, res_star) == self.hxres_star
     }
@@ -210,7 +210,7 @@ pub fn resynchronise(
     Some(state.resynchronise(now, sqn_ms))
 }
 
-/// The phone's side: a USIM, and for 5G-AKA the part of the ME that derives RES* and K_AUSF.
+/// The UE's side: a USIM, and for 5G-AKA the part of the ME that derives RES* and K_AUSF.
 #[derive(Clone, Debug)]
 pub struct Usim {
     functions: AkaFunctions,
@@ -218,7 +218,7 @@ pub struct Usim {
     pub sqn: UsimSqn,
 }
 
-/// What a phone has after it accepted a challenge.
+/// What a UE has after it accepted a challenge.
 #[derive(Clone, Debug)]
 pub struct UeAuthentication {
     /// Its answer.
@@ -238,7 +238,7 @@ pub(crate) struct Challenged {
     pub(crate) sqn_xor_ak: [u8; 6],
 }
 
-/// Why a phone refuses a challenge (TS 24.501 §5.4.1.3.7).
+/// Why a UE refuses a challenge (TS 24.501 §5.4.1.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationFailure {
     /// MAC-A is wrong: 5GMM cause #20.

@@ -5,8 +5,8 @@
 //! | TS 35.206 | Milenage f1, f1*, f2 to f5, f5* | [`milenage`] |
 //! | TS 35.231 | TUAK f1, f1*, f2 to f5, f5* | [`tuak`] |
 //! | TS 33.102 Annex C | sequence numbers, network and USIM side | [`sqn`] |
-//! | TS 33.501 §6.1.3.2 | 5G-AKA, network and phone side | [`aka`] |
-//! | RFC 9048, TS 33.501 §6.1.3.1 | EAP-AKA', network and phone side | [`eap`] |
+//! | TS 33.501 §6.1.3.2 | 5G-AKA, network and UE side | [`aka`] |
+//! | RFC 9048, TS 33.501 §6.1.3.1 | EAP-AKA', network and UE side | [`eap`] |
 //! | TS 33.501 Annex A | the key hierarchy | [`keys`] |
 //! | RFC 2104, FIPS 180-4 | HMAC-SHA-256, under which hosts of a cluster speak | [`Hmac`] |
 //! | TS 33.501 §6.4, TS 24.501 §4.4 | NAS security context | [`nas`] |
@@ -66,9 +66,9 @@ pub use tuak::{K256, LongTermKey, Top, Topc, Tuak};
 /// Which way a message travels: the DIRECTION bit of the ciphers (TS 33.501 Annex D.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the phone.
+    /// From the UE.
     Uplink,
-    /// To the phone.
+    /// To the UE.
     Downlink,
 }
 

@@ -1,8 +1,8 @@
-//! The NAS security context: TS 24.501 §4.4, §9.1; TS 33.501 §6.4.3, TS 33.501 §6.4.4; of one phone and one serving network, TS 33.501 §6.3.2.1.
+//! The NAS security context: TS 24.501 §4.4, §9.1; TS 33.501 §6.4.3, TS 33.501 §6.4.4; of one UE and one serving network, TS 33.501 §6.3.2.1.
 //!
-//! One [`NasSecurityContext`] serves one NAS connection of one phone, on either side. It owns the two COUNTs, so a
+//! One [`NasSecurityContext`] serves one NAS connection of one UE, on either side. It owns the two COUNTs, so a
 //! COUNT cannot be used twice under a key, and a received one cannot be taken twice. Expanded key schedules (1.5 KB)
-//! are built at first use and can be let go while a phone is idle.
+//! are built at first use and can be let go while a UE is idle.
 
 use core::fmt;
 
@@ -103,7 +103,7 @@ impl NasCount {
 /// used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NasCounts {
-    /// Next to be sent by the phone, or expected from it at least.
+    /// Next to be sent by the UE, or expected from it at least.
     pub uplink_next: u32,
     /// Next to be sent by the network, or expected from it at least.
     pub downlink_next: u32,
@@ -152,7 +152,7 @@ impl SecurityHeaderType {
 pub enum Side {
     /// The AMF: sends downlink.
     Network,
-    /// The phone: sends uplink.
+    /// The UE: sends uplink.
     Ue,
 }
 

@@ -1,13 +1,13 @@
 //! What a registration and a session cost the core: `cargo run --release -p whimbrel-sim --example attach -- 2000`.
 //!
-//! Phones attach one after the other, without faults and without a network in between. Only the time within
-//! `Cta::handle` counts: the aggregator, the machines, the directory, NAS security and both codecs; phones, gNB, UPF and
-//! sockets do not. The median over all phones is what one costs; a busy machine shows in p99.
+//! UEs attach one after the other, without faults and without a network in between. Only the time within
+//! `Cta::handle` counts: the CTA, the machines, the directory, NAS security and both codecs; UEs, gNB, UPF and
+//! sockets do not. The median over all UEs is what one costs; a busy machine shows in p99.
 //!
-//! Then the same where the control functions of a region serve the phones (Neutrino §6.7.1 to §6.7.3): with the log alone, and
-//! with one and two backups. The aggregator and all control functions share this core, so what replication costs is all
-//! in the sum; on the way of an answer is only what the aggregator and the phone's own control function do before it leaves.
-//! The links are function calls. At last the same with a mirror of the aggregator, which runs everything that the aggregator does:
+//! Then the same where the CPFs of a region serve the UEs (Neutrino §6.7.1 to §6.7.3): with the log alone, and
+//! with one and two backups. The CTA and all CPFs share this core, so what replication costs is all
+//! in the sum; on the way of an answer is only what the CTA and the UE's own CPF do before it leaves.
+//! The links are function calls. At last the same with a CTA replica of the CTA, which runs everything that the CTA does:
 //! records are written and read, and there is no network between the two, whose round trip every input would wait for.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Phone, Prf, UpfId};
+use whimbrel_control::{AssociationId, Prf, UeContext, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
-use whimbrel_ran::{Outbox, PhoneId, gnb};
+use whimbrel_ran::{Outbox, UeId, gnb};
+use whimbrel_resilience::cta_replica::{Active, CtaReplica, Record};
 use whimbrel_resilience::link::{Down, Peer, Up};
-use whimbrel_resilience::mirror::{Active, Mirror, Record};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Member, MemberOutbox, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::{Home, default_config, phone_config, upf_config};
+use whimbrel_sim::{Home, default_config, ue_config, upf_config};
 use whimbrel_user::Upf;
 
 const ASSOCIATION: AssociationId = AssociationId(1);
@@ -42,25 +42,25 @@ enum Message {
     Down(u32, whimbrel_ran::Down),
 }
 
-/// One gNB, its phones and the core, joined by a queue.
+/// One gNB, its UEs and the core, joined by a queue.
 struct Bench {
     now: Instant,
     cta: Active<Home, (Prf, u64)>,
-    mirror: Option<Mirror<Home, (Prf, u64)>>,
+    cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
     /// What was written for it.
     records: (u64, usize),
     upf: Upf,
     gnb: gnb::Gnb,
     ues: Vec<Ue>,
     queue: VecDeque<Message>,
-    /// The control functions, where they are not a part of the aggregator.
+    /// The CPFs, where they are not a part of the CTA.
     members: BTreeMap<CpfId, Member>,
     links: VecDeque<Link>,
     /// Spent within the core, and of that until the last answer left.
     core: Duration,
     answered: Duration,
-    /// Spent within the mirror.
-    mirroring: Duration,
+    /// Spent within the CTA replica.
+    replicating: Duration,
     inputs: u64,
     /// The most octets that were logged at once.
     logged: usize,
@@ -80,8 +80,8 @@ fn clock() -> std::time::Instant {
 }
 
 impl Bench {
-    /// `backups`: a region of three control functions, with so many backups a phone; none: no region, and no log.
-    fn new(phones: u32, backups: Option<usize>, mirrored: bool) -> Self {
+    /// `backups`: a region of three CPFs, with so many backups a UE; none: no region, and no log.
+    fn new(ues: u32, backups: Option<usize>, replicated: bool) -> Self {
         let config = Arc::new(default_config());
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
@@ -106,34 +106,34 @@ impl Bench {
                     Cta::of_region(config, directory, home, entropy, (), rings, EPOCH)
                 }
             }),
-            mirror: None,
+            cta_replica: None,
             records: (0, 0),
             members,
             links: VecDeque::new(),
             answered: Duration::ZERO,
-            mirroring: Duration::ZERO,
+            replicating: Duration::ZERO,
             logged: 0,
             upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
             gnb: gnb::Gnb::new(gnb),
-            ues: (0..phones).map(|n| Ue::new(phone_config(n))).collect(),
+            ues: (0..ues).map(|n| Ue::new(ue_config(n))).collect(),
             queue: VecDeque::new(),
             core: Duration::ZERO,
             inputs: 0,
         };
-        if mirrored {
-            let snapshot = bench.cta.snapshot().expect("it has no mirror");
+        if replicated {
+            let snapshot = bench.cta.snapshot().expect("it has no CTA replica");
             bench.cta.wait();
             let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
             let entropy = (Prf::new(&[8; 16]), 0);
-            let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, ());
-            bench.mirror = Some(mirror.expect("it follows"));
+            let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ());
+            bench.cta_replica = Some(cta_replica.expect("it follows"));
         }
         bench.core(Input::Tick);
         bench.core(Input::AssociationUp { association: ASSOCIATION, outbound_streams: 16 });
         bench.gnb(gnb::Input::AssociationUp { streams: 16, syntax: ASSOCIATION.syntax() });
         bench.run();
         let tai = bench.gnb.config().tai();
-        for n in 0..phones {
+        for n in 0..ues {
             bench.ue(n, ue::Input::Cell(tai));
         }
         bench
@@ -141,12 +141,12 @@ impl Bench {
 
     fn core(&mut self, input: Input<'_>) {
         self.inputs += 1;
-        self.aggregator(input);
+        self.cta(input);
         while let Some(link) = self.links.pop_front() {
             let mut out = MemberOutbox::default();
             let (to, link) = match link {
                 Link::Up(from, message) => {
-                    self.aggregator(Input::Cpf(from, message));
+                    self.cta(Input::Cpf(from, message));
                     continue;
                 }
                 Link::Down(to, message) => (to, Ok(message)),
@@ -164,13 +164,13 @@ impl Bench {
         }
     }
 
-    fn aggregator(&mut self, input: Input<'_>) {
+    fn cta(&mut self, input: Input<'_>) {
         let mut out = CoreOutbox::default();
         let began = clock();
         let record = self.cta.handle(self.now, input, &mut out);
         self.core += began.elapsed();
         if let Some(record) = record {
-            self.tell_mirror(&record, &mut out);
+            self.tell_cta_replica(&record, &mut out);
         }
         if !out.ngap.is_empty() || !out.pfcp.is_empty() {
             self.answered = self.core;
@@ -181,13 +181,13 @@ impl Bench {
         self.queue.extend(out.pfcp.into_iter().map(|(_, octets)| Message::N4(octets)));
     }
 
-    /// The mirror runs the same input, and what that caused leaves.
-    fn tell_mirror(&mut self, record: &Record, out: &mut CoreOutbox) {
-        let Some(mirror) = &mut self.mirror else { return };
+    /// The CTA replica runs the same input, and what that caused leaves.
+    fn tell_cta_replica(&mut self, record: &Record, out: &mut CoreOutbox) {
+        let Some(cta_replica) = &mut self.cta_replica else { return };
         self.records = (self.records.0 + 1, self.records.1 + record.octets().len());
         let began = clock();
-        let held = mirror.take(record.octets()).expect("it follows");
-        self.mirroring += began.elapsed();
+        let held = cta_replica.take(record.octets()).expect("it follows");
+        self.replicating += began.elapsed();
         let began = clock();
         self.cta.acknowledged(held, out);
         self.core += began.elapsed();
@@ -199,7 +199,7 @@ impl Bench {
         for output in out.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => self.queue.push_back(Message::ToCore(stream, octets)),
-                gnb::Output::Radio(phone, down) => self.queue.push_back(Message::Down(phone.0, down)),
+                gnb::Output::Radio(ue, down) => self.queue.push_back(Message::Down(ue.0, down)),
                 _ => {}
             }
         }
@@ -229,13 +229,13 @@ impl Bench {
                         self.core(Input::Pfcp(UpfId(0), &octets));
                     }
                 }
-                Message::Up(n, up) => self.gnb(gnb::Input::Radio(PhoneId(n), up)),
+                Message::Up(n, up) => self.gnb(gnb::Input::Radio(UeId(n), up)),
                 Message::Down(n, down) => self.ue(n, ue::Input::Radio(down)),
             }
         }
     }
 
-    /// Core time and inputs of one command of one phone.
+    /// Core time and inputs of one command of one UE.
     fn cost(&mut self, n: u32, command: Command) -> (Duration, u64) {
         (self.core, self.inputs) = (Duration::ZERO, 0);
         self.ue(n, ue::Input::Command(command));
@@ -243,23 +243,23 @@ impl Bench {
         (self.core, self.inputs)
     }
 
-    /// Medians of an attach, registration and session, in microseconds: core time until the last answer, in all, and the mirror's.
+    /// Medians of an attach, registration and session, in microseconds: core time until the last answer, in all, and the CTA replica's.
     fn attach(&mut self) -> [f64; 3] {
-        let (mut until_answered, mut in_all, mut mirroring) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut until_answered, mut in_all, mut replicating) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..self.ues.len() as u32 {
-            let before = self.mirroring;
+            let before = self.replicating;
             let (registration, _) = self.cost(n, Command::Register);
             let answered = self.answered;
             let (establishment, _) = self.cost(n, Command::EstablishSession(session()));
             until_answered.push(answered + self.answered);
             in_all.push(registration + establishment);
-            mirroring.push(self.mirroring - before);
+            replicating.push(self.replicating - before);
         }
         let median = |mut all: Vec<Duration>| {
             all.sort();
             all[all.len() / 2].as_nanos() as f64 / 1000.0
         };
-        [until_answered, in_all, mirroring].map(median)
+        [until_answered, in_all, replicating].map(median)
     }
 }
 
@@ -269,20 +269,20 @@ fn session() -> SessionRequest {
 
 /// What the log and the replicas cost an attach, scheme beside scheme. Rounds are interleaved, and the least counts: what else
 /// the machine does only adds.
-fn replication(phones: u32) -> String {
+fn replication(ues: u32) -> String {
     const ROUNDS: usize = 5;
     let schemes = [
         ("no_log", None, false),
         ("log", Some(0), false),
         ("one_backup", Some(1), false),
         ("two_backups", Some(2), false),
-        ("mirrored", Some(1), true),
+        ("replicated", Some(1), true),
     ];
     let mut least = [[f64::MAX; 3]; 5];
     let (mut logged, mut records) = (0, (0, 0));
     for _ in 0..ROUNDS {
-        for ((_, backups, mirrored), least) in schemes.iter().zip(&mut least) {
-            let mut bench = Bench::new(phones, *backups, *mirrored);
+        for ((_, backups, replicated), least) in schemes.iter().zip(&mut least) {
+            let mut bench = Bench::new(ues, *backups, *replicated);
             let medians = bench.attach();
             least.iter_mut().zip(medians).for_each(|(least, m)| *least = least.min(m));
             logged = logged.max(bench.logged);
@@ -296,40 +296,38 @@ fn replication(phones: u32) -> String {
         eprintln!("attach, {name}: {answered:.1} µs until answered ({more:+.1} %), {all:.1} µs in all");
         figures.push(format!("\"{name}_us\": {answered:.1}, \"{name}_in_all_us\": {all:.1}"));
     }
-    eprintln!(
-        "the most that was logged of a phone that attaches: {logged} octets (paper, Fig. 17: some 2,000)"
-    );
+    eprintln!("the most that was logged of a UE that attaches: {logged} octets (paper, Fig. 17: some 2,000)");
     figures.push(format!("\"logged_octets\": {logged}"));
-    let ([answered, ..], [with, _, mirror]) = (least[2], least[4]);
-    let phones = f64::from(phones);
-    let (inputs, octets) = (records.0 as f64 / phones, records.1 as f64 / phones);
+    let ([answered, ..], [with, _, cta_replica]) = (least[2], least[4]);
+    let ues = f64::from(ues);
+    let (inputs, octets) = (records.0 as f64 / ues, records.1 as f64 / ues);
     eprintln!(
-        "a mirror: {:+.1} µs an attach for the aggregator, {mirror:.1} µs for the mirror's host, {inputs:.0} records of {octets:.0} octets",
+        "a CTA replica: {:+.1} µs an attach for the CTA, {cta_replica:.1} µs for the CTA replica's host, {inputs:.0} records of {octets:.0} octets",
         with - answered
     );
     figures.push(format!(
-        "\"mirror_us\": {mirror:.1}, \"mirror_records\": {inputs:.1}, \"mirror_octets\": {octets:.0}"
+        "\"cta_replica_us\": {cta_replica:.1}, \"cta_replica_records\": {inputs:.1}, \"cta_replica_octets\": {octets:.0}"
     ));
     figures.join(", ")
 }
 
-/// What a mirror that joins while these phones are served costs: for so long the aggregator, and the mirror, do nothing else.
-fn joining(phones: u32) -> String {
-    let mut bench = Bench::new(phones, Some(1), false);
+/// What a CTA replica that joins while these UEs are served costs: for so long the CTA, and the CTA replica, do nothing else.
+fn joining(ues: u32) -> String {
+    let mut bench = Bench::new(ues, Some(1), false);
     bench.attach();
     let began = clock();
-    let snapshot = bench.cta.snapshot().expect("it has no mirror");
+    let snapshot = bench.cta.snapshot().expect("it has no CTA replica");
     let taken = began.elapsed();
     let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
     let began = clock();
-    let mirror =
-        Mirror::<_, _>::new(snapshot.octets(), directory, Home::default(), (Prf::new(&[8; 16]), 0), ());
+    let cta_replica =
+        CtaReplica::<_, _>::new(snapshot.octets(), directory, Home::default(), (Prf::new(&[8; 16]), 0), ());
     let read = began.elapsed();
-    assert!(mirror.is_ok(), "it follows");
-    let [taken, read] = [taken, read].map(|t| t.as_nanos() as f64 / f64::from(phones));
-    let octets = snapshot.octets().len() as f64 / f64::from(phones);
+    assert!(cta_replica.is_ok(), "it follows");
+    let [taken, read] = [taken, read].map(|t| t.as_nanos() as f64 / f64::from(ues));
+    let octets = snapshot.octets().len() as f64 / f64::from(ues);
     eprintln!(
-        "a mirror that joins {phones} phones: {octets:.0} octets, {taken:.0} ns for the aggregator, {read:.0} ns for the mirror, a phone"
+        "a CTA replica that joins {ues} ues: {octets:.0} octets, {taken:.0} ns for the CTA, {read:.0} ns for the CTA replica, a UE"
     );
     format!("\"joining_octets\": {octets:.0}, \"joining_ns\": {taken:.0}, \"joining_read_ns\": {read:.0}")
 }
@@ -347,46 +345,46 @@ fn report(what: &str, mut costs: Vec<(Duration, u64)>) -> f64 {
     micros(50)
 }
 
-/// Resident octets of one phone, measured on copies of one at rest.
-fn resident_per_phone(phone: &Phone) -> f64 {
+/// Resident octets of one UE, measured on copies of one at rest.
+fn resident_per_ue(ue: &UeContext) -> f64 {
     const COPIES: usize = 50_000;
     let resident = || -> f64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         statm.split(' ').nth(1).and_then(|p| p.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
     };
     let before = resident();
-    let copies: Vec<Box<Phone>> = (0..COPIES).map(|_| Box::new(phone.clone())).collect();
+    let copies: Vec<Box<UeContext>> = (0..COPIES).map(|_| Box::new(ue.clone())).collect();
     let taken = resident() - before;
     std::mem::forget(copies); // what is freed would be taken again by the next measurement
     taken / COPIES as f64
 }
 
 fn main() {
-    let phones: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let mut bench = Bench::new(phones, None, false);
-    let register = (0..phones).map(|n| bench.cost(n, Command::Register)).collect();
-    let establish = (0..phones).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
+    let ues: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
+    let mut bench = Bench::new(ues, None, false);
+    let register = (0..ues).map(|n| bench.cost(n, Command::Register)).collect();
+    let establish = (0..ues).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
     assert_eq!(
-        bench.cta.cta().phones().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
-        phones as usize
+        bench.cta.cta().contexts().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
+        ues as usize
     );
     let (registration, session) = (report("registration", register), report("session", establish));
-    let again = (0..phones).map(|n| bench.cost(n, Command::PeriodicRegistration)).collect();
+    let again = (0..ues).map(|n| bench.cost(n, Command::PeriodicRegistration)).collect();
     let periodic = report("periodic registration, connected", again);
-    let phone = bench.cta.cta().phones().next().expect("there are phones").clone();
-    let connected = resident_per_phone(&phone);
-    let mut idle = phone;
+    let ue = bench.cta.cta().contexts().next().expect("there are UEs").clone();
+    let connected = resident_per_ue(&ue);
+    let mut idle = ue;
     (idle.amf.connection, idle.amf.connection_until) = (None, None);
     if let Some(security) = &mut idle.amf.security {
         security.release_schedules(); // as when its connection is let go
     }
-    let idle = resident_per_phone(&idle);
-    assert!(idle < 1536.0, "an idle phone with a session takes {idle} octets");
-    let (replication, joining) = (replication(phones), joining(phones));
+    let idle = resident_per_ue(&idle);
+    assert!(idle < 1536.0, "an idle UE with a session takes {idle} octets");
+    let (replication, joining) = (replication(ues), joining(ues));
     println!(
-        "{{\"bench\": \"attach-core\", \"figures\": {{\"phones\": {phones}, \"registration_us\": {registration:.1}, \
+        "{{\"bench\": \"attach-core\", \"figures\": {{\"ues\": {ues}, \"registration_us\": {registration:.1}, \
          \"session_us\": {session:.1}, \"periodic_us\": {periodic:.1}, \"registrations_per_s_and_core\": {:.0}, \
-         \"octets_per_connected_phone\": {connected:.0}, \"octets_per_idle_phone\": {idle:.0}, \
+         \"octets_per_connected_ue\": {connected:.0}, \"octets_per_idle_ue\": {idle:.0}, \
          {replication}, {joining}}}}}",
         1e6 / registration
     );

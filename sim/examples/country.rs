@@ -1,8 +1,8 @@
-//! Many countries: `./x sim --seeds N [--from S] [--minutes M] [--county|--village] [--region|--mirror]`.
+//! Many countries: `./x sim --seeds N [--from S] [--minutes M] [--county|--village] [--region|--cta-replica]`.
 //!
-//! Each seed is a country with two hundred gNBs and two thousand phones, or with `--county` the small one of the test suite, or
-//! with `--village` one of thirty phones. With `--region` control functions run its phones and are lost at moments that the seed
-//! chooses; with `--mirror` the aggregator is lost too. In the evening phones, gNBs, core and UPF agree. A seed that fails is printed with the command that runs it again; the exit status says whether any did. Two threads, or as
+//! Each seed is a country with two hundred gNBs and two thousand UEs, or with `--county` the small one of the test suite, or
+//! with `--village` one of thirty UEs. With `--region` CPFs run its UEs and are lost at moments that the seed
+//! chooses; with `--cta-replica` the CTA is lost too. In the evening UEs, gNBs, core and UPF agree. A seed that fails is printed with the command that runs it again; the exit status says whether any did. Two threads, or as
 //! many as there are processors.
 
 use std::panic::catch_unwind;
@@ -31,15 +31,15 @@ enum Size {
     Village,
 }
 
-/// Who runs its phones.
+/// Who runs its UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Governed {
-    /// The aggregator itself.
+    /// The CTA itself.
     Alone,
-    /// Control functions, which are lost.
+    /// CPFs, which are lost.
     Region,
-    /// The same, and the aggregator is lost as well.
-    Mirror,
+    /// The same, and the CTA is lost as well.
+    CtaReplica,
 }
 
 impl Options {
@@ -52,7 +52,7 @@ impl Options {
         match self.cpfs {
             Governed::Alone => plan,
             Governed::Region => plan.governed(false),
-            Governed::Mirror => plan.governed(true),
+            Governed::CtaReplica => plan.governed(true),
         }
     }
 
@@ -66,7 +66,7 @@ impl Options {
         let cpfs = match self.cpfs {
             Governed::Alone => "",
             Governed::Region => " --region",
-            Governed::Mirror => " --mirror",
+            Governed::CtaReplica => " --cta-replica",
         };
         format!("./x sim --seeds 1 --from {seed} --minutes {}{size}{cpfs}", self.minutes)
     }
@@ -84,7 +84,7 @@ struct Totals {
 fn main() -> ExitCode {
     let Some(options) = options() else {
         eprintln!(
-            "usage: country [--seeds N] [--from S] [--minutes M] [--county|--village] [--region|--mirror]"
+            "usage: country [--seeds N] [--from S] [--minutes M] [--county|--village] [--region|--cta-replica]"
         );
         return ExitCode::FAILURE;
     };
@@ -114,7 +114,7 @@ fn options() -> Option<Options> {
             "--county" => options.size = Size::County,
             "--village" => options.size = Size::Village,
             "--region" => options.cpfs = Governed::Region,
-            "--mirror" => options.cpfs = Governed::Mirror,
+            "--cta-replica" => options.cpfs = Governed::CtaReplica,
             _ => return None,
         }
     }
@@ -167,7 +167,7 @@ fn report(options: &Options, totals: &Totals, took: Duration) {
     }
     println!(
         "{{\"bench\": \"sim\", \"figures\": {{\"seeds\": {}, \"from\": {}, \"procedures\": {}, \"inputs\": {}, \
-         \"repeated\": {}, \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"failed\": {}, \
+         \"repeated\": {}, \"cpfs_lost\": {}, \"ctas_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"failed\": {}, \
          \"seconds\": {:.1}}}}}",
         options.seeds,
         options.from,

@@ -1,28 +1,28 @@
-//! What the forms cost in which phones, inputs and outputs travel between processes: `./x bench flat`.
+//! What the forms cost in which UEs, inputs and outputs travel between processes: `./x bench flat`.
 //!
-//! One phone does one procedure after the other. After each it rests: its checkpoint, and the step from the one before.
-//! Of each procedure: its log, which is the inputs at the aggregator, and what the core answered. Times are the least of
+//! One UE does one procedure after the other. After each it rests: its checkpoint, and the step from the one before.
+//! Of each procedure: its log, which is the inputs at the CTA, and what the core answered. Times are the least of
 //! work done over and over, so that it finds its memory warm and the machine free.
 //!
 //! `-- frames checkpoint|envelope|batch|config` writes some of the frames of that form instead, in hexadecimal digits, a line each:
-//! what `control/src/flat/testdata` keeps of every version. `-- frames snapshot` writes what aggregators give their successors, as
-//! `resilience/src/mirror/testdata` keeps it.
+//! what `control/src/flat/testdata` keeps of every version. `-- frames snapshot` writes what CTAs give their successors, as
+//! `resilience/src/cta_replica/testdata` keeps it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Phone, Shard};
+use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Shard, UeContext};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, night, night_in_region, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, night, night_in_region, ue_config};
 
 const UE: UeIndex = UeIndex(0);
-/// Nights of which an aggregator's snapshot is written: in the mornings of some phones are at something.
+/// Nights of which a CTA's snapshot is written: in the mornings of some UEs are at something.
 const SNAPSHOTS: u64 = 3;
 
 fn establish(net: &mut Sim) {
@@ -37,7 +37,7 @@ fn release(net: &mut Sim) {
 /// A name, and how it begins.
 type Step = (&'static str, fn(&mut Sim));
 
-/// What the phone does, in its order.
+/// What the UE does, in its order.
 const STEPS: [Step; 9] = [
     ("registration", |net| net.command(UE, Command::Register)),
     ("session establishment", establish),
@@ -76,31 +76,31 @@ fn network() -> Sim {
     net.recorder().on = true;
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb(n)));
     net.advance(Duration::from_secs(1));
-    net.add_ue(gnbs[0], phone_config(1));
+    net.add_ue(gnbs[0], ue_config(1));
     net
 }
 
-/// The phone, once it rests.
-fn settled(net: &mut Sim) -> Phone {
+/// The UE, once it rests.
+fn settled(net: &mut Sim) -> UeContext {
     net.settle(Duration::from_millis(500));
     for _ in 0..60 {
-        let phone = net.cta().phones().next().expect("the phone has a context");
-        if phone.is_idle() {
-            return phone.clone();
+        let ue = net.cta().contexts().next().expect("the UE has a context");
+        if ue.is_idle() {
+            return ue.clone();
         }
         net.advance(Duration::from_secs(1));
     }
-    panic!("the phone does not come to rest");
+    panic!("the UE does not come to rest");
 }
 
-fn checkpoint(phone: &Phone) -> Checkpoint {
-    Checkpoint::of(phone).expect("the phone is at rest")
+fn checkpoint(ue: &UeContext) -> Checkpoint {
+    Checkpoint::of(ue).expect("the UE is at rest")
 }
 
-/// The inputs of the phone after the first `from`.
+/// The inputs of the UE after the first `from`.
 fn log(net: &mut Sim, from: usize) -> Vec<Envelope> {
-    let phones = net.recorder().phones();
-    phones.flat_map(|(_, log)| log).skip(from).map(|r| r.envelope.clone()).collect()
+    let ues = net.recorder().contexts();
+    ues.flat_map(|(_, log)| log).skip(from).map(|r| r.envelope.clone()).collect()
 }
 
 /// What the inputs led to.
@@ -109,7 +109,7 @@ fn batches(log: &[Envelope]) -> Vec<Batch> {
     log.iter().map(|envelope| shard.handle(envelope)).collect()
 }
 
-fn procedures(figures: &mut Vec<String>) -> Phone {
+fn procedures(figures: &mut Vec<String>) -> UeContext {
     println!(
         "{:<22} {:>6} {:>6} {:>7} {:>10} {:>6} {:>7}",
         "octets after", "state", "delta", "inputs", "log", "out", ""
@@ -143,10 +143,10 @@ fn procedures(figures: &mut Vec<String>) -> Phone {
         before = Some(now);
     }
     figures.push(format!("\"longest_log_octets\": {logged}"));
-    one_session.expect("the phone was idle with one session")
+    one_session.expect("the UE was idle with one session")
 }
 
-fn states(one: Phone, figures: &mut Vec<String>) {
+fn states(one: UeContext, figures: &mut Vec<String>) {
     let mut bare = one.clone();
     bare.amf.radio_capability = None;
     let mut radio = one;
@@ -159,17 +159,17 @@ fn states(one: Phone, figures: &mut Vec<String>) {
         session.psi = psi;
         five.sessions.insert(psi, session);
     }
-    println!("\n{:<34} {:>6} {:>9} {:>9} {:>9}", "idle phone", "octets", "write ns", "take ns", "read ns");
+    println!("\n{:<34} {:>6} {:>9} {:>9} {:>9}", "idle UE", "octets", "write ns", "take ns", "read ns");
     let of = [
         ("one session", "one", bare),
         ("five sessions", "five", five),
         ("one, radio capability of 1500", "radio", radio),
     ];
-    for (name, key, phone) in of {
-        let flat = checkpoint(&phone);
-        let write = time(|| Checkpoint::of(&phone));
+    for (name, key, ue) in of {
+        let flat = checkpoint(&ue);
+        let write = time(|| Checkpoint::of(&ue));
         let take = time(|| Checkpoint::from_octets(flat.octets()));
-        let read = time(|| flat.phone());
+        let read = time(|| flat.context());
         let octets = flat.octets().len();
         println!("{name:<34} {octets:>6} {write:>9.0} {take:>9.0} {read:>9.0}");
         figures.push(format!(
@@ -220,7 +220,8 @@ fn frames(form: &str) {
     }
     if form == "snapshot" {
         for seed in 0..SNAPSHOTS {
-            let snapshot = night_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no mirror");
+            let snapshot =
+                night_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no CTA replica");
             println!("{}", hex(snapshot.octets()));
         }
         return;
@@ -228,7 +229,7 @@ fn frames(form: &str) {
     let mut logs: Vec<Vec<Envelope>> = Vec::new();
     for seed in 0..20 {
         let mut net = night(seed, Faults::worst());
-        let recorded = net.recorder().phones();
+        let recorded = net.recorder().contexts();
         logs.extend(recorded.map(|(_, log)| log.iter().map(|r| r.envelope.clone()).collect()));
     }
     let mut kinds: BTreeMap<String, Vec<u8>> = BTreeMap::new();
@@ -251,7 +252,7 @@ fn frames(form: &str) {
                         .or_insert_with(|| batch.to_flat().octets().into());
                 }
                 _ => {
-                    let Some(rests) = shard.checkpoint(envelope.phone) else { continue };
+                    let Some(rests) = shard.checkpoint(envelope.ue) else { continue };
                     kinds
                         .entry(words(format!("{rests:?}")))
                         .or_insert_with(|| checkpoint(&rests).octets().into());

@@ -1,7 +1,7 @@
-//! What each procedure costs the core: `./x bench procedures [PHONES]`.
+//! What each procedure costs the core: `./x bench procedures [UES]`.
 //!
-//! Phones do one procedure after the other, without faults. Only the time within `Cta::handle` counts: aggregator, machines,
-//! directory, NAS security and the codecs of N1, N2 and N4; phones, gNBs, UPF and sockets do not. The parts are measured by doing
+//! UEs do one procedure after the other, without faults. Only the time within `Cta::handle` counts: CTA, machines,
+//! directory, NAS security and the codecs of N1, N2 and N4; UEs, gNBs, UPF and sockets do not. The parts are measured by doing
 //! the codecs' and the keys' work again, alone, on the very messages of the procedure; what is left is logic: machines, tables,
 //! allocation, and that a procedure finds its memory cold where the parts, done over and over, find it warm. A busy machine shows
 //! in p99.
@@ -21,9 +21,9 @@ use whimbrel_security::{
     KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
     ServingNetworkName, Side, Sqn,
 };
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, Wire, Work, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, Wire, Work, default_config, ue_config};
 
-/// What is measured, in the order in which a phone does it.
+/// What is measured, in the order in which a UE does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Registration,
@@ -149,15 +149,15 @@ fn time(mut f: impl FnMut()) -> u64 {
     means[means.len() / 2]
 }
 
-fn network(ciphering: CipheringAlgorithm, phones: u32) -> Sim {
+fn network(ciphering: CipheringAlgorithm, ues: u32) -> Sim {
     let mut config = default_config();
     config.amf.ciphering = vec![ciphering];
     let mut net = Sim::with(7, config, Faults::default());
     net.quieten();
     let gnbs: Vec<_> = (1..=2).map(|n| net.add_gnb(gnb(n))).collect();
     net.advance(Duration::from_secs(1));
-    for n in 0..phones {
-        net.add_ue(gnbs[0], phone_config(n));
+    for n in 0..ues {
+        net.add_ue(gnbs[0], ue_config(n));
     }
     net.measure(clock);
     net
@@ -168,7 +168,7 @@ fn gnb(n: u8) -> GnbConfig {
     GnbConfig::new(id, Tac::new(1).expect("24 bits"), vec![SNssai::sst(1)], [127, 0, 1, n].into())
 }
 
-/// What one procedure of one phone made the core do; nothing if it did not come about.
+/// What one procedure of one UE made the core do; nothing if it did not come about.
 fn one(net: &mut Sim, ue: UeIndex, step: Step) -> Option<Work> {
     let before = net.tally().completed.values().sum::<u64>();
     net.work();
@@ -286,18 +286,17 @@ fn quantile(sorted: &[u64], q: f64) -> f64 {
 }
 
 fn main() {
-    let phones: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let (mut net, mut bare) =
-        (network(CipheringAlgorithm::Nea2, phones), network(CipheringAlgorithm::Nea0, 1));
-    println!("core time of one procedure in microseconds, {phones} phones one after the other\n");
+    let ues: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
+    let (mut net, mut bare) = (network(CipheringAlgorithm::Nea2, ues), network(CipheringAlgorithm::Nea0, 1));
+    println!("core time of one procedure in microseconds, {ues} UEs one after the other\n");
     println!(
         "{:<22} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>7} {:>8} {:>8}",
         "procedure", "p50", "p99", "decode", "security", "encode", "logic", "inputs", "octets", "distance"
     );
     let mut samples: Vec<(Vec<u64>, Option<Work>)> = vec![Default::default(); STEPS.len()];
-    for phone in 0..phones {
+    for ue in 0..ues {
         for (step, (nanos, last)) in STEPS.iter().zip(&mut samples) {
-            if let Some(work) = one(&mut net, UeIndex(phone as usize), *step) {
+            if let Some(work) = one(&mut net, UeIndex(ue as usize), *step) {
                 nanos.push(work.nanos);
                 *last = Some(work);
             }
@@ -340,5 +339,5 @@ fn main() {
         ));
     }
     println!("\ndistance: of the median to the goal of {GOAL_US:.0} us");
-    println!("{{\"bench\": \"procedures\", \"figures\": {{\"phones\": {phones}, {}}}}}", figures.join(", "));
+    println!("{{\"bench\": \"procedures\", \"figures\": {{\"ues\": {ues}, {}}}}}", figures.join(", "));
 }

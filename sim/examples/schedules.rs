@@ -1,6 +1,6 @@
 //! Schedules: `./x sim --schedules N [--from S]`.
 //!
-//! Each is a procedure in the middle of which control functions or the aggregator are lost, at a message and in a way that the seed chooses
+//! Each is a procedure in the middle of which CPFs or the CTA are lost, at a message and in a way that the seed chooses
 //! ([`whimbrel_sim::Schedules`]). One that fails is printed with the command that runs it again, with those of its history that were before
 //! it; the exit status says whether any did. Two threads, or as many as there are processors.
 
@@ -78,13 +78,13 @@ fn tell(totals: &Totals, from: u64, seconds: f64) {
         counts.iter().for_each(|(name, times)| println!("  {name:<78} {times:>10}"));
     };
     table("procedure", &report.procedures);
-    table("a control function was lost at", &report.losses[0]);
-    table("the aggregator was lost at", &report.losses[1]);
+    table("a CPF was lost at", &report.losses[0]);
+    table("the CTA was lost at", &report.losses[1]);
     let (boundaries, least) = report.boundaries();
     let told = &report.replicated;
     println!(
         "{{\"bench\": \"schedules\", \"figures\": {{\"schedules\": {}, \"from\": {from}, \"procedures\": {}, \"boundaries\": {boundaries}, \
-         \"least_of_a_boundary\": {least}, \"without_loss\": {}, \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \
+         \"least_of_a_boundary\": {least}, \"without_loss\": {}, \"cpfs_lost\": {}, \"ctas_lost\": {}, \"taken_over\": {}, \
          \"replayed\": {}, \"moved\": {}, \"registered_anew\": {}, \"failed\": {}, \"seconds\": {seconds:.1}}}}}",
         report.schedules,
         report.procedures.len(),

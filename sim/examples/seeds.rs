@@ -1,9 +1,9 @@
-//! Many nights: `./x sim --nights N [--from S] [--region|--mirror]`.
+//! Many nights: `./x sim --nights N [--from S] [--region|--cta-replica]`.
 //!
-//! Each seed is one night in the worst network, checked after every step and healed in the morning, when phones, gNBs, core and
-//! UPF agree; then each phone is replayed from every idle point. With `--region` control functions run the phones and are lost one after
-//! the other, in every third night with messages between them; with `--mirror` the aggregator is lost too. A seed that fails is printed
-//! with the command that runs it again, and so is one in which a phone registered anew though somebody had its state, or had had the time to get it
+//! Each seed is one night in the worst network, checked after every step and healed in the morning, when UEs, gNBs, core and
+//! UPF agree; then each UE is replayed from every idle point. With `--region` CPFs run the UEs and are lost one after
+//! the other, in every third night with messages between them; with `--cta-replica` the CTA is lost too. A seed that fails is printed
+//! with the command that runs it again, and so is one in which a UE registered anew though somebody had its state, or had had the time to get it
 //! (`lost_all_holders` counts the others); the exit status says whether any did. Two threads, or as many as there are processors.
 
 use std::panic::catch_unwind;
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_resilience::Replicated;
 use whimbrel_sim::{
-    CtaLoss, Faults, LostPhones, Sim, default_config, mirrored_night, morning, night, night_in_region,
-    night_of_broken_links,
+    CtaLoss, Faults, LostUes, Sim, default_config, morning, night, night_in_region, night_of_broken_links,
+    replicated_night,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Alone,
     Region,
-    Mirror,
+    CtaReplica,
 }
 
 impl Kind {
@@ -32,7 +32,9 @@ impl Kind {
             Self::Alone => night(seed, faults),
             Self::Region if seed.is_multiple_of(3) => night_of_broken_links(seed, faults, backups, 200),
             Self::Region => night_in_region(seed, faults, backups),
-            Self::Mirror => mirrored_night(seed, faults, backups, Some(CtaLoss::ALL[seed as usize % 5])),
+            Self::CtaReplica => {
+                replicated_night(seed, faults, backups, Some(CtaLoss::ALL[seed as usize % 5]))
+            }
         }
     }
 
@@ -40,7 +42,7 @@ impl Kind {
         match self {
             Self::Alone => "",
             Self::Region => " --region",
-            Self::Mirror => " --mirror",
+            Self::CtaReplica => " --cta-replica",
         }
     }
 }
@@ -57,7 +59,7 @@ struct Totals {
 
 fn main() -> ExitCode {
     let Some((nights, from, kind)) = options() else {
-        eprintln!("usage: seeds N [--from S] [--region|--mirror]");
+        eprintln!("usage: seeds N [--from S] [--region|--cta-replica]");
         return ExitCode::FAILURE;
     };
     let (next, totals) = (AtomicU64::new(from), Mutex::new(Totals::default()));
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
     let t = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "{{\"bench\": \"nights\", \"figures\": {{\"nights\": {nights}, \"from\": {from}, \"procedures\": {}, \"inputs\": {}, \
-         \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"lost_all_holders\": {}, \"failed\": {}}}}}",
+         \"cpfs_lost\": {}, \"ctas_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"lost_all_holders\": {}, \"failed\": {}}}}}",
         t.procedures,
         t.inputs,
         t.replicated.cpfs_lost,
@@ -91,7 +93,7 @@ fn options() -> Option<(u64, u64, Kind)> {
         match argument.as_str() {
             "--from" => from = arguments.next()?.parse().ok()?,
             "--region" => kind = Kind::Region,
-            "--mirror" => kind = Kind::Mirror,
+            "--cta-replica" => kind = Kind::CtaReplica,
             number => nights = number.parse().ok()?,
         }
     }
@@ -109,7 +111,7 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
         match ran {
             Ok((inputs, procedures, replicated, lost, takeovers)) => {
                 if lost.lost_all_holders > 0 {
-                    println!("seed {seed}: {} phones lost all who had their state", lost.lost_all_holders);
+                    println!("seed {seed}: {} UEs lost all who had their state", lost.lost_all_holders);
                 }
                 totals.lost_all_holders += lost.lost_all_holders;
                 totals.inputs += inputs;
@@ -128,19 +130,19 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
 }
 
 /// One night and its morning.
-fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, LostPhones, u64) {
+fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, LostUes, u64) {
     let mut net = kind.night(seed);
     morning(&mut net);
     let replicated = net.cta().replicated();
     assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
     assert_eq!(replicated.claims_refused, 0, "who does not lie is taken for a liar");
-    let lost = net.lost_phones();
-    assert_eq!(lost.unexplained, 0, "phones registered anew whose state somebody had");
+    let lost = net.lost_ues();
+    assert_eq!(lost.unexplained, 0, "UEs registered anew whose state somebody had");
     assert_eq!(lost.lost_all_holders, replicated.lost, "each is told");
     let inputs = if kind == Kind::Alone {
         let config = Arc::new(default_config());
-        let phones: Vec<_> = net.recorder().phones().map(|(p, _)| p).collect();
-        let replayed: usize = phones.iter().map(|&p| net.recorder().replay(p, &config)).sum();
+        let ues: Vec<_> = net.recorder().contexts().map(|(p, _)| p).collect();
+        let replayed: usize = ues.iter().map(|&p| net.recorder().replay(p, &config)).sum();
         assert!(replayed > 0, "something was replayed");
         net.recorder().inputs()
     } else {

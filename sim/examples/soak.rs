@@ -1,6 +1,6 @@
-//! A day of ten thousand phones: `./x soak [--hours 24] [--phones 10000] [--gnbs 200] [--seed 1] [--pace 300]`.
+//! A day of ten thousand UEs: `./x soak [--hours 24] [--UEs 10000] [--gnbs 200] [--seed 1] [--pace 300]`.
 //!
-//! Phones come and go all day, move, sleep and wake, nodes fail. After each simulated hour one line: what was done, and the octets
+//! UEs come and go all day, move, sleep and wake, nodes fail. After each simulated hour one line: what was done, and the octets
 //! that the allocator has given out, which is exact where resident memory is rounded and depends on the system. The exit
 //! status says whether the end is within two in a hundred of the end of the warm-up.
 //!
@@ -44,26 +44,26 @@ const TOLERANCE_PER_MILLE: u64 = 20;
 
 struct Options {
     hours: u64,
-    phones: u32,
+    ues: u32,
     gnbs: u32,
     seed: u64,
-    /// Mean seconds between two wishes of a phone.
+    /// Mean seconds between two wishes of a UE.
     pace: u64,
 }
 
 fn main() -> ExitCode {
     let Some(options) = options() else {
-        eprintln!("usage: soak [--hours H] [--phones N] [--gnbs N] [--seed S] [--pace SECONDS]");
+        eprintln!("usage: soak [--hours H] [--ues N] [--gnbs N] [--seed S] [--pace SECONDS]");
         return ExitCode::FAILURE;
     };
     let begun = clock();
     let faults = Plan::country().faults;
     let pace = Duration::from_secs(options.pace);
-    let plan = Plan { gnbs: options.gnbs, phones: options.phones, pace, faults, ..Plan::country() };
+    let plan = Plan { gnbs: options.gnbs, ues: options.ues, pace, faults, ..Plan::country() };
     let mut country = Country::new(options.seed, plan);
     println!(
         "{:>5} {:>12} {:>10} {:>10} {:>14} {:>12}",
-        "hour", "procedures", "phones", "sessions", "octets", "resident"
+        "hour", "procedures", "ues", "sessions", "octets", "resident"
     );
     let (mut warm, mut end, mut before) = (0, 0, Tally::default());
     for hour in 1..=options.hours {
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         println!(
             "{hour:>5} {:>12} {:>10} {:>10} {given:>14} {:>12}",
             tally.procedures() - before.procedures(),
-            country.net.cta().phones().count(),
+            country.net.cta().contexts().count(),
             country.net.upf_sessions(),
             resident()
         );
@@ -88,10 +88,10 @@ fn main() -> ExitCode {
     let flat = end <= warm || per_mille <= TOLERANCE_PER_MILLE;
     country.evening();
     println!(
-        "{{\"bench\": \"soak\", \"figures\": {{\"hours\": {}, \"phones\": {}, \"procedures\": {}, \"octets_warm\": {warm}, \
+        "{{\"bench\": \"soak\", \"figures\": {{\"hours\": {}, \"ues\": {}, \"procedures\": {}, \"octets_warm\": {warm}, \
          \"octets_end\": {end}, \"grown_per_mille\": {}, \"octets_empty\": {}, \"seconds\": {:.1}}}}}",
         options.hours,
-        options.phones,
+        options.ues,
         before.procedures(),
         if end > warm { per_mille as i64 } else { -(per_mille as i64) },
         GIVEN.load(Ordering::Relaxed),
@@ -101,13 +101,13 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Option<Options> {
-    let mut options = Options { hours: 24, phones: 10_000, gnbs: 200, seed: 1, pace: 300 };
+    let mut options = Options { hours: 24, ues: 10_000, gnbs: 200, seed: 1, pace: 300 };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let number = arguments.next()?.parse::<u64>().ok()?;
         match argument.as_str() {
             "--hours" => options.hours = number,
-            "--phones" => options.phones = u32::try_from(number).ok()?,
+            "--ues" => options.ues = u32::try_from(number).ok()?,
             "--gnbs" => options.gnbs = u32::try_from(number).ok()?,
             "--seed" => options.seed = number,
             "--pace" => options.pace = number,

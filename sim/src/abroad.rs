@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_control::amf::{N14, NeighbourId};
 use whimbrel_control::config::{Config, Neighbour};
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{Flat, PhoneEvent, Prf};
+use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{Cta, Input, NotTaken, Outbox};
@@ -49,7 +49,7 @@ pub(crate) struct Abroad {
     fate: Option<(u64, Fate)>,
     cut: bool,
     ordered: Instant,
-    events: Vec<(Instant, PhoneEvent)>,
+    events: Vec<(Instant, UeEvent)>,
     not_taken: Vec<NotTaken>,
 }
 
@@ -127,8 +127,8 @@ impl Sim {
         self.abroad.as_mut().expect("there is another core").cta.subscribers()
     }
 
-    /// What happened in the other core to phones.
-    pub fn events_abroad(&self) -> &[(Instant, PhoneEvent)] {
+    /// What happened in the other core to UEs.
+    pub fn events_abroad(&self) -> &[(Instant, UeEvent)] {
         self.abroad.as_ref().map_or(&[], |a| &a.events)
     }
 
@@ -222,7 +222,7 @@ impl Sim {
         }
     }
 
-    /// The other core starts anew: it knows its subscribers, and nothing of its phones and gNBs.
+    /// The other core starts anew: it knows its subscribers, and nothing of its UEs and gNBs.
     pub fn restart_abroad(&mut self) {
         let Some(mut abroad) = self.abroad.take() else { return };
         let home = std::mem::take(abroad.cta.subscribers());

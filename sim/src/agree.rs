@@ -1,14 +1,14 @@
-//! What phones, gNBs, the core and the UPFs hold of one another is the same once nothing is under way.
+//! What UEs, gNBs, the core and the UPFs hold of one another is the same once nothing is under way.
 //!
 //! | who | agrees with | on |
 //! | --- | --- | --- |
-//! | phone | AMF | 5GMM state, 5G-GUTI, registration area, allowed NSSAI, ngKSI, keys and NAS COUNTs, connection |
-//! | phone | SMF | sessions: type, addresses, names, session AMBR, QoS flows and rules, whether packets flow |
-//! | gNB | AMF | contexts: both names of the connection, the phone, whether it is set up |
+//! | UE | AMF | 5GMM state, 5G-GUTI, registration area, allowed NSSAI, ngKSI, keys and NAS COUNTs, connection |
+//! | UE | SMF | sessions: type, addresses, names, session AMBR, QoS flows and rules, whether packets flow |
+//! | gNB | AMF | contexts: both names of the connection, the UE, whether it is set up |
 //! | gNB | SMF | sessions whose packets flow: both ends of the tunnel, QoS flows |
 //! | UPF | SMF | sessions, and where their downlink packets go |
 //! | backups | who serves | the clock of the state; nothing is left in logs |
-//! | another core | this one | who has the phone, and nobody else has |
+//! | another core | this one | who has the UE, and nobody else has |
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::{SmContext, UpState};
-use whimbrel_control::{AssociationId, Phone};
+use whimbrel_control::{AssociationId, UeContext};
 use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Teid};
 use whimbrel_nas::ie::TaiList;
 use whimbrel_ran::gnb::{Served, ServedSession};
@@ -39,36 +39,36 @@ fn same<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreed {
 /// One of the cores.
 struct Core<'a> {
     config: &'a Config,
-    phones: Vec<&'a Phone>,
+    ues: Vec<&'a UeContext>,
 }
 
 impl Sim {
-    /// Whether everyone holds the same of everyone, in a network in order and at a moment when nothing is under way. Phones that
+    /// Whether everyone holds the same of everyone, in a network in order and at a moment when nothing is under way. UEs that
     /// have lost their power are left out.
     ///
     /// Errors: the first difference that was found, in words.
     pub fn agree(&self) -> Agreed {
         self.user_planes_agree()?;
-        let home = Core { config: &self.config, phones: self.phones().collect() };
+        let home = Core { config: &self.config, ues: self.contexts().collect() };
         let abroad = self.abroad.as_ref();
-        let abroad = abroad.map(|a| Core { config: a.cta.config(), phones: a.cta.phones().collect() });
+        let abroad = abroad.map(|a| Core { config: a.cta.config(), ues: a.cta.contexts().collect() });
         let of = |gnb: GnbIndex| match &abroad {
             Some(abroad) if self.nodes[gnb.0].abroad => (abroad, Some(&home)),
             other => (&home, other.as_ref()),
         };
         for (index, terminal) in self.terminals.iter().enumerate().filter(|(_, t)| !t.away) {
             let (core, other) = of(terminal.gnb);
-            self.phone_agrees(core, UeIndex(index)).map_err(|e| format!("phone {index}: {e}"))?;
+            self.ue_agrees(core, UeIndex(index)).map_err(|e| format!("UE {index}: {e}"))?;
             let supi = Some(terminal.ue.config().supi);
-            if other.is_some_and(|other| other.phones.iter().any(|p| p.amf.supi == supi)) {
-                return Err(format!("phone {index}: a core has it where it is not"));
+            if other.is_some_and(|other| other.ues.iter().any(|p| p.amf.supi == supi)) {
+                return Err(format!("UE {index}: a core has it where it is not"));
             }
         }
         for index in (0..self.nodes.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
             self.gnb_agrees(of(index).0, index).map_err(|e| format!("gNB {}: {e}", index.0))?;
         }
-        for phone in [Some(&home), abroad.as_ref()].into_iter().flatten().flat_map(|core| &core.phones) {
-            self.user_plane_agrees(phone).map_err(|e| format!("{:?}: {e}", phone.id))?;
+        for ue in [Some(&home), abroad.as_ref()].into_iter().flatten().flat_map(|core| &core.ues) {
+            self.user_plane_agrees(ue).map_err(|e| format!("{:?}: {e}", ue.id))?;
         }
         self.backups_agree()
     }
@@ -78,18 +78,19 @@ impl Sim {
         self.nodes[gnb.0].by_hand.is_none()
     }
 
-    fn phone_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
+    fn ue_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
         let ue = self.ue_ref(index);
-        let of_it = |p: &&Phone| p.amf.supi == Some(ue.config().supi);
-        let known: Vec<&Phone> = core.phones.iter().copied().filter(of_it).collect();
-        let phone = match (ue.state(), &known[..]) {
+        let of_it = |p: &&UeContext| p.amf.supi == Some(ue.config().supi);
+        let known: Vec<&UeContext> = core.ues.iter().copied().filter(of_it).collect();
+        let context = match (ue.state(), &known[..]) {
             (MmState::Deregistered, []) => return Ok(()),
-            (MmState::Registered, [phone]) if phone.amf.registered => phone,
-            // For an emergency a phone may be here without a subscription (TS 23.501 §5.16.4.1).
+            (MmState::Registered, [context]) if context.amf.registered => context,
+            // For an emergency a UE may be here without a subscription (TS 23.501 §5.16.4.1).
             (MmState::Registered, []) => {
-                let named = |p: &&Phone| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
-                match core.phones.iter().copied().find(named) {
-                    Some(phone) if phone.amf.emergency && phone.amf.registered => phone,
+                let named =
+                    |p: &&UeContext| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
+                match core.ues.iter().copied().find(named) {
+                    Some(context) if context.amf.emergency && context.amf.registered => context,
                     _ => return Err("it is registered, and nobody knows it".into()),
                 }
             }
@@ -98,21 +99,21 @@ impl Sim {
                 return Err(format!("{state:?}; {registered} contexts of {} are registered", known.len()));
             }
         };
-        if !phone.is_idle() {
+        if !context.is_idle() {
             return Err("a procedure runs".into());
         }
         if ue.awaits_session() {
             return Err("it awaits an answer about a session".into()); // T3580 repeats a request that was lost
         }
-        self.registration_agrees(core, ue, phone)?;
-        self.connection_agrees(index, phone)?;
+        self.registration_agrees(core, ue, context)?;
+        self.connection_agrees(index, context)?;
         let here: Vec<PduSessionId> = ue.sessions().map(|s| s.id).collect();
         same(
             "sessions",
             here.iter().copied().collect::<BTreeSet<_>>(),
-            phone.sessions.keys().copied().collect(),
+            context.sessions.keys().copied().collect(),
         )?;
-        ue.sessions().zip(ue.sessions().filter_map(|s| phone.sessions.get(&s.id))).try_for_each(
+        ue.sessions().zip(ue.sessions().filter_map(|s| context.sessions.get(&s.id))).try_for_each(
             |(info, session)| {
                 let flows = session.up == UpState::Active;
                 same("user plane", ue.has_user_plane(info.id), flows)
@@ -122,8 +123,8 @@ impl Sim {
         )
     }
 
-    fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, phone: &Phone) -> Agreed {
-        let amf = &phone.amf;
+    fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, context: &UeContext) -> Agreed {
+        let amf = &context.amf;
         let guami = core.config.amf.guami();
         let names = [amf.tmsi, amf.former_tmsi].map(|t| t.map(|tmsi| Guti { guami, tmsi }));
         if !names.contains(&ue.guti()) || ue.guti().is_none() {
@@ -132,7 +133,7 @@ impl Sim {
         let area: TaiList = amf.registration_area.iter().copied().collect();
         same("registration area", ue.registration_area(), &area)?;
         if !amf.emergency {
-            // The slice of an emergency is the operator's, and the phone is not told (TS 23.501 §5.16.4.3).
+            // The slice of an emergency is the operator's, and the UE is not told (TS 23.501 §5.16.4.3).
             same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
         }
         let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security) else {
@@ -149,11 +150,11 @@ impl Sim {
         Ok(())
     }
 
-    fn connection_agrees(&self, index: UeIndex, phone: &Phone) -> Agreed {
-        let at = phone.amf.connection.as_ref().map(|c| self.by_association.get(&c.association).copied());
+    fn connection_agrees(&self, index: UeIndex, ue: &UeContext) -> Agreed {
+        let at = ue.amf.connection.as_ref().map(|c| self.by_association.get(&c.association).copied());
         let here = self.ue_ref(index).is_connected().then(|| Some(self.gnb_of(index)));
         same("gNB", here, at)?;
-        let Some(connection) = &phone.amf.connection else { return Ok(()) };
+        let Some(connection) = &ue.amf.connection else { return Ok(()) };
         let gnb = self.gnb_of(index);
         if !self.is_judged(gnb) {
             return Ok(());
@@ -167,7 +168,7 @@ impl Sim {
         same("context set up", context.set_up, connection.context_set_up)?;
         let address = self.nodes[gnb.0].gnb.config().gtp_address;
         let tunnels = context.sessions.iter().map(|s| tunnel_at_gnb(address, s)).collect::<BTreeSet<_>>();
-        same("tunnels", tunnels, phone.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
+        same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
     }
 
     /// Each context of a gNB is of a connection that the AMF has, too; one that the AMF has never answered is nobody's.
@@ -179,8 +180,8 @@ impl Sim {
         same("contexts", at_gnb.collect::<BTreeSet<_>>(), contexts_over(core, association))
     }
 
-    fn user_plane_agrees(&self, phone: &Phone) -> Agreed {
-        phone.sessions.values().try_for_each(|session| {
+    fn user_plane_agrees(&self, ue: &UeContext) -> Agreed {
+        ue.sessions.values().try_for_each(|session| {
             let Some(up_seid) = session.up_seid else { return Ok(()) };
             let upf = &self.upfs[usize::from(session.upf.0)].upf;
             let an = session.an.as_ref().map(|t| (t.address, t.teid));
@@ -189,16 +190,16 @@ impl Sim {
         })
     }
 
-    /// Each backup holds what the phone came to, and the aggregator has nothing left to have run again.
+    /// Each backup holds what the UE came to, and the CTA has nothing left to have run again.
     fn backups_agree(&self) -> Agreed {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        for phone in self.phones() {
-            for backup in self.cta().backed_by(phone.id) {
-                let clock = cluster.clock_held(backup, phone.id);
-                same(&format!("clock of {:?} at {backup:?}", phone.id), clock, Some(phone.clock))?;
+        for ue in self.contexts() {
+            for backup in self.cta().backed_by(ue.id) {
+                let clock = cluster.clock_held(backup, ue.id);
+                same(&format!("clock of {:?} at {backup:?}", ue.id), clock, Some(ue.clock))?;
             }
         }
-        let backed = self.phones().all(|p| !self.cta().backed_by(p.id).is_empty());
+        let backed = self.contexts().all(|p| !self.cta().backed_by(p.id).is_empty());
         if backed { same("logged inputs and octets", self.cta().logged(), (0, 0)) } else { Ok(()) }
     }
 }
@@ -207,13 +208,13 @@ fn contexts_over(
     core: &Core<'_>,
     association: AssociationId,
 ) -> BTreeSet<(Option<AmfUeNgapId>, Option<RanUeNgapId>)> {
-    let names = core.phones.iter().flat_map(|p| p.n2_names()).flatten();
+    let names = core.ues.iter().flat_map(|p| p.n2_names()).flatten();
     let over = names.filter(|n| n.association == association);
     over.map(|n| (Some(n.amf_ue_ngap_id), n.ran_ue_ngap_id)).collect()
 }
 
 fn is_of(context: &Served, ue: UeIndex) -> bool {
-    context.phone.0 as usize == ue.0
+    context.ue.0 as usize == ue.0
 }
 
 /// Whether `to` takes what `from` would say next.

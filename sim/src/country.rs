@@ -1,7 +1,7 @@
-//! A country: hundreds of gNBs, thousands of phones that move and do what phones do, and everything that can go wrong.
+//! A country: hundreds of gNBs, thousands of UEs that move and do what UEs do, and everything that can go wrong.
 //!
 //! [`Country::run`] is the life of it, [`Country::evening`] heals the network, has everyone register, sees that every path leads
-//! where its phone is, and then has everyone leave: nothing may be left over. The invariants hold after every step.
+//! where its UE is, and then has everyone leave: nothing may be left over. The invariants hold after every step.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -14,17 +14,17 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
-/// The control functions that run a country's phones, and how many are lost.
+/// The CPFs that run a country's UEs, and how many are lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpfs {
     /// How many: who is lost is replaced.
     pub number: u16,
-    /// Backups of a phone.
+    /// Backups of a UE.
     pub backups: usize,
-    /// The aggregator has a mirror, is lost too, and has another one after that.
-    pub mirrored: bool,
+    /// The CTA has a CTA replica, is lost too, and has another one after that.
+    pub replicated: bool,
     /// Mean time between two losses; none at all if zero.
     pub losses: Duration,
 }
@@ -34,17 +34,17 @@ pub struct Cpfs {
 pub struct Plan {
     /// gNBs, in rows of [`Plan::WIDTH`].
     pub gnbs: u32,
-    /// Phones.
-    pub phones: u32,
+    /// UEs.
+    pub ues: u32,
     /// Tracking areas: as many gNBs each. More than a registration area holds, or nobody would ever have to tell.
     pub areas: u32,
     /// What the radio loses, repeats and reorders.
     pub faults: Faults,
-    /// Mean time between two wishes of a phone.
+    /// Mean time between two wishes of a UE.
     pub pace: Duration,
     /// Mean time between two failures of a node; none at all if zero.
     pub trouble: Duration,
-    /// Control functions of a region; `None`: the aggregator runs the phones itself.
+    /// CPFs of a region; `None`: the CTA runs the UEs itself.
     pub cpfs: Option<Cpfs>,
 }
 
@@ -52,7 +52,7 @@ impl Plan {
     /// gNBs of a row: those to the left and right and in the next rows are neighbours.
     const WIDTH: usize = 16;
 
-    /// Two hundred gNBs and two thousand phones on bad days.
+    /// Two hundred gNBs and two thousand UEs on bad days.
     pub fn country() -> Self {
         let faults = Faults {
             lost_per_mille: 20,
@@ -64,7 +64,7 @@ impl Plan {
         };
         Self {
             gnbs: 200,
-            phones: 2000,
+            ues: 2000,
             areas: 40,
             faults,
             pace: Duration::from_secs(20),
@@ -75,18 +75,18 @@ impl Plan {
 
     /// As bad, and small enough for a build without optimisation.
     pub fn county() -> Self {
-        Self { gnbs: 24, phones: 80, areas: 24, ..Self::country() }
+        Self { gnbs: 24, ues: 80, areas: 24, ..Self::country() }
     }
 
     /// As bad, and so small that all invariants are looked at after every step.
     pub fn village() -> Self {
-        Self { gnbs: 20, phones: 30, areas: 20, ..Self::country() }
+        Self { gnbs: 20, ues: 30, areas: 20, ..Self::country() }
     }
 
-    /// The same at four control functions, one of which is lost every ten seconds, with two backups a phone. With a mirror the
-    /// aggregator is lost as often.
-    pub fn governed(self, mirrored: bool) -> Self {
-        let cpfs = Cpfs { number: 4, backups: 2, mirrored, losses: Duration::from_secs(10) };
+    /// The same at four CPFs, one of which is lost every ten seconds, with two backups a UE. With a CTA replica the
+    /// CTA is lost as often.
+    pub fn governed(self, replicated: bool) -> Self {
+        let cpfs = Cpfs { number: 4, backups: 2, replicated, losses: Duration::from_secs(10) };
         Self { cpfs: Some(cpfs), ..self }
     }
 }
@@ -97,7 +97,7 @@ pub struct Country {
     pub net: Sim,
     plan: Plan,
     rng: Rng,
-    /// When which phone wants something.
+    /// When which UE wants something.
     agenda: BTreeSet<(Instant, UeIndex)>,
     next_trouble: Instant,
     next_loss: Instant,
@@ -112,7 +112,7 @@ impl Country {
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
         let mut net = match plan.cpfs {
             None => Sim::with(seed, config, plan.faults),
-            Some(c) if c.mirrored => Sim::mirrored(seed, config, plan.faults, c.number, c.backups),
+            Some(c) if c.replicated => Sim::replicated(seed, config, plan.faults, c.number, c.backups),
             Some(c) => Sim::in_region(seed, config, plan.faults, c.number, c.backups),
         };
         net.quieten();
@@ -120,9 +120,9 @@ impl Country {
         let gnbs: Vec<_> = (0..plan.gnbs).map(|n| net.add_gnb(gnb_config(n, &plan))).collect();
         net.advance(Duration::from_secs(1));
         let mut agenda = BTreeSet::new();
-        for n in 0..plan.phones {
+        for n in 0..plan.ues {
             let home = gnbs[rng.below(gnbs.len() as u64) as usize];
-            let ue = net.add_ue(home, phone_config(n));
+            let ue = net.add_ue(home, ue_config(n));
             agenda.insert((net.now() + wait(&mut rng, plan.pace), ue));
         }
         let after = |mean: Duration| if mean.is_zero() { Instant::FAR_FUTURE } else { net.now() + mean };
@@ -160,15 +160,15 @@ impl Country {
         self.net.advance(at.since(self.net.now()));
     }
 
-    /// A phone does something that it can do as it is.
+    /// A UE does something that it can do as it is.
     fn wish(&mut self, ue: UeIndex) {
         if self.net.is_away(ue) {
             self.net.switch_on(ue);
         }
-        let phone = self.net.ue_ref(ue);
-        let sessions: Vec<_> = phone.sessions().map(|s| s.id).collect();
+        let context = self.net.ue_ref(ue);
+        let sessions: Vec<_> = context.sessions().map(|s| s.id).collect();
         let some = sessions.get(self.rng.below(sessions.len() as u64) as usize).copied();
-        match (phone.state(), phone.is_connected(), self.rng.below(100)) {
+        match (context.state(), context.is_connected(), self.rng.below(100)) {
             (MmState::Deregistered, _, 0..85) => self.net.command(ue, Command::Register),
             (_, _, 0..3) => self.net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) }),
             (_, false, 3..35) => self.move_on(ue),
@@ -231,18 +231,18 @@ impl Country {
             70..75 => self.outage(UpfState::Silent),
             75..80 => self.outage(UpfState::Mute),
             80 if self.plan.cpfs.is_none() => self.net.restart_core(),
-            81..90 => self.net.lose_power(UeIndex(self.rng.below(self.plan.phones.into()) as usize)),
+            81..90 => self.net.lose_power(UeIndex(self.rng.below(self.plan.ues.into()) as usize)),
             _ => {}
         }
     }
 
-    /// Who was lost is replaced, and some message or input from now on is the last of a control function, or of the aggregator.
+    /// Who was lost is replaced, and some message or input from now on is the last of a CPF, or of the CTA.
     fn loss(&mut self, cpfs: Cpfs) {
         while self.net.cpfs() < cpfs.number.into() {
             self.net.add_cpf();
         }
-        if cpfs.mirrored {
-            self.net.add_mirror();
+        if cpfs.replicated {
+            self.net.add_cta_replica();
             let how = CtaLoss::ALL[self.rng.below(5) as usize];
             self.net.lose_cta_at(self.net.inputs_taken() + 1 + self.rng.below(300), how);
         }
@@ -310,7 +310,7 @@ impl Country {
             .collect();
         self.everyone_sleeps();
         for &(ue, id) in &sessions {
-            self.net.check_path(ue, id); // a phone that is idle is paged
+            self.net.check_path(ue, id); // a UE that is idle is paged
         }
         self.net.advance(Duration::from_secs(5));
         for &(ue, id) in &sessions {
@@ -319,10 +319,10 @@ impl Country {
         }
         self.agree();
         self.everyone_leaves();
-        assert_eq!(self.net.tally().faults, 0, "no phone's machine panicked");
+        assert_eq!(self.net.tally().faults, 0, "no UE's machine panicked");
     }
 
-    /// Phones that were refused service for a while come again by their own timers; the longest is T3502.
+    /// UEs that were refused service for a while come again by their own timers; the longest is T3502.
     fn everyone_registers(&mut self) {
         for _ in 0..8 {
             let absent: Vec<_> = (0..self.net.ues()).map(UeIndex).filter(|&ue| !self.is_there(ue)).collect();
@@ -338,7 +338,7 @@ impl Country {
             let ue = UeIndex(i);
             assert!(self.is_there(ue), "{ue:?} does not come back: {:?}", self.net.ue_ref(ue).state());
         }
-        // A phone that slept while the UPF lost its sessions learns so now.
+        // A UE that slept while the UPF lost its sessions learns so now.
         for i in 0..self.net.ues() {
             self.net.command(UeIndex(i), Command::PeriodicRegistration);
         }
@@ -365,14 +365,14 @@ impl Country {
         assert!(still.is_empty(), "{still:?} get no session");
     }
 
-    /// Both sides hold the phone registered, under the same identity.
+    /// Both sides hold the UE registered, under the same identity.
     fn is_there(&self, ue: UeIndex) -> bool {
-        let phone = self.net.ue_ref(ue);
-        let id = self.net.cta().find(phone.config().supi);
-        let known = id.and_then(|id| self.net.phone(id));
-        let tmsi = phone.s_tmsi().map(|t| t.tmsi);
-        let named = |p: &whimbrel_control::Phone| p.amf.tmsi == tmsi || p.amf.former_tmsi == tmsi;
-        phone.state() == MmState::Registered && known.is_some_and(|p| p.amf.registered && named(p))
+        let context = self.net.ue_ref(ue);
+        let id = self.net.cta().find(context.config().supi);
+        let known = id.and_then(|id| self.net.context(id));
+        let tmsi = context.s_tmsi().map(|t| t.tmsi);
+        let named = |p: &whimbrel_control::UeContext| p.amf.tmsi == tmsi || p.amf.former_tmsi == tmsi;
+        context.state() == MmState::Registered && known.is_some_and(|p| p.amf.registered && named(p))
     }
 
     fn everyone_leaves(&mut self) {
@@ -380,7 +380,7 @@ impl Country {
             self.net.command(UeIndex(i), Command::Deregister { switch_off: i % 2 == 0 });
         }
         self.net.advance(Duration::from_secs(600));
-        assert_eq!(self.net.phones().count(), 0, "a phone that has left is known still");
+        assert_eq!(self.net.contexts().count(), 0, "a UE that has left is known still");
         assert_eq!(
             (self.net.backed(), self.net.cta().logged()),
             (0, (0, 0)),

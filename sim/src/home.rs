@@ -73,7 +73,7 @@ impl Subscribers for Home {
     }
 }
 
-/// Each phone's own key.
+/// Each UE's own key.
 fn key_of(supi: Supi) -> (K, Opc) {
     let mut k = [0x46; 16];
     for (octet, digit) in k.iter_mut().zip(supi.digits()) {
@@ -87,7 +87,7 @@ fn functions(supi: Supi, k: K, opc: Opc, tuak: bool) -> AkaFunctions {
     if tuak { tuak_of(supi).into() } else { Milenage::new(&k, opc).into() }
 }
 
-/// The functions of a phone that has TUAK.
+/// The functions of a UE that has TUAK.
 pub fn tuak_of(supi: Supi) -> Tuak {
     let (k, opc) = key_of(supi);
     let mut topc = [0x17; 32];
@@ -219,8 +219,8 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
     }
 }
 
-/// The `n`th phone: its SUPI, equipment and key.
-pub fn phone_config(n: u32) -> UeConfig {
+/// The `n`th UE: its SUPI, equipment and key.
+pub fn ue_config(n: u32) -> UeConfig {
     let digits = format!("99970{n:010}");
     let supi = Supi::from_digits(digits.bytes().map(|b| b - b'0')).expect("15 digits");
     let imeisv = format!("35609204{n:06}01");

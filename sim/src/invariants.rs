@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::Sim;
 
-/// Beyond this many phones a look at all of them after each step would be most of the simulation's work.
-const CHECKED_PHONES_MAX: usize = 64;
+/// Beyond this many UEs a look at all of them after each step would be most of the simulation's work.
+const CHECKED_UES_MAX: usize = 64;
 
 impl Sim {
-    /// Checks the core as a whole. Each step does it while the core has few phones; with many, each step looks at those that
+    /// Checks the core as a whole. Each step does it while the core has few UEs; with many, each step looks at those that
     /// changed.
     ///
     /// # Panics
@@ -16,40 +16,39 @@ impl Sim {
     pub fn check_invariants(&self) {
         let (mut tmsis, mut addresses, mut prefixes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut connections = BTreeSet::new();
-        for phone in self.phones() {
-            let id = phone.id;
-            for tmsi in [phone.amf.tmsi, phone.amf.former_tmsi].into_iter().flatten() {
+        for ue in self.contexts() {
+            let id = ue.id;
+            for tmsi in [ue.amf.tmsi, ue.amf.former_tmsi].into_iter().flatten() {
                 assert!(tmsis.insert(tmsi), "{id:?} shares 5G-TMSI {tmsi:?}");
             }
             // One that the UPF has lost is on its way out, and the UPF may give its address to others.
-            for session in phone.sessions.values().filter(|s| s.up_seid.is_some()) {
+            for session in ue.sessions.values().filter(|s| s.up_seid.is_some()) {
                 assert!(session.ipv4.is_none_or(|a| addresses.insert(a)), "{id:?} shares an IPv4 address");
                 assert!(session.ipv6.is_none_or(|p| prefixes.insert(p)), "{id:?} shares an IPv6 prefix");
             }
-            if let Some(c) = &phone.amf.connection {
+            if let Some(c) = &ue.amf.connection {
                 assert!(connections.insert(c.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
             }
-            if let Some(t) = &phone.amf.target {
-                let own = phone.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == t.amf_ue_ngap_id);
+            if let Some(t) = &ue.amf.target {
+                let own = ue.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == t.amf_ue_ngap_id);
                 assert!(own || connections.insert(t.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
                 let stands = self.cta().ran_nodes().is_set_up(t.association);
                 assert!(stands, "{id:?} is handed over to a gNB that is gone");
             }
             // A stranger that nothing is done for would stay for ever.
-            let rests = phone.amf.registered || phone.awaits_release();
-            assert!(rests || !phone.is_idle(), "{id:?} is neither registered nor registering");
-            // Somebody must look after every phone in the end.
-            let looked_after =
-                phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
+            let rests = ue.amf.registered || ue.awaits_release();
+            assert!(rests || !ue.is_idle(), "{id:?} is neither registered nor registering");
+            // Somebody must look after every UE in the end.
+            let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
             assert!(looked_after, "{id:?} would be kept for ever");
             // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
-            if phone.amf.registered && !phone.amf.emergency {
-                let found = phone.amf.supi.and_then(|s| self.cta().find(s));
+            if ue.amf.registered && !ue.amf.emergency {
+                let found = ue.amf.supi.and_then(|s| self.cta().find(s));
                 assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
             }
         }
         let (used, strangers) = self.cta().occupancy();
-        assert_eq!(used, self.phones().count(), "a slot in use has its phone");
+        assert_eq!(used, self.contexts().count(), "a slot in use has its UE");
         assert!(strangers as usize <= used);
     }
 
@@ -60,7 +59,7 @@ impl Sim {
         if self.cluster.is_none() {
             self.check_changed();
         }
-        if self.terminals.len() <= CHECKED_PHONES_MAX {
+        if self.terminals.len() <= CHECKED_UES_MAX {
             self.check_invariants();
         }
     }

@@ -1,19 +1,19 @@
-//! The simulated network: the shipped control plane, UPF, gNBs and phones in virtual time, with seeds and faults.
+//! The simulated network: the shipped control plane, UPF, gNBs and UEs in virtual time, with seeds and faults.
 //!
 //! One seed decides everything: latencies, what the radio loses, repeats and reorders, the entropy of every input. The
 //! same seed gives the same octets; a failing seed is a test case. [`Sim`] is the network, [`Faults`] what goes wrong in
-//! it, [`Recorder`] keeps the core's inputs so that any phone can be replayed from any point where it was idle.
+//! it, [`Recorder`] keeps the core's inputs so that any UE can be replayed from any point where it was idle.
 
 #![forbid(unsafe_code)]
 
 mod abroad;
 mod agree;
 mod country;
+mod cta_replica;
 mod faults;
 mod home;
 mod invariants;
 mod meter;
-mod mirror;
 mod n3;
 mod night;
 mod procedures;
@@ -34,14 +34,12 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{
-    AssociationId, Command as CoreCommand, Event, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
-};
+use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, RanEvent, UeEvent, UeId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
-use whimbrel_resilience::mirror::{Active, Physical};
+use whimbrel_resilience::cta_replica::{Active, Physical};
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Cta, Input, Logs, Order, Ordered, Outbox as CoreOutbox};
@@ -51,23 +49,23 @@ use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 use abroad::{ABROAD, Abroad, OverN14};
 pub use abroad::{Fate, neighbours};
 pub use country::{Country, Cpfs, Plan};
+pub use cta_replica::CtaLoss;
+use cta_replica::{Pair, ToAndFro};
 pub use faults::Faults;
-pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
+pub use home::{Home, default_config, tuak_of, ue_config, upf_config};
 use meter::Meter;
 pub use meter::{Wire, Work};
-pub use mirror::CtaLoss;
-use mirror::{Pair, ToAndFro};
 pub use n3::N3_LATENCY;
 use n3::{Datagram, Received};
 pub use night::{
-    gnb_config, mirrored_night, morning, night, night_in_region, night_of_broken_links, night_with_poison,
-    registered,
+    gnb_config, morning, night, night_in_region, night_of_broken_links, night_with_poison, registered,
+    replicated_night,
 };
 pub use procedures::procedures_config;
 use procedures::{Procedure, Was};
 pub use record::{Recorded, Recorder};
 use region::{Cluster, Link};
-pub use region::{Loss, LostPhones};
+pub use region::{Loss, LostUes};
 pub use rng::Rng;
 use schedule::{Schedule, Whom};
 pub use schedules::{HISTORY, Lost, Report, Schedules};
@@ -78,7 +76,7 @@ use watch::Watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GnbIndex(pub usize);
 
-/// A phone of the simulation.
+/// A UE of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UeIndex(pub usize);
 
@@ -128,10 +126,10 @@ enum Travelling {
         message: gnb::XnMessage,
     },
     Link(Link),
-    Mirror(ToAndFro),
+    CtaReplica(ToAndFro),
     N14(OverN14),
     N3(Datagram),
-    /// Over a gNB's association with the mirror's host.
+    /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
         over: Physical,
         stream: u16,
@@ -156,9 +154,9 @@ struct Node {
     abroad: bool,
     /// Its association while it stands; a restart takes the next.
     association: Option<AssociationId>,
-    /// The aggregator's host at its other end, by how many takeovers were before.
+    /// The CTA's host at its other end, by how many takeovers were before.
     host: u64,
-    /// The one with the mirror's host.
+    /// The one with the CTA replica's host.
     further: Option<Physical>,
     /// It has no other association, whatever the core says.
     single: bool,
@@ -206,14 +204,14 @@ pub struct Sim {
     home_keys: HomeNetworkKeys,
     /// What the UPFs were asked since a test answers for them.
     n4_heard: Vec<Vec<u8>>,
-    /// What the aggregator has told of control functions.
+    /// What the CTA has told of CPFs.
     pub complaints: Vec<(CpfId, Complaint)>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Active<Home, (Prf, u64), Recorder>,
-    /// Its mirror.
+    /// Its CTA replica.
     pair: Pair,
-    /// The control functions, where they are not a part of the aggregator.
+    /// The CPFs, where they are not a part of the CTA.
     cluster: Option<Cluster>,
     /// Another AMF of the network.
     abroad: Option<Box<Abroad>>,
@@ -222,19 +220,19 @@ pub struct Sim {
     by_association: BTreeMap<AssociationId, GnbIndex>,
     terminals: Vec<Terminal>,
     by_s_tmsi: BTreeSet<(STmsi, UeIndex)>,
-    /// When phones and gNBs want a tick.
+    /// When UEs and gNBs want a tick.
     schedule: Schedule,
     watch: Watch,
     meter: Option<Meter>,
     /// What happens is not kept: a long simulation would fill the memory.
     quiet: bool,
     travelling: BTreeMap<(Instant, u64), Travelling>,
-    /// What phones got, where datagrams travel.
+    /// What UEs got, where datagrams travel.
     received: Option<Received>,
     sequence: u64,
     associations: u32,
-    /// What happened in the core to phones.
-    pub events: Vec<(Instant, PhoneEvent)>,
+    /// What happened in the core to UEs.
+    pub events: Vec<(Instant, UeEvent)>,
     /// What happened in the core to gNBs.
     pub ran_events: Vec<RanEvent>,
     has_liars: bool,
@@ -322,14 +320,14 @@ impl Sim {
         sim
     }
 
-    /// A network whose phones are run by so many control functions of a region, with so many backups each.
+    /// A network whose UEs are run by so many CPFs of a region, with so many backups each.
     pub fn in_region(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
         let config = Arc::new(config);
         let cluster = Cluster::new(&config, cpfs, backups);
         Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
     }
 
-    /// The same, and its aggregator keeps this of phones' logs.
+    /// The same, and its CTA keeps this of UEs' logs.
     pub fn with_logs(seed: u64, config: Config, cpfs: u16, backups: usize, logs: Logs) -> Self {
         let config = Arc::new(config);
         let mut cluster = Cluster::new(&config, cpfs, backups);
@@ -337,7 +335,7 @@ impl Sim {
         Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
     }
 
-    /// The same in several regions: where each control function is, numbered from 1, of which the first is at the aggregator's home; and where
+    /// The same in several regions: where each CPF is, numbered from 1, of which the first is at the CTA's home; and where
     /// gNBs are that are elsewhere.
     pub fn in_regions(seed: u64, config: Config, places: &[Region], areas: Areas, backups: usize) -> Self {
         let config = Arc::new(config);
@@ -345,10 +343,10 @@ impl Sim {
         Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
     }
 
-    /// The same, and its aggregator has a mirror.
-    pub fn mirrored(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
+    /// The same, and its CTA has a CTA replica.
+    pub fn replicated(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
         let mut sim = Self::in_region(seed, config, faults, cpfs, backups);
-        sim.add_mirror();
+        sim.add_cta_replica();
         sim
     }
 
@@ -446,7 +444,7 @@ impl Sim {
         if self.nodes[gnb.0].abroad { self.core_abroad(input) } else { self.core(input) }
     }
 
-    /// A phone that camps at a gNB, with a subscription.
+    /// A UE that camps at a gNB, with a subscription.
     pub fn add_ue(&mut self, gnb: GnbIndex, config: ue::UeConfig) -> UeIndex {
         let index = UeIndex(self.terminals.len());
         let terminal = Terminal {
@@ -465,7 +463,7 @@ impl Sim {
         index
     }
 
-    /// The gNB's association ends, and a new one begins: it was restarted, with or without its phones.
+    /// The gNB's association ends, and a new one begins: it was restarted, with or without its UEs.
     pub fn restart_gnb(&mut self, index: GnbIndex) {
         if let Some(association) = self.nodes[index.0].association.take() {
             self.by_association.remove(&association);
@@ -505,17 +503,17 @@ impl Sim {
         self.restart_gnb(index);
     }
 
-    /// Has a phone do something.
+    /// Has a UE do something.
     pub fn command(&mut self, index: UeIndex, command: Command) {
         self.ue(index, ue::Input::Command(command));
     }
 
-    /// A phone goes where it hears no paging.
+    /// A UE goes where it hears no paging.
     pub fn unplug(&mut self, index: UeIndex) {
         self.terminals[index.0].away = true;
     }
 
-    /// A phone loses its power: it says nothing any more, and forgets all but its USIM.
+    /// A UE loses its power: it says nothing any more, and forgets all but its USIM.
     pub fn lose_power(&mut self, index: UeIndex) {
         let terminal = &mut self.terminals[index.0];
         terminal.ue = Ue::new(terminal.ue.config().clone());
@@ -532,20 +530,20 @@ impl Sim {
         self.terminals[index.0].away
     }
 
-    /// A phone that was away is back in the cell that it left.
+    /// A UE that was away is back in the cell that it left.
     pub fn switch_on(&mut self, index: UeIndex) {
         self.terminals[index.0].away = false;
         let tai = self.nodes[self.terminals[index.0].gnb.0].gnb.config().tai();
         self.ue(index, ue::Input::Cell(tai));
     }
 
-    /// Has a gNB ask for the release of a phone.
+    /// Has a gNB ask for the release of a UE.
     pub fn release(&mut self, index: UeIndex, cause: whimbrel_ngap::ie::Cause) {
-        let phone = whimbrel_ran::PhoneId(index.0 as u32);
-        self.gnb(self.terminals[index.0].gnb, gnb::Input::Release(phone, cause));
+        let ue = whimbrel_ran::UeId(index.0 as u32);
+        self.gnb(self.terminals[index.0].gnb, gnb::Input::Release(ue, cause));
     }
 
-    /// A phone goes to another cell, without handover: a connection that it has is lost, and its gNB finds out.
+    /// A UE goes to another cell, without handover: a connection that it has is lost, and its gNB finds out.
     pub fn move_ue(&mut self, index: UeIndex, to: GnbIndex) {
         if self.terminals[index.0].gnb == to {
             return;
@@ -554,16 +552,16 @@ impl Sim {
         let from = std::mem::replace(&mut self.terminals[index.0].gnb, to);
         self.terminals[index.0].connection += 1;
         if connected {
-            let phone = whimbrel_ran::PhoneId(index.0 as u32);
+            let ue = whimbrel_ran::UeId(index.0 as u32);
             let cause = whimbrel_ngap::ie::CauseRadioNetwork::RadioConnectionWithUeLost;
-            self.gnb(from, gnb::Input::Release(phone, cause.into()));
+            self.gnb(from, gnb::Input::Release(ue, cause.into()));
             self.ue(index, ue::Input::Radio(Down::Released));
         }
         let tai = self.nodes[to.0].gnb.config().tai();
         self.ue(index, ue::Input::Cell(tai));
     }
 
-    /// A phone loses its radio, and its gNB does not notice: it comes back on another connection while that one stands.
+    /// A UE loses its radio, and its gNB does not notice: it comes back on another connection while that one stands.
     pub fn lose_radio(&mut self, index: UeIndex) {
         self.terminals[index.0].connection += 1;
         self.ue(index, ue::Input::Radio(Down::Released));
@@ -579,7 +577,7 @@ impl Sim {
         self.meter.as_mut().map(|m| std::mem::take(&mut m.work)).unwrap_or_default()
     }
 
-    /// How many inputs the core's phones had.
+    /// How many inputs the core's UEs had.
     pub fn inputs(&mut self) -> u64 {
         self.cta.inspect().inputs()
     }
@@ -589,14 +587,14 @@ impl Sim {
         &self.watch.tally
     }
 
-    /// Has a phone's gNB hand it over to another one.
+    /// Has a UE's gNB hand it over to another one.
     pub fn hand_over(&mut self, index: UeIndex, to: GnbIndex, via: gnb::Via) {
-        let phone = whimbrel_ran::PhoneId(index.0 as u32);
+        let ue = whimbrel_ran::UeId(index.0 as u32);
         let to = self.nodes[to.0].gnb.as_neighbour();
-        self.gnb(self.terminals[index.0].gnb, gnb::Input::HandOver { phone, to, via });
+        self.gnb(self.terminals[index.0].gnb, gnb::Input::HandOver { ue, to, via });
     }
 
-    /// The gNB on whose cell a phone is.
+    /// The gNB on whose cell a UE is.
     pub fn gnb_of(&self, index: UeIndex) -> GnbIndex {
         self.terminals[index.0].gnb
     }
@@ -611,9 +609,9 @@ impl Sim {
         self.core(Input::SubscribersChanged(Some(&[supi])));
     }
 
-    /// Has the core do something with a phone.
-    pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
-        self.core(Input::Command(phone, command));
+    /// Has the core do something with a UE.
+    pub fn order(&mut self, ue: UeId, command: CoreCommand) {
+        self.core(Input::Command(ue, command));
     }
 
     /// The operator resets a gNB's connections.
@@ -682,7 +680,7 @@ impl Sim {
         *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
     }
 
-    /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs. So do its control functions.
+    /// The core starts anew: it knows its subscribers, and nothing of its UEs and gNBs. So do its CPFs.
     pub fn restart_core(&mut self) {
         let config = self.config.clone();
         let directory = Directory::new(config.amf.plmn, self.home_keys.clone());
@@ -783,12 +781,12 @@ impl Sim {
         }
     }
 
-    /// A phone's machine.
+    /// A UE's machine.
     pub fn ue_ref(&self, index: UeIndex) -> &Ue {
         &self.terminals[index.0].ue
     }
 
-    /// A phone's machine, to be made to misbehave.
+    /// A UE's machine, to be made to misbehave.
     pub fn ue_mut(&mut self, index: UeIndex) -> &mut Ue {
         &mut self.terminals[index.0].ue
     }
@@ -798,7 +796,7 @@ impl Sim {
         &self.nodes[index.0].gnb
     }
 
-    /// What happened to a phone, oldest first.
+    /// What happened to a UE, oldest first.
     pub fn ue_events(&self, index: UeIndex) -> &[(Instant, ue::Event)] {
         &self.terminals[index.0].events
     }
@@ -808,7 +806,7 @@ impl Sim {
         self.nodes.len()
     }
 
-    /// How many phones there are.
+    /// How many UEs there are.
     pub fn ues(&self) -> usize {
         self.terminals.len()
     }
@@ -832,11 +830,11 @@ impl Sim {
 
     /// Whether nothing is on its way but what only time brings.
     pub(crate) fn is_quiet(&self) -> bool {
-        let waits = |t: &Travelling| matches!(t, Travelling::Mirror(ToAndFro::Grace));
+        let waits = |t: &Travelling| matches!(t, Travelling::CtaReplica(ToAndFro::Grace));
         self.travelling.values().all(waits) && self.region_rests() && self.pair_rests()
     }
 
-    /// How often phones and gNBs found the core at fault, and with what last.
+    /// How often UEs and gNBs found the core at fault, and with what last.
     pub fn violations(&self) -> (u64, &str) {
         (self.watch.violations, &self.watch.violation)
     }
@@ -913,12 +911,12 @@ impl Sim {
             Travelling::Up { ue, connection, up } => {
                 if self.terminals[ue.0].connection == connection {
                     self.terminals[ue.0].heard = connection;
-                    let phone = whimbrel_ran::PhoneId(ue.0 as u32);
-                    self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(phone, up));
+                    let context = whimbrel_ran::UeId(ue.0 as u32);
+                    self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(context, up));
                 }
             }
             Travelling::Link(link) => self.link_arrives(link),
-            Travelling::Mirror(message) => self.mirror_arrives(message),
+            Travelling::CtaReplica(message) => self.cta_replica_arrives(message),
             Travelling::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
             Travelling::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
             Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
@@ -939,14 +937,14 @@ impl Sim {
         self.core_out_of(self.pair.host(), out);
     }
 
-    /// What leaves an aggregator's host.
+    /// What leaves a CTA's host.
     fn core_out_of(&mut self, host: u64, mut out: CoreOutbox) {
         self.over_n14(false, &mut out);
         let now = self.now;
         self.watch.tally(&out.events);
         let is_lost =
-            |e: &PhoneEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
-        out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.phone_is_lost());
+            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
+        out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.ue_is_lost());
         if !self.quiet {
             self.events.extend(out.events.into_iter().map(|e| (now, e)));
             self.ran_events.extend(out.ran_events);
@@ -1050,8 +1048,8 @@ impl Sim {
                     self.send(at, Travelling::ToCore { association, host, stream, octets });
                 }
                 // One that has moved on hears its former gNB no more.
-                gnb::Output::Radio(phone, down) if self.terminals[phone.0 as usize].gnb == index => {
-                    self.down(UeIndex(phone.0 as usize), down);
+                gnb::Output::Radio(ue, down) if self.terminals[ue.0 as usize].gnb == index => {
+                    self.down(UeIndex(ue.0 as usize), down);
                 }
                 gnb::Output::Radio(..) => {}
                 gnb::Output::Page(s_tmsi) => self.page(index, s_tmsi),
@@ -1088,9 +1086,9 @@ impl Sim {
                     let from = self.nodes[index.0].gnb.config().gtp_address;
                     self.gnb_sends(from, to.0, datagram);
                 }
-                gnb::Output::Packet { phone, packet, .. } => {
-                    let there = self.terminals[phone.0 as usize].gnb == index;
-                    self.gnb_delivers(phone, there, &packet);
+                gnb::Output::Packet { ue, packet, .. } => {
+                    let there = self.terminals[ue.0 as usize].gnb == index;
+                    self.gnb_delivers(ue, there, &packet);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Packets of phones on N3, where a test wants them to travel: from the UPF to gNBs, between these, and to the phones.
+//! Packets of UEs on N3, where a test wants them to travel: from the UPF to gNBs, between these, and to the UEs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use whimbrel_control::UpfId;
 use whimbrel_gtpu::PORT;
 use whimbrel_ids::PduSessionId;
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_user::{Destination, Origin, Outbox, Packet, Slot, Verdict};
 
 use crate::traffic::udp;
@@ -23,7 +23,7 @@ pub(crate) struct Datagram {
     octets: Vec<u8>,
 }
 
-/// What phones have got.
+/// What UEs have got.
 #[derive(Debug, Default)]
 pub(crate) struct Received(Vec<(UeIndex, u32)>);
 
@@ -33,7 +33,7 @@ impl Sim {
         self.received.get_or_insert_default();
     }
 
-    /// The data network sends a packet of this number to a phone's session.
+    /// The data network sends a packet of this number to a UE's session.
     pub fn send_down(&mut self, ue: UeIndex, session: PduSessionId, number: u32) {
         let info = self.ue_ref(ue).sessions().find(|s| s.id == session);
         let Some(to) = info.and_then(|s| s.ipv4) else { return };
@@ -42,7 +42,7 @@ impl Sim {
         self.upfs_send();
     }
 
-    /// The numbers of the packets that a phone has got, in order, since the last call.
+    /// The numbers of the packets that a UE has got, in order, since the last call.
     pub fn received(&mut self, ue: UeIndex) -> Vec<u32> {
         let Some(Received(all)) = &mut self.received else { return Vec::new() };
         all.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
@@ -92,10 +92,10 @@ impl Sim {
         }
     }
 
-    /// A gNB hands a packet to a phone, which has it if it is there.
-    pub(crate) fn gnb_delivers(&mut self, phone: PhoneId, there: bool, packet: &[u8]) {
+    /// A gNB hands a packet to a UE, which has it if it is there.
+    pub(crate) fn gnb_delivers(&mut self, ue: UeId, there: bool, packet: &[u8]) {
         if let (Some(Received(all)), true, Some(number)) = (&mut self.received, there, packet.last_chunk()) {
-            all.push((UeIndex(phone.0 as usize), u32::from_be_bytes(*number)));
+            all.push((UeIndex(ue.0 as usize), u32::from_be_bytes(*number)));
         }
     }
 

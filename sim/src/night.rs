@@ -1,4 +1,4 @@
-//! A night at five phones and two gNBs: everything that can go wrong does, and in the morning everyone is there.
+//! A night at five UEs and two gNBs: everything that can go wrong does, and in the morning everyone is there.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -19,7 +19,7 @@ pub fn gnb_config(n: u8) -> GnbConfig {
     config
 }
 
-/// Five phones at two gNBs do what phones do, in a network of this quality; gNBs lose their associations and reset, and the
+/// Five UEs at two gNBs do what UEs do, in a network of this quality; gNBs lose their associations and reset, and the
 /// UPF falls silent and restarts.
 pub fn night(seed: u64, faults: Faults) -> Sim {
     let mut net = Sim::with(seed, default_config(), faults);
@@ -27,34 +27,34 @@ pub fn night(seed: u64, faults: Faults) -> Sim {
     live(net, seed, |_, _| {})
 }
 
-/// The same at the control functions of a region, of which one after the other is lost in the middle of something, and others
+/// The same at the CPFs of a region, of which one after the other is lost in the middle of something, and others
 /// come. With one backup, who loses both has to register anew.
 pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     let net = Sim::in_region(seed, default_config(), faults, 3, backups);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
-/// The same, and so many in a thousand messages between control functions are lost.
+/// The same, and so many in a thousand messages between CPFs are lost.
 pub fn night_of_broken_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
     let mut net = Sim::in_region(seed, default_config(), faults, 3, backups);
     net.lose_between_cpfs(permille);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
-/// The same with two backups, and the n-th input that a control function is handed ends whoever runs it.
+/// The same with two backups, and the n-th input that a CPF is handed ends whoever runs it.
 pub fn night_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
     let mut net = Sim::in_region(seed, default_config(), faults, 3, 2);
     net.poison(nth);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
-/// A night in a region whose aggregator has a mirror. If it is lost so, now and then, and has another mirror when that took over,
-/// then control functions are lost too.
-pub fn mirrored_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
-    let net = Sim::mirrored(seed, default_config(), faults, 5, backups);
+/// A night in a region whose CTA has a CTA replica. If it is lost so, now and then, and has another CTA replica when that took over,
+/// then CPFs are lost too.
+pub fn replicated_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
+    let net = Sim::replicated(seed, default_config(), faults, 5, backups);
     let Some(how) = loss else { return live(net, seed, |_, _| {}) };
     live(net, seed, |net, rng| {
-        net.add_mirror();
+        net.add_cta_replica();
         if rng.chance(400) {
             net.lose_cta_at(net.inputs_taken() + 1 + rng.below(100), how);
         }
@@ -75,7 +75,7 @@ fn lose_and_replace(cpfs: usize, net: &mut Sim, rng: &mut Rng) {
 fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng)) -> Sim {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
-    let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
     for _ in 0..12 {
         misfortune(&mut net, &mut rng);
         for &ue in &ues {
@@ -99,7 +99,7 @@ fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng))
     net
 }
 
-/// A phone, its gNB or somebody who sends to it does something, whether it can be done or not.
+/// A UE, its gNB or somebody who sends to it does something, whether it can be done or not.
 fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
     let session = net.ue_ref(ue).sessions().next().map(|s| s.id);
     match rng.below(13) {
@@ -127,7 +127,7 @@ fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
     }
 }
 
-/// Once the network is in order again, every phone registers, and all agree on everyone.
+/// Once the network is in order again, every UE registers, and all agree on everyone.
 ///
 /// # Panics
 /// If not.
@@ -147,11 +147,11 @@ pub fn morning(net: &mut Sim) {
     for i in 0..net.ues() {
         let ue = UeIndex(i);
         let last: Vec<_> = net.ue_events(ue).iter().rev().take(4).collect();
-        assert!(registered(net, ue), "phone {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
+        assert!(registered(net, ue), "UE {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
     }
     net.lose_nobody();
     net.lose_between_cpfs(0);
-    // A phone that slept while the UPF lost its sessions learns so now.
+    // A UE that slept while the UPF lost its sessions learns so now.
     for i in 0..net.ues() {
         net.command(UeIndex(i), Command::PeriodicRegistration);
     }
@@ -160,9 +160,9 @@ pub fn morning(net: &mut Sim) {
     assert_eq!(net.agree(), Ok(()));
 }
 
-/// Both sides hold the phone registered.
+/// Both sides hold the UE registered.
 pub fn registered(net: &Sim, ue: UeIndex) -> bool {
     let supi = net.ue_ref(ue).config().supi;
     net.ue_ref(ue).state() == MmState::Registered
-        && net.phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
+        && net.contexts().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Checkpoint, Delta, Disposition, Effect, Envelope, Output, PhoneId, Shard};
+use whimbrel_control::{Batch, Checkpoint, Delta, Disposition, Effect, Envelope, Output, Shard, UeId};
 use whimbrel_resilience::Inspect;
 
 /// One input, and what it led to.
@@ -16,22 +16,22 @@ pub struct Recorded {
     pub digest: u64,
     /// No procedure was in flight after it.
     pub idle: bool,
-    /// The phone's context ended with it.
+    /// The UE's context ended with it.
     pub ended: bool,
 }
 
-/// Keeps every input of every phone, in order.
+/// Keeps every input of every UE, in order.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Off by default: a long simulation would fill the memory.
     pub on: bool,
-    phones: BTreeMap<PhoneId, Vec<Recorded>>,
+    ues: BTreeMap<UeId, Vec<Recorded>>,
     digest: u64,
     inputs: u64,
-    /// The newest downlink NAS COUNT of each phone.
-    counts: BTreeMap<PhoneId, u32>,
-    /// Phones with an input since they were last asked for.
-    touched: Vec<PhoneId>,
+    /// The newest downlink NAS COUNT of each UE.
+    counts: BTreeMap<UeId, u32>,
+    /// UEs with an input since they were last asked for.
+    touched: Vec<UeId>,
 }
 
 impl Inspect for Recorder {
@@ -39,33 +39,33 @@ impl Inspect for Recorder {
         let digest = batch.digest();
         self.digest = self.digest.rotate_left(7) ^ digest;
         self.inputs += 1;
-        self.touched.push(envelope.phone);
+        self.touched.push(envelope.ue);
         if self.on {
             let ended = matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
             let recorded = Recorded { envelope: envelope.clone(), digest, idle: batch.idle, ended };
-            self.phones.entry(envelope.phone).or_default().push(recorded);
+            self.ues.entry(envelope.ue).or_default().push(recorded);
         }
     }
 
-    fn released(&mut self, phone: PhoneId, _: u64, batch: &Batch) {
-        self.check_counts(phone, batch);
+    fn released(&mut self, ue: UeId, _: u64, batch: &Batch) {
+        self.check_counts(ue, batch);
     }
 }
 
 impl Recorder {
     /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. It begins anew with a message under new keys,
     /// SECURITY MODE COMMAND, and with no other (TS 24.501 §9.3.1: security header type 3).
-    fn check_counts(&mut self, phone: PhoneId, batch: &Batch) {
+    fn check_counts(&mut self, ue: UeId, batch: &Batch) {
         for output in &batch.outputs {
             let Some(count) = output.downlink_count else { continue };
-            let before = self.counts.insert(phone, count);
+            let before = self.counts.insert(ue, count);
             let grows = before.is_none_or(|b| b < count);
-            assert!(grows || new_keys(output), "{phone:?} used COUNT {count} after {before:?}");
+            assert!(grows || new_keys(output), "{ue:?} used COUNT {count} after {before:?}");
         }
     }
 
-    /// The phones that had an input since the last call.
-    pub(crate) fn touched(&mut self) -> Vec<PhoneId> {
+    /// The UEs that had an input since the last call.
+    pub(crate) fn touched(&mut self) -> Vec<UeId> {
         std::mem::take(&mut self.touched)
     }
 
@@ -74,9 +74,9 @@ impl Recorder {
         Self { digest: self.digest, inputs: self.inputs, on: self.on, ..Self::default() }
     }
 
-    /// The phone is gone.
-    pub(crate) fn ended(&mut self, phone: PhoneId) {
-        self.counts.remove(&phone);
+    /// The UE is gone.
+    pub(crate) fn ended(&mut self, ue: UeId) {
+        self.counts.remove(&ue);
     }
 
     /// A digest of everything that the core did: the same seed gives the same.
@@ -89,28 +89,28 @@ impl Recorder {
         self.inputs
     }
 
-    /// The recorded phones.
-    pub fn phones(&self) -> impl Iterator<Item = (PhoneId, &[Recorded])> {
-        self.phones.iter().map(|(&p, r)| (p, r.as_slice()))
+    /// The recorded UEs.
+    pub fn contexts(&self) -> impl Iterator<Item = (UeId, &[Recorded])> {
+        self.ues.iter().map(|(&p, r)| (p, r.as_slice()))
     }
 
-    /// Runs a phone's inputs again, once from the beginning and once from each point where it was idle, on shards of
-    /// their own, and compares every batch. Inputs, batches and the phone at rest go through the octets in which they
+    /// Runs a UE's inputs again, once from the beginning and once from each point where it was idle, on shards of
+    /// their own, and compares every batch. Inputs, batches and the UE at rest go through the octets in which they
     /// travel between processes. Returns how many inputs ran again.
     ///
     /// # Panics
     /// Where a batch differs: the machine is not a function of its inputs, or octets do not tell all of them.
-    pub fn replay(&self, phone: PhoneId, config: &Arc<Config>) -> usize {
-        let Some(log) = self.phones.get(&phone) else { return 0 };
+    pub fn replay(&self, ue: UeId, config: &Arc<Config>) -> usize {
+        let Some(log) = self.ues.get(&ue) else { return 0 };
         let mut shard = Shard::new(config.clone());
         let mut checkpoints: Vec<(usize, Checkpoint)> = Vec::new();
         let mut runs = 0;
         for (i, recorded) in log.iter().enumerate() {
             rerun(&mut shard, recorded, i);
             runs += 1;
-            if let Some(phone) = shard.checkpoint(phone) {
+            if let Some(ue) = shard.checkpoint(ue) {
                 assert!(recorded.idle || recorded.ended, "input {i}: idle only in replay");
-                let checkpoint = Checkpoint::of(&phone).expect("it is idle");
+                let checkpoint = Checkpoint::of(&ue).expect("it is idle");
                 if let Some((_, base)) = checkpoints.last()
                     && let Some(delta) = Delta::between(base, &checkpoint)
                 {
@@ -123,10 +123,10 @@ impl Recorder {
         }
         for (from, checkpoint) in checkpoints {
             let mut shard = Shard::new(config.clone());
-            let travelled = Checkpoint::from_octets(checkpoint.octets()).and_then(|c| c.phone());
-            let phone = travelled.expect("a checkpoint is read as it was written");
-            assert_eq!(Checkpoint::of(&phone).as_ref(), Some(&checkpoint), "before input {from}");
-            shard.restore(phone);
+            let travelled = Checkpoint::from_octets(checkpoint.octets()).and_then(|c| c.context());
+            let ue = travelled.expect("a checkpoint is read as it was written");
+            assert_eq!(Checkpoint::of(&ue).as_ref(), Some(&checkpoint), "before input {from}");
+            shard.restore(ue);
             for (i, recorded) in log.iter().enumerate().skip(from) {
                 rerun(&mut shard, recorded, i);
                 runs += 1;
@@ -153,7 +153,7 @@ fn rerun(shard: &mut Shard, recorded: &Recorded, i: usize) {
         batch.digest(),
         recorded.digest,
         "input {i} of {:?} led elsewhere in replay: {:?}",
-        recorded.envelope.phone,
+        recorded.envelope.ue,
         recorded.envelope.payload
     );
 }

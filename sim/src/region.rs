@@ -1,14 +1,14 @@
-//! The control functions of the simulated region: their links, and how they are lost.
+//! The CPFs of the simulated region: their links, and how they are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
+use whimbrel_resilience::cta_replica::End;
 use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
-use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
@@ -20,14 +20,14 @@ const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
 /// What a trial takes, from its order to its outcome; and when it is known that there will be none.
 const TRIED_AFTER: Duration = Duration::from_micros(200);
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
-/// How long an input hangs before its control function is ended: what comes for it meanwhile waits there.
+/// How long an input hangs before its CPF is ended: what comes for it meanwhile waits there.
 const HANGS_FOR: Duration = Duration::from_millis(250);
-/// From a loss to when the aggregator hears of it: a connection that closes.
+/// From a loss to when the CTA hears of it: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
 /// From a link that ends between two members to when the next one is there.
 const REACHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Until somebody else backs a phone in the place of who was lost: a slice's turn and a state on its way are some milliseconds, a takeover of the
-/// aggregator between them some more.
+/// Until somebody else backs a UE in the place of who was lost: a slice's turn and a state on its way are some milliseconds, a takeover of the
+/// CTA between them some more.
 const BACKED_AFTER: Duration = Duration::from_millis(100);
 
 /// A message on a link of the region.
@@ -46,7 +46,7 @@ pub(crate) enum Link {
         message: Up,
     },
     Peer(CpfId, CpfId, Peer),
-    /// The aggregator hears that one is lost.
+    /// The CTA hears that one is lost.
     Lost(CpfId),
     /// A member hears what became of a trial of its.
     Tried(CpfId, u64, Tried),
@@ -89,7 +89,7 @@ impl Link {
                 Down::Serve { .. } => "assignment",
                 Down::Outdated { .. } => "word of an outdated state",
                 Down::Released(_) => "word of a release",
-                Down::Forget { .. } => "word of a phone that is gone",
+                Down::Forget { .. } => "word of a UE that is gone",
                 Down::Configure(_) => "configuration",
             },
             Self::Peer(_, _, message) => match message {
@@ -99,11 +99,11 @@ impl Link {
             },
             Self::Tried(..) => "outcome of a trial",
             Self::Reached(..) => "new link to another",
-            Self::Up { .. } | Self::Lost(_) => "message to the aggregator",
+            Self::Up { .. } | Self::Lost(_) => "message to the CTA",
         }
     }
 
-    /// The two ends: the aggregator has no number.
+    /// The two ends: the CTA has no number.
     fn ends(&self) -> (Option<CpfId>, Option<CpfId>) {
         match *self {
             Self::Down { to, .. } => (None, Some(to)),
@@ -121,8 +121,8 @@ struct Poison {
     /// It is the n-th that is handed to a member.
     nth: u64,
     handed: u64,
-    input: Option<(PhoneId, u64)>,
-    /// It asks the phone whether it is its own.
+    input: Option<(UeId, u64)>,
+    /// It asks the UE whether it is its own.
     first: bool,
 }
 
@@ -130,13 +130,13 @@ impl Poison {
     fn handed(&mut self, input: &Envelope) {
         self.handed += 1;
         if self.handed == self.nth {
-            self.input = Some((input.phone, input.clock));
+            self.input = Some((input.ue, input.clock));
             self.first = matches!(input.payload, Payload::InitialUeMessage { .. });
         }
     }
 }
 
-/// How a control function is lost, at the n-th message that one takes.
+/// How a CPF is lost, at the n-th message that one takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// It dies before it has taken the message.
@@ -149,10 +149,10 @@ pub enum Loss {
     FalseAlarm,
 }
 
-/// Phones that registered anew since nobody could go on with them.
+/// UEs that registered anew since nobody could go on with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LostPhones {
-    /// All who had the phone's state were lost before another could have it.
+pub struct LostUes {
+    /// All who had the UE's state were lost before another could have it.
     pub lost_all_holders: u64,
     /// There is no such reason.
     pub unexplained: u64,
@@ -163,31 +163,31 @@ impl Loss {
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
 }
 
-/// The state of a phone that is registered in more tracking areas than a list can name.
+/// The state of a UE that is registered in more tracking areas than a list can name.
 fn spoil(state: State) -> State {
-    let mut phone = state.state.phone().expect("it came from a member");
-    phone.amf.registration_area =
+    let mut ue = state.state.context().expect("it came from a member");
+    ue.amf.registration_area =
         vec![Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }; 17].into();
-    State { state: Checkpoint::of(&phone).expect("it rests"), ..state }
+    State { state: Checkpoint::of(&ue).expect("it rests"), ..state }
 }
 
 fn taster(config: &Arc<Config>) -> Taster {
     let mut taster = Taster::default();
     let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
-    told.expect("no phone's state is in it");
+    told.expect("no UE's state is in it");
     taster
 }
 
 /// The region.
 pub(crate) struct Cluster {
     members: BTreeMap<CpfId, Member>,
-    /// Their ends of the links to the aggregator.
+    /// Their ends of the links to the CTA.
     pub(crate) ends: BTreeMap<CpfId, End<Up>>,
     regions: Regions,
     region: Region,
     areas: Areas,
     backups: usize,
-    /// What its aggregator keeps of phones' logs.
+    /// What its CTA keeps of UEs' logs.
     pub(crate) logs: Logs,
     /// Links keep their order: not before this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
@@ -196,15 +196,15 @@ pub(crate) struct Cluster {
     losses: Vec<(u64, Loss)>,
     /// Those that left in order.
     left: Vec<CpfId>,
-    /// When they came, and when the aggregator should have heard of their losses.
+    /// When they came, and when the CTA should have heard of their losses.
     came: BTreeMap<CpfId, Instant>,
     gone: BTreeMap<CpfId, Instant>,
-    lost_phones: LostPhones,
+    lost_ues: LostUes,
     /// Where those were that were lost or have left, and in whose place nobody has come.
     vacant: Vec<Region>,
-    /// At which messages control functions were lost, and how often.
+    /// At which messages CPFs were lost, and how often.
     pub(crate) lost_at: BTreeMap<&'static str, u64>,
-    /// After each so many messages all phones are to move to another member.
+    /// After each so many messages all UEs are to move to another member.
     unrest: Option<u64>,
     poison: Option<Poison>,
     /// Where states arrive that contradict themselves.
@@ -225,11 +225,11 @@ pub(crate) struct Cluster {
     turnover: Option<u64>,
     /// With so many messages that members have taken, others come that run this code.
     upgrade: Option<(u64, CodeVersion)>,
-    /// Who uses a phone's key stream again, in the next answer that has a COUNT.
+    /// Who uses a UE's key stream again, in the next answer that has a COUNT.
     forger: Option<CpfId>,
     /// Messages under way.
     pub(crate) under_way: usize,
-    /// The number of the newest control function.
+    /// The number of the newest CPF.
     newest: u16,
 }
 
@@ -240,7 +240,7 @@ impl Cluster {
         Self::spread(config, region, &places, Areas::default(), backups)
     }
 
-    /// Control functions in these regions, numbered from 1, of an aggregator at home in this one.
+    /// CPFs in these regions, numbered from 1, of a CTA at home in this one.
     pub(crate) fn spread(
         config: &Arc<Config>,
         region: Region,
@@ -271,7 +271,7 @@ impl Cluster {
             left: Vec::new(),
             came: BTreeMap::new(),
             gone: BTreeMap::new(),
-            lost_phones: LostPhones::default(),
+            lost_ues: LostUes::default(),
             vacant: Vec::new(),
             lost_at: BTreeMap::new(),
             unrest: None,
@@ -300,7 +300,7 @@ impl Cluster {
     /// Whether what a member said shows that it ran the input that ends it.
     fn ran_poison(&self, out: &MemberOutbox) -> bool {
         let ran = |up: &Up| match up {
-            Up::Ran { phone, clock, .. } => Some((*phone, *clock)),
+            Up::Ran { ue, clock, .. } => Some((*ue, *clock)),
             _ => None,
         };
         let poison = self.poison.as_ref().and_then(|p| p.input);
@@ -311,7 +311,7 @@ impl Cluster {
     fn taste(&mut self, trial: Trial) -> Tried {
         let Some(taster) = &mut self.taster else { return Tried::Unharmed };
         let poison = self.poison.as_ref().and_then(|p| p.input);
-        let ends = |input: &Envelope| Some((input.phone, input.clock)) == poison;
+        let ends = |input: &Envelope| Some((input.ue, input.clock)) == poison;
         if let Some(before) = trial.inputs.iter().position(ends) {
             return Tried::EndedAfter(before as u32);
         }
@@ -325,9 +325,9 @@ impl Cluster {
         }
     }
 
-    /// The clock of the state that one holds of a phone for another.
-    pub(crate) fn clock_held(&self, by: CpfId, phone: PhoneId) -> Option<u64> {
-        self.members.get(&by)?.holds(phone)
+    /// The clock of the state that one holds of a UE for another.
+    pub(crate) fn clock_held(&self, by: CpfId, ue: UeId) -> Option<u64> {
+        self.members.get(&by)?.holds(ue)
     }
 
     /// Whether one has neither been lost nor left.
@@ -335,7 +335,7 @@ impl Cluster {
         self.regions.region_of(cpf).is_some()
     }
 
-    /// Whether a phone that is lost now could not be kept: another who had its state was lost just before, or nobody else has been there for long
+    /// Whether a UE that is lost now could not be kept: another who had its state was lost just before, or nobody else has been there for long
     /// enough to have it, or a link has lost it and is not there again.
     fn lost_all_holders(&self) -> bool {
         let Some(last) = self.gone.values().max().copied() else { return false };
@@ -355,34 +355,34 @@ impl Cluster {
 }
 
 impl Sim {
-    /// The phones, whoever serves them.
-    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
+    /// The UEs, whoever serves them.
+    pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
         let region = self.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
             let (id, member): (CpfId, &Member) = (*id, member);
-            member.cpf().phones().filter(move |p| self.cta().served_by(p.id) == Some(id))
+            member.cpf().contexts().filter(move |p| self.cta().served_by(p.id) == Some(id))
         };
-        self.cta().phones().chain(region.flat_map(of))
+        self.cta().contexts().chain(region.flat_map(of))
     }
 
-    /// A phone, whoever serves it.
-    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
+    /// A UE, whoever serves it.
+    pub fn context(&self, id: UeId) -> Option<&UeContext> {
         let member = self.cta().served_by(id).and_then(|by| self.cluster.as_ref()?.members.get(&by));
-        self.cta().phone(id).or_else(|| member?.cpf().phone(id))
+        self.cta().context(id).or_else(|| member?.cpf().context(id))
     }
 
-    /// Nobody is lost any more, neither control functions nor the aggregator.
+    /// Nobody is lost any more, neither CPFs nor the CTA.
     pub fn lose_nobody(&mut self) {
         self.lose_cpfs_at(&[]);
         self.lose_cta_at(0, CtaLoss::Before);
     }
 
-    /// How many messages the region's control functions have taken.
+    /// How many messages the region's CPFs have taken.
     pub fn links_taken(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |c| c.taken)
     }
 
-    /// The control function that takes the n-th message from the beginning on is lost so.
+    /// The CPF that takes the n-th message from the beginning on is lost so.
     pub fn lose_cpf_at(&mut self, message: u64, how: Loss) {
         self.lose_cpfs_at(&[(message, how)]);
     }
@@ -394,51 +394,51 @@ impl Sim {
         }
     }
 
-    /// A control function dies now; what it has sent arrives.
+    /// A CPF dies now; what it has sent arrives.
     pub fn lose_cpf(&mut self, cpf: CpfId) {
         self.bury(cpf, true, Duration::ZERO);
     }
 
-    /// A phone is to be served by another control function.
-    pub fn move_phone(&mut self, phone: PhoneId, to: CpfId) {
-        self.core(Input::Move(phone, to));
+    /// A UE is to be served by another CPF.
+    pub fn move_context(&mut self, ue: UeId, to: CpfId) {
+        self.core(Input::Move(ue, to));
     }
 
-    /// All phones are to move to another control function each time that these have taken so many messages.
-    pub fn move_phones_every(&mut self, messages: u64) {
+    /// All UEs are to move to another CPF each time that these have taken so many messages.
+    pub fn move_contexts_every(&mut self, messages: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.unrest = Some(messages);
         }
     }
 
-    fn move_phones(&mut self) {
+    fn move_contexts(&mut self) {
         let Some(cluster) = &self.cluster else { return };
         let members: Vec<CpfId> = cluster.rings().members().collect();
-        let phones: Vec<PhoneId> = self.phones().map(|p| p.id).collect();
-        for phone in phones {
-            let at = members.iter().position(|id| self.cta().served_by(phone) == Some(*id));
+        let ues: Vec<UeId> = self.contexts().map(|p| p.id).collect();
+        for ue in ues {
+            let at = members.iter().position(|id| self.cta().served_by(ue) == Some(*id));
             if let Some(to) = at.and_then(|at| members.iter().cycle().nth(at + 1)) {
-                self.move_phone(phone, *to);
+                self.move_context(ue, *to);
             }
         }
     }
 
-    /// A control function says this, whatever it did.
+    /// A CPF says this, whatever it did.
     pub fn cpf_says(&mut self, from: CpfId, message: Up) {
         self.core(Input::Cpf(from, message));
     }
 
-    /// There are liars: the phones that they have may be in any state, and are not looked at after each step.
+    /// There are liars: the UEs that they have may be in any state, and are not looked at after each step.
     pub fn has_liars(&mut self) {
         self.has_liars = true;
     }
 
-    /// A control function says this to another, whatever it did.
+    /// A CPF says this to another, whatever it did.
     pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: Peer) {
         self.link(Link::Peer(from, to, message));
     }
 
-    /// The n-th input from the beginning on that a control function is handed ends whoever runs it.
+    /// The n-th input from the beginning on that a CPF is handed ends whoever runs it.
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.poison = Some(Poison { nth, handed: 0, input: None, first: false });
@@ -452,28 +452,28 @@ impl Sim {
         }
     }
 
-    /// Nothing that a control function says to another gets through from now on.
+    /// Nothing that a CPF says to another gets through from now on.
     pub fn stick(&mut self, from: CpfId, to: CpfId) {
         if let Some(cluster) = &mut self.cluster {
             cluster.stuck.entry((from, to)).or_default();
         }
     }
 
-    /// The next protected answer of a control function uses the first COUNT again.
+    /// The next protected answer of a CPF uses the first COUNT again.
     pub fn repeat_a_count(&mut self, cpf: CpfId) {
         if let Some(cluster) = &mut self.cluster {
             cluster.forger = Some(cpf);
         }
     }
 
-    /// So many in a thousand messages of control functions to others are lost.
+    /// So many in a thousand messages of CPFs to others are lost.
     pub fn lose_between_cpfs(&mut self, permille: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.loses = permille;
         }
     }
 
-    /// How many whole states control functions have sent each other, how many deltas, and how often one asked for a state.
+    /// How many whole states CPFs have sent each other, how many deltas, and how often one asked for a state.
     pub fn exchanged(&self) -> [u64; 3] {
         self.cluster.as_ref().map_or([0; 3], |c| c.exchanged)
     }
@@ -487,31 +487,31 @@ impl Sim {
         number
     }
 
-    /// How many inputs control functions were handed since there is poison among them, replays included.
+    /// How many inputs CPFs were handed since there is poison among them, replays included.
     pub fn handed(&self) -> u64 {
         self.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
     }
 
-    /// Whether the poison was the first message of a connection, which may be another phone's than the one that was asked.
+    /// Whether the poison was the first message of a connection, which may be another UE's than the one that was asked.
     pub fn poison_is_first(&self) -> bool {
         self.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
     }
 
-    /// Control functions run everything themselves.
+    /// CPFs run everything themselves.
     pub fn without_tasters(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             cluster.taster = None;
         }
     }
 
-    /// How many control functions live that are not taken for dead.
+    /// How many CPFs live that are not taken for dead.
     pub fn cpfs(&self) -> usize {
         self.cluster
             .as_ref()
             .map_or(0, |c| c.rings().members().filter(|id| c.members.contains_key(id)).count())
     }
 
-    /// A control function is to leave in order.
+    /// A CPF is to leave in order.
     pub fn drain_cpf(&mut self, cpf: CpfId) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.regions.set_state(cpf, CpfState::Draining);
@@ -519,7 +519,7 @@ impl Sim {
         self.core(Input::Rings(rings));
     }
 
-    /// One control function is to leave and another comes each time that they have run so many inputs.
+    /// One CPF is to leave and another comes each time that they have run so many inputs.
     pub fn drain_cpfs_every(&mut self, inputs: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.turnover = Some(inputs);
@@ -541,7 +541,7 @@ impl Sim {
         self.cluster.as_ref().map_or(&[], |c| &c.left)
     }
 
-    /// Another control function comes to the region.
+    /// Another CPF comes to the region.
     pub fn add_cpf(&mut self) {
         if let Some(home) = self.cluster.as_ref().map(|c| c.region.clone()) {
             self.add_cpf_in(&home);
@@ -559,12 +559,12 @@ impl Sim {
         }
     }
 
-    /// The control functions that may serve phones.
+    /// The CPFs that may serve UEs.
     pub(crate) fn members(&self) -> impl Iterator<Item = CpfId> {
         self.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
     }
 
-    /// Another control function comes to a place.
+    /// Another CPF comes to a place.
     pub fn add_cpf_in(&mut self, place: &Region) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.newest += 1;
@@ -577,21 +577,21 @@ impl Sim {
         self.core(Input::Rings(rings));
     }
 
-    /// The aggregator gives a phone up that nobody can go on with.
-    pub(crate) fn phone_is_lost(&mut self) {
+    /// The CTA gives a UE up that nobody can go on with.
+    pub(crate) fn ue_is_lost(&mut self) {
         let Some(cluster) = &mut self.cluster else { return };
         match cluster.lost_all_holders() {
-            true => cluster.lost_phones.lost_all_holders += 1,
-            false => cluster.lost_phones.unexplained += 1,
+            true => cluster.lost_ues.lost_all_holders += 1,
+            false => cluster.lost_ues.unexplained += 1,
         }
     }
 
-    /// The phones that registered anew since nobody could go on with them.
-    pub fn lost_phones(&self) -> LostPhones {
-        self.cluster.as_ref().map_or(LostPhones::default(), |c| c.lost_phones)
+    /// The UEs that registered anew since nobody could go on with them.
+    pub fn lost_ues(&self) -> LostUes {
+        self.cluster.as_ref().map_or(LostUes::default(), |c| c.lost_ues)
     }
 
-    /// When so many messages have been taken on links, as many control functions come as there are, which run this code.
+    /// When so many messages have been taken on links, as many CPFs come as there are, which run this code.
     pub fn upgrade_cpfs_at(&mut self, message: u64, code: CodeVersion) {
         if let Some(cluster) = &mut self.cluster {
             cluster.upgrade = Some((message, code));
@@ -615,7 +615,7 @@ impl Sim {
         self.core(Input::Rings(rings));
     }
 
-    /// How many phones' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
+    /// How many UEs' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
     pub fn backed(&self) -> usize {
         let Some(cluster) = &self.cluster else { return 0 };
         let members: Vec<CpfId> = cluster.rings().members().collect();
@@ -654,7 +654,7 @@ impl Sim {
         };
         if let (Some(poison), Link::Down { message: Down::Logged(input), .. }) = (&mut cluster.poison, &link)
         {
-            poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from an aggregator"));
+            poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from a CTA"));
         }
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,
@@ -720,7 +720,7 @@ impl Sim {
                     member.peer(from, Peer::State(spoil(state)), &mut out);
                 }
                 Link::Peer(from, to, Peer::Delta { delta, .. }) if cluster.spoilt.contains(&to) => {
-                    let whole = Peer::Fetch { phone: delta.phone_id(), clock: delta.clock() };
+                    let whole = Peer::Fetch { ue: delta.ue_id(), clock: delta.clock() };
                     out.peers.push((from, whole));
                 }
                 Link::Peer(from, _, message) => member.peer(from, message, &mut out),
@@ -766,7 +766,7 @@ impl Sim {
             None => {}
         }
         if restless {
-            self.move_phones();
+            self.move_contexts();
         }
         if let Some((_, code)) = upgrade {
             self.upgrade_cpfs(code);
@@ -778,7 +778,7 @@ impl Sim {
         }
     }
 
-    /// A control function does nothing any more, and dies after a while.
+    /// A CPF does nothing any more, and dies after a while.
     fn bury(&mut self, cpf: CpfId, said: bool, after: Duration) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.members.remove(&cpf);

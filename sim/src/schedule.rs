@@ -1,4 +1,4 @@
-//! When phones and gNBs want a tick: what is due is found without looking at those that want none.
+//! When UEs and gNBs want a tick: what is due is found without looking at those that want none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::{GnbIndex, UeIndex};
 
-/// Who wants a tick. Phones come before gNBs.
+/// Who wants a tick. UEs come before gNBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Whom {
     Ue(UeIndex),

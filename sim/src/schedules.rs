@@ -1,7 +1,7 @@
 //! Procedures with a loss at a message that the seed chooses, thousands a second: `./x sim --schedules N`.
 //!
 //! A schedule is one procedure in the state in which the former ones have left a small network, and who is lost in the middle of it, at which
-//! of its messages and how. Once it is over, phones, gNBs, core, UPF and backups agree ([`Sim::agree`]), the procedure has come to what it
+//! of its messages and how. Once it is over, UEs, gNBs, core, UPF and backups agree ([`Sim::agree`]), the procedure has come to what it
 //! should, nothing else has changed, and nobody has registered anew. Then others come in the place of those who were lost, and the next one
 //! begins. [`HISTORY`] schedules in a row share a network, so a schedule is run again with those before it.
 
@@ -12,51 +12,51 @@ use whimbrel_resilience::Replicated;
 use whimbrel_resilience::region::{Areas, Region};
 
 use crate::{CtaLoss, Faults, Loss, Procedure, Rng, Sim, UeIndex, Was, gnb_config};
-use crate::{phone_config, procedures_config};
+use crate::{procedures_config, ue_config};
 
 /// Schedules that share a network.
 pub const HISTORY: u64 = 32;
-/// Of so many schedules all that phones, gNBs and core did is told if the last one fails.
+/// Of so many schedules all that UEs, gNBs and core did is told if the last one fails.
 const TOLD: u64 = 8;
 /// A procedure is over by then, whatever was lost in it: most of this is for gNBs that wait for an answer that does not come.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The phone that a procedure is about, and the one that must not notice.
+/// The UE that a procedure is about, and the one that must not notice.
 const SUBJECT: UeIndex = UeIndex(0);
 const BYSTANDER: UeIndex = UeIndex(1);
 
 /// Who may be lost, and what there is for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum World {
-    /// One control function; each phone has one backup.
+    /// One CPF; each UE has one backup.
     One,
     /// Two, one soon after the other; two backups.
     Two,
-    /// The aggregator, which has a mirror.
-    Aggregator,
-    /// A control function and the aggregator.
+    /// The CTA, which has a CTA replica.
+    Cta,
+    /// A CPF and the CTA.
     Both,
     /// Either, where the second gNB is in another region than the first.
     Regions,
 }
 
 impl World {
-    const ALL: [Self; 5] = [Self::One, Self::Two, Self::Aggregator, Self::Both, Self::Regions];
+    const ALL: [Self; 5] = [Self::One, Self::Two, Self::Cta, Self::Both, Self::Regions];
 
-    /// Two gNBs and two phones, of which the second has a session.
+    /// Two gNBs and two UEs, of which the second has a session.
     fn begin(self, seed: u64) -> Sim {
         let (config, faults) = (procedures_config(), Faults::default());
         let mut net = match self {
             Self::One => Sim::in_region(seed, config, faults, 4, 1),
             Self::Two => Sim::in_region(seed, config, faults, 5, 2),
-            Self::Aggregator => Sim::mirrored(seed, config, faults, 4, 1),
-            Self::Both => Sim::mirrored(seed, config, faults, 5, 2),
+            Self::Cta => Sim::replicated(seed, config, faults, 4, 1),
+            Self::Both => Sim::replicated(seed, config, faults, 5, 2),
             Self::Regions => {
                 let [here, there]: [Region; 2] = ["1220", "1221"].map(|at| at.parse().expect("a region"));
                 let mut areas = Areas::default();
                 areas.add(&there, [2], []).expect("said once");
                 let places = [&here, &here, &here, &there, &there, &there].map(Region::clone);
                 let mut net = Sim::in_regions(seed, config, &places, areas, 1);
-                net.add_mirror();
+                net.add_cta_replica();
                 net
             }
         };
@@ -64,31 +64,31 @@ impl World {
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.settle(Duration::from_secs(1));
         for n in 0..2 {
-            net.add_ue(gnbs[n as usize], phone_config(n));
+            net.add_ue(gnbs[n as usize], ue_config(n));
         }
         net
     }
 
-    fn is_mirrored(self) -> bool {
+    fn is_replicated(self) -> bool {
         !matches!(self, Self::One | Self::Two)
     }
 
-    /// Whether control functions are lost alone, so that gNBs and phones hear nothing twice.
+    /// Whether CPFs are lost alone, so that gNBs and UEs hear nothing twice.
     fn is_silent(self) -> bool {
-        !self.is_mirrored()
+        !self.is_replicated()
     }
 }
 
-/// Who is lost in a schedule: at which of its messages to control functions, or of the aggregator's inputs, from one on, and how.
+/// Who is lost in a schedule: at which of its messages to CPFs, or of the CTA's inputs, from one on, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Losses {
     cpfs: Vec<(u64, Loss)>,
     cta: Option<(u64, CtaLoss)>,
-    /// So many of the aggregator's last inputs gNBs say again.
+    /// So many of the CTA's last inputs gNBs say again.
     sacks: usize,
 }
 
-/// How many messages a procedure has, and how many inputs the aggregator.
+/// How many messages a procedure has, and how many inputs the CTA.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     messages: u64,
@@ -98,10 +98,10 @@ struct Span {
 /// Who is lost at each boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// A control function of several, with one backup a phone.
-    ControlFunction,
-    /// The aggregator, which has a mirror.
-    Aggregator,
+    /// A CPF of several, with one backup a UE.
+    Cpf,
+    /// The CTA, which has a CTA replica.
+    Cta,
 }
 
 /// What was run, and what came of it.
@@ -115,15 +115,15 @@ pub struct Report {
     pub quiet: u64,
     /// By procedure.
     pub procedures: BTreeMap<&'static str, u64>,
-    /// Losses of control functions, by the message at which they were lost, and of aggregators, by the input.
+    /// Losses of CPFs, by the message at which they were lost, and of CTAs, by the input.
     pub losses: [BTreeMap<&'static str, u64>; 2],
-    /// How often somebody was lost at each boundary: world, procedure, whether it was the aggregator, the message's number, how.
+    /// How often somebody was lost at each boundary: world, procedure, whether it was the CTA, the message's number, how.
     boundaries: BTreeMap<(World, usize, bool, u64, usize), u64>,
     /// What replication did.
     pub replicated: Replicated,
-    /// Aggregators that were lost.
+    /// CTAs that were lost.
     pub takeovers: u64,
-    /// Schedules after which a phone had registered anew that did not have to: each is one that fails.
+    /// Schedules after which a UE had registered anew that did not have to: each is one that fails.
     pub anew: u64,
 }
 
@@ -213,26 +213,26 @@ impl Schedules {
         Ok(())
     }
 
-    /// Runs each procedure with a loss at each of its messages, or of the aggregator's inputs while it runs, in each way. How often it was
+    /// Runs each procedure with a loss at each of its messages, or of the CTA's inputs while it runs, in each way. How often it was
     /// run, and how often somebody was lost.
     ///
     /// # Panics
     /// Where one does not come to what it should.
     pub fn at_each_boundary(&self, of: Lost) -> (u64, u64) {
         let world = match of {
-            Lost::ControlFunction => World::One,
-            Lost::Aggregator => World::Aggregator,
+            Lost::Cpf => World::One,
+            Lost::Cta => World::Cta,
         };
         let mut counted = (0, 0);
         for (nth, procedure) in self.procedures.iter().enumerate() {
             let span = self.spans[world as usize][nth];
             let mut stage = Stage::new(world, nth as u64);
             let losses: Vec<Losses> = match of {
-                Lost::ControlFunction => {
+                Lost::Cpf => {
                     let at = (1..=span.messages).flat_map(|at| Loss::ALL.map(|how| (at, how)));
                     at.map(|loss| Losses { cpfs: vec![loss], ..Losses::default() }).collect()
                 }
-                Lost::Aggregator => {
+                Lost::Cta => {
                     let at = (1..=span.inputs).flat_map(|at| CtaLoss::ALL.map(|how| (at, how)));
                     let may_be = at.filter(|(at, how)| *at >= procedure.first_loss(*how));
                     may_be.map(|loss| Losses { cta: Some(loss), ..Losses::default() }).collect()
@@ -249,7 +249,7 @@ impl Schedules {
         counted
     }
 
-    /// Runs a procedure with two losses of control functions, the second at each message that follows the first.
+    /// Runs a procedure with two losses of CPFs, the second at each message that follows the first.
     ///
     /// # Panics
     /// Where one does not come to what it should, or no procedure has that name.
@@ -277,7 +277,7 @@ impl Schedules {
         }
         let (of_cpf, of_cta) = match world {
             World::One | World::Two => (true, false),
-            World::Aggregator => (false, true),
+            World::Cta => (false, true),
             World::Both => (true, true),
             World::Regions => {
                 let either = rng.chance(500);
@@ -335,11 +335,11 @@ impl Report {
     }
 }
 
-/// A network and its two phones.
+/// A network and its two UEs.
 struct Stage {
     world: World,
     net: Sim,
-    /// A phone has registered anew that did not have to.
+    /// A UE has registered anew that did not have to.
     anew: bool,
 }
 
@@ -393,16 +393,16 @@ impl Stage {
         net.lose_nobody();
         net.lose_sacks(0);
         let (now, is) = (net.cta().replicated(), Was::of(net, SUBJECT));
-        self.anew = now.lost > told.lost || procedure.keeps_registration() && is.phone != was.phone;
+        self.anew = now.lost > told.lost || procedure.keeps_registration() && is.ue != was.ue;
         if !comes {
             net.agree()?;
             return Err(match spared(net) {
                 true => format!("it came from {was:?} to {is:?}"),
-                false => format!("another phone is not what it was: {others:?}"),
+                false => format!("another UE is not what it was: {others:?}"),
             });
         }
         if now.lost + now.poisoned > told.lost + told.poisoned {
-            return Err("a phone was lost".into());
+            return Err("a UE was lost".into());
         }
         if now.diverged + now.counts_again + now.unreadable + now.claims_refused > 0 {
             return Err(format!("a replay led elsewhere: {now:?}"));
@@ -418,12 +418,12 @@ impl Stage {
     fn restore(&mut self, rng: &mut Rng) -> Result<(), String> {
         let (bystander, net) = (self.bystander(), &mut self.net);
         net.replace_cpfs();
-        if self.world.is_mirrored() {
-            net.add_mirror();
+        if self.world.is_replicated() {
+            net.add_cta_replica();
         }
         if !net.comes_to(PATIENCE, |net| net.cta().unbacked() == 0 && net.agree().is_ok()) {
             net.agree()?;
-            return Err("a phone has no backup again".into());
+            return Err("a UE has no backup again".into());
         }
         bystander.before(net, BYSTANDER);
         if rng.chance(100) {

@@ -25,12 +25,12 @@ impl Sim {
 
     /// What happened since [`Sim::tell_all`], a line each, with its time in microseconds.
     pub(crate) fn told(&self) -> String {
-        let phones = self.terminals.iter().enumerate();
-        let of_phones =
-            phones.flat_map(|(n, t)| t.events.iter().map(move |(at, e)| (*at, format!("phone {n}: {e:?}"))));
+        let ues = self.terminals.iter().enumerate();
+        let of_ues =
+            ues.flat_map(|(n, t)| t.events.iter().map(move |(at, e)| (*at, format!("UE {n}: {e:?}"))));
         let of_core = self.events.iter().map(|(at, e)| (*at, format!("core: {e:?}")));
         let traced = self.trace.iter().flatten().cloned();
-        let mut all: Vec<(Instant, String)> = traced.chain(of_phones).chain(of_core).collect();
+        let mut all: Vec<(Instant, String)> = traced.chain(of_ues).chain(of_core).collect();
         all.sort_by_key(|(at, _)| *at);
         all.into_iter().map(|(at, line)| format!("\n  {}: {line}", at.0 - EPOCH.0)).collect()
     }

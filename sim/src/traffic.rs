@@ -1,4 +1,4 @@
-//! Packets through the simulation's UPF: what wakes idle phones, and what shows that a path leads where the phone is.
+//! Packets through the simulation's UPF: what wakes idle UEs, and what shows that a path leads where the UE is.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict}
 use crate::{Sim, UeIndex};
 
 impl Sim {
-    /// The data network sends a packet to a phone's session. What the UPF decided; `None` if the session has no IPv4 address.
+    /// The data network sends a packet to a UE's session. What the UPF decided; `None` if the session has no IPv4 address.
     pub fn downlink(&mut self, ue: UeIndex, session: PduSessionId) -> Option<Verdict> {
         let to = self.ue_ref(ue).sessions().find(|s| s.id == session)?.ipv4?;
         let dn = self.network_of(ue, session);
@@ -41,7 +41,7 @@ impl Sim {
         UpfId((address.octets()[1] - 45) / 2)
     }
 
-    /// Where a phone's packets go, once nothing is under way: to the gNB at which it is connected, or into the UPF's buffer.
+    /// Where a UE's packets go, once nothing is under way: to the gNB at which it is connected, or into the UPF's buffer.
     ///
     /// # Panics
     /// If they go elsewhere.

@@ -1,18 +1,18 @@
 //! What holds after every step, kept up to date: each look costs as much as what changed.
 //!
-//! [`Watch`] knows what every phone holds that no other may hold, and compares it anew after each input of that phone.
+//! [`Watch`] knows what every UE holds that no other may hold, and compares it anew after each input of that UE.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::{Event, Phone, PhoneEvent, PhoneId, UpfId};
+use whimbrel_control::{Event, UeContext, UeEvent, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, Dnn, Seid, Supi, Teid, Tmsi};
 
 use crate::Sim;
 
-/// What is of one phone alone.
+/// What is of one UE alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Own {
     Tmsi(Tmsi),
@@ -25,7 +25,7 @@ enum Own {
     Teid(UpfId, Teid),
 }
 
-/// What a phone held after its last input.
+/// What a UE held after its last input.
 #[derive(Debug, Default)]
 struct Held {
     own: Vec<Own>,
@@ -42,9 +42,9 @@ pub struct Tally {
     pub refused: BTreeMap<String, u64>,
     /// Messages sent again because no answer came.
     pub repeated: u64,
-    /// Phones that were deregistered without their asking.
+    /// UEs that were deregistered without their asking.
     pub deregistered: u64,
-    /// Phones' machines that panicked.
+    /// UEs' machines that panicked.
     pub faults: u64,
 }
 
@@ -70,12 +70,12 @@ impl Tally {
 /// Keeps an eye on the core.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    held: BTreeMap<PhoneId, Held>,
-    owners: BTreeMap<Own, PhoneId>,
-    /// Phones whose end was told, but not by an input that ended well.
-    buried: Vec<PhoneId>,
+    held: BTreeMap<UeId, Held>,
+    owners: BTreeMap<Own, UeId>,
+    /// UEs whose end was told, but not by an input that ended well.
+    buried: Vec<UeId>,
     pub(crate) tally: Tally,
-    /// Breaches of the standard that phones and gNBs saw in the core. In a network that loses messages some are due.
+    /// Breaches of the standard that UEs and gNBs saw in the core. In a network that loses messages some are due.
     pub(crate) violations: u64,
     /// The last one.
     pub(crate) violation: String,
@@ -87,7 +87,7 @@ impl Watch {
         self.violation = format!("{how:?}");
     }
 
-    pub(crate) fn tally(&mut self, events: &[PhoneEvent]) {
+    pub(crate) fn tally(&mut self, events: &[UeEvent]) {
         for event in events {
             match &event.event {
                 Event::Completed { procedure, .. } => {
@@ -101,7 +101,7 @@ impl Watch {
                     self.tally.deregistered += 1;
                     if *why == Deregistered::Fault {
                         self.tally.faults += 1;
-                        self.buried.push(event.phone);
+                        self.buried.push(event.ue);
                     }
                 }
                 _ => {}
@@ -109,8 +109,8 @@ impl Watch {
         }
     }
 
-    /// Gives up what `id` held; what it holds now is noted afterwards, so that two phones may pass something on in one step.
-    fn forget(&mut self, id: PhoneId) -> Option<Held> {
+    /// Gives up what `id` held; what it holds now is noted afterwards, so that two UEs may pass something on in one step.
+    fn forget(&mut self, id: UeId) -> Option<Held> {
         let held = self.held.remove(&id)?;
         for own in &held.own {
             self.owners.remove(own);
@@ -118,19 +118,19 @@ impl Watch {
         Some(held)
     }
 
-    fn note(&mut self, phone: &Phone, before: Option<Held>) {
-        let held = Held { own: own(phone), usage: usage(phone) };
+    fn note(&mut self, ue: &UeContext, before: Option<Held>) {
+        let held = Held { own: own(ue), usage: usage(ue) };
         for own in &held.own {
-            if let Some(other) = self.owners.insert(own.clone(), phone.id) {
-                panic!("{:?} has {own:?}, which {other:?} has too", phone.id);
+            if let Some(other) = self.owners.insert(own.clone(), ue.id) {
+                panic!("{:?} has {own:?}, which {other:?} has too", ue.id);
             }
         }
         for (seid, now) in &held.usage {
             let then = before.iter().flat_map(|b| &b.usage).find(|(s, _)| s == seid);
             let grows = then.is_none_or(|(_, then)| then.0 <= now.0 && then.1 <= now.1);
-            assert!(grows, "{:?}: the usage of {seid:?} went from {then:?} to {now:?}", phone.id);
+            assert!(grows, "{:?}: the usage of {seid:?} went from {then:?} to {now:?}", ue.id);
         }
-        self.held.insert(phone.id, held);
+        self.held.insert(ue.id, held);
     }
 
     /// The core has begun anew.
@@ -140,18 +140,18 @@ impl Watch {
         self.buried.clear();
     }
 
-    /// How many phones hold something.
-    pub(crate) fn phones(&self) -> usize {
+    /// How many UEs hold something.
+    pub(crate) fn contexts(&self) -> usize {
         self.held.len()
     }
 }
 
-fn own(phone: &Phone) -> Vec<Own> {
+fn own(ue: &UeContext) -> Vec<Own> {
     let mut own = Vec::new();
-    own.extend([phone.amf.tmsi, phone.amf.former_tmsi].into_iter().flatten().map(Own::Tmsi));
-    own.extend(phone.amf.connection.as_ref().map(|c| Own::Connection(c.amf_ue_ngap_id)));
-    own.extend(phone.amf.supi.filter(|_| phone.amf.registered).map(Own::Registered));
-    for s in phone.sessions.values() {
+    own.extend([ue.amf.tmsi, ue.amf.former_tmsi].into_iter().flatten().map(Own::Tmsi));
+    own.extend(ue.amf.connection.as_ref().map(|c| Own::Connection(c.amf_ue_ngap_id)));
+    own.extend(ue.amf.supi.filter(|_| ue.amf.registered).map(Own::Registered));
+    for s in ue.sessions.values() {
         own.push(Own::CpSeid(s.cp_seid));
         // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
         let Some(up_seid) = s.up_seid else { continue };
@@ -163,16 +163,16 @@ fn own(phone: &Phone) -> Vec<Own> {
     own
 }
 
-fn usage(phone: &Phone) -> Vec<(Seid, (u64, u64))> {
-    phone.sessions.values().map(|s| (s.cp_seid, s.usage)).collect()
+fn usage(ue: &UeContext) -> Vec<(Seid, (u64, u64))> {
+    ue.sessions.values().map(|s| (s.cp_seid, s.usage)).collect()
 }
 
-fn check(condition: bool, id: PhoneId, what: impl Debug) {
+fn check(condition: bool, id: UeId, what: impl Debug) {
     assert!(condition, "{id:?}: {what:?}");
 }
 
 impl Sim {
-    /// Looks at the phones that had an input since the last look.
+    /// Looks at the UEs that had an input since the last look.
     pub(crate) fn check_changed(&mut self) {
         let mut touched = self.cta.inspect().touched();
         touched.append(&mut self.watch.buried);
@@ -180,33 +180,33 @@ impl Sim {
         touched.dedup();
         let before: Vec<_> = touched.iter().map(|&id| (id, self.watch.forget(id))).collect();
         for (id, before) in before {
-            let Some(phone) = self.cta.cta().phone(id) else {
+            let Some(ue) = self.cta.cta().context(id) else {
                 self.cta.inspect().ended(id);
                 continue;
             };
-            self.watch.note(phone, before);
-            self.check_phone(phone);
+            self.watch.note(ue, before);
+            self.check_ue(ue);
         }
         let (used, strangers) = self.cta.cta().occupancy();
-        assert_eq!(used, self.watch.phones(), "a slot in use has its phone");
-        assert!(strangers as usize <= used, "strangers are phones");
+        assert_eq!(used, self.watch.contexts(), "a slot in use has its UE");
+        assert!(strangers as usize <= used, "strangers are UEs");
     }
 
-    /// What holds of one phone after each of its inputs.
-    fn check_phone(&self, phone: &Phone) {
-        let id = phone.id;
+    /// What holds of one UE after each of its inputs.
+    fn check_ue(&self, ue: &UeContext) {
+        let id = ue.id;
         // A stranger that nothing is done for would stay for ever.
-        let rests = phone.amf.registered || phone.awaits_release();
-        check(rests || !phone.is_idle(), id, "is neither registered nor registering");
-        // Somebody must look after every phone in the end.
-        let looked_after = phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
+        let rests = ue.amf.registered || ue.awaits_release();
+        check(rests || !ue.is_idle(), id, "is neither registered nor registering");
+        // Somebody must look after every UE in the end.
+        let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
         check(looked_after, id, "would be kept for ever");
         // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
-        if phone.amf.registered && !phone.amf.emergency {
-            let found = phone.amf.supi.and_then(|s| self.cta.cta().find(s));
+        if ue.amf.registered && !ue.amf.emergency {
+            let found = ue.amf.supi.and_then(|s| self.cta.cta().find(s));
             check(found.is_some(), id, "is registered here and unknown to the UDM");
             // Who came from another AMF gets one when it registers.
-            let tmsi = phone.amf.tmsi.map(|t| self.cta.cta().find_tmsi(t));
+            let tmsi = ue.amf.tmsi.map(|t| self.cta.cta().find_tmsi(t));
             check(tmsi.is_none_or(|found| found == Some(id)), id, "is not found by its 5G-S-TMSI");
         }
     }
@@ -229,9 +229,9 @@ impl Sim {
 
     /// The same. Errors: the first session that has an owner on one side alone.
     pub(crate) fn user_planes_agree(&self) -> Result<(), String> {
-        let abroad = self.abroad.iter().flat_map(|a| a.cta.phones());
+        let abroad = self.abroad.iter().flat_map(|a| a.cta.contexts());
         let smf: BTreeMap<(UpfId, Seid), Seid> = self
-            .phones()
+            .contexts()
             .chain(abroad)
             .flat_map(|p| p.sessions.values())
             .filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)))

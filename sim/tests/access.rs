@@ -1,4 +1,4 @@
-//! Who may come in: slices, congestion, equipment, changes of the subscription, new keys, unreachable phones.
+//! Who may come in: slices, congestion, equipment, changes of the subscription, new keys, unreachable UEs.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use whimbrel_nas::ie::{DrxParameters, GprsTimer3, MicoIndication, MmCause, Slice
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{AskFor, Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
 
-/// A network of this configuration with one phone that asks for these slices.
+/// A network of this configuration with one UE that asks for these slices.
 fn with(seed: u64, slices: &[u8], change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
     let mut config = default_config();
     config.amf.slices = (1..=3).map(SNssai::sst).collect();
@@ -23,11 +23,11 @@ fn with(seed: u64, slices: &[u8], change: impl FnOnce(&mut Config)) -> (Sim, UeI
     let mut gnb = gnb_config(1);
     gnb.supported_tas[0].plmns[0].1 = (1..=3).map(SNssai::sst).collect();
     let gnb = net.add_gnb(gnb);
-    let mut phone = phone_config(1);
-    let mut profile = (*phone.profile).clone();
+    let mut context = ue_config(1);
+    let mut profile = (*context.profile).clone();
     profile.requested_nssai = slices.iter().copied().map(SNssai::sst).collect();
-    phone.profile = profile.into();
-    let ue = net.add_ue(gnb, phone);
+    context.profile = profile.into();
+    let ue = net.add_ue(gnb, context);
     net.settle(SECOND / 10);
     (net, ue)
 }
@@ -98,13 +98,13 @@ fn the_registration_area_has_the_allowed_slices() {
     assert!(area.contains(tai(1)) && !area.contains(tai(2)) && area.contains(tai(3)));
 }
 
-#[test] // TS 23.501 §5.15.11.1: a slice that is full takes no further phone, until one leaves
+#[test] // TS 23.501 §5.15.11.1: a slice that is full takes no further UE, until one leaves
 fn a_full_slice_is_refused_for_now() {
     let (mut net, ue) = with(3, &[2, 1], |c| {
-        c.amf.access.slice_phones_max.insert(SNssai::sst(2), 1);
+        c.amf.access.slice_ues_max.insert(SNssai::sst(2), 1);
     });
     net.home().subscribe(subscribed(&[1, 2]));
-    let mut other = phone_config(2);
+    let mut other = ue_config(2);
     other.profile = net.ue_ref(ue).config().profile.clone();
     let other = net.add_ue(whimbrel_sim::GnbIndex(0), other);
     net.command(ue, Command::Register);
@@ -120,7 +120,7 @@ fn a_full_slice_is_refused_for_now() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.15.5.2.2; TS 24.501 §5.4.4.2; TS 23.502 §4.2.4.2: the subscription gains a slice: the phone is told, and registers with it
+#[test] // TS 23.501 §5.15.5.2.2; TS 24.501 §5.4.4.2; TS 23.502 §4.2.4.2: the subscription gains a slice: the UE is told, and registers with it
 fn a_slice_that_is_subscribed_later() {
     let (mut net, ue) = with(4, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
@@ -177,8 +177,8 @@ fn the_slices_are_told_again_when_t3555_expires() {
     assert_eq!(allowed(&net, ue), [1, 2]);
 }
 
-#[test] // TS 23.502 §4.5.1: an idle phone learns with its next registration that its slices have changed
-fn an_idle_phone_learns_its_slices_when_it_registers() {
+#[test] // TS 23.502 §4.5.1: an idle UE learns with its next registration that its slices have changed
+fn an_idle_ue_learns_its_slices_when_it_registers() {
     let (mut net, ue) = with(7, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
     net.command(ue, Command::Register);
@@ -219,7 +219,7 @@ fn another_ambr_reaches_the_gnb() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.3.3, TS 24.501 §5.5.2.3.1: the subscription ends: the phone leaves and is told why
+#[test] // TS 23.502 §4.2.2.3.3, TS 24.501 §5.5.2.3.1: the subscription ends: the UE leaves and is told why
 fn a_subscriber_that_is_barred_has_to_leave() {
     let (mut net, ue) = with(9, &[1], |_| {});
     net.command(ue, Command::Register);
@@ -241,7 +241,7 @@ fn a_subscriber_that_is_barred_has_to_leave() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 23.502 §4.5.1: what does not concern the phone changes nothing
+#[test] // TS 23.502 §4.5.1: what does not concern the UE changes nothing
 fn a_change_that_changes_nothing() {
     let (mut net, ue) = with(10, &[1], |_| {});
     net.command(ue, Command::Register);
@@ -253,7 +253,7 @@ fn a_change_that_changes_nothing() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9; TS 23.501 §5.19.7.2: T3346 keeps the phone away, and only for so long
+#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9; TS 23.501 §5.19.7.2: T3346 keeps the UE away, and only for so long
 fn congestion_keeps_registrations_back() {
     let (mut net, ue) = with(11, &[1], |c| c.amf.access.congestion.general = true);
     net.command(ue, Command::Register);
@@ -267,7 +267,7 @@ fn congestion_keeps_registrations_back() {
     assert!(registered(&net, ue), "T3346 is over");
 }
 
-#[test] // TS 24.501 §5.6.1.5 #22: a service request is kept back, and the phone stays registered
+#[test] // TS 24.501 §5.6.1.5 #22: a service request is kept back, and the UE stays registered
 fn congestion_keeps_service_requests_back() {
     let (mut net, ue) = with(12, &[1], |_| {});
     net.command(ue, Command::Register);
@@ -323,8 +323,8 @@ fn equipment_that_is_refused() {
     assert_eq!(first_refusal(&net), Some(Refusal::EquipmentRefused));
 }
 
-#[test] // TS 33.501 §6.1.2; TS 24.501 §5.5.1.3.3: the operator has phones authenticated every third time
-fn phones_prove_their_key_as_often_as_the_operator_wants() {
+#[test] // TS 33.501 §6.1.2; TS 24.501 §5.5.1.3.3: the operator has UEs authenticated every third time
+fn ues_prove_their_key_as_often_as_the_operator_wants() {
     let (mut net, ue) = with(16, &[1], |c| c.amf.access.authentication.every_registrations = Some(3));
     net.tap();
     let challenges = |net: &mut Sim| {
@@ -346,22 +346,22 @@ fn phones_prove_their_key_as_often_as_the_operator_wants() {
     no_violations(&net);
 }
 
-#[test] // TS 33.501 §6.1.2: the operator has phones authenticated once their key is old
+#[test] // TS 33.501 §6.1.2: the operator has UEs authenticated once their key is old
 fn old_keys_are_proved_anew() {
     let (mut net, ue) =
         with(17, &[1], |c| c.amf.access.authentication.after = Some(Duration::from_secs(3600)));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let first = net.cta().phones().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let first = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
     net.advance(Duration::from_secs(3000));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let second = net.cta().phones().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let second = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
     assert!(second.map(|c| c.uplink_next) > first.map(|c| c.uplink_next), "the same keys");
     net.advance(Duration::from_secs(700));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let third = net.cta().phones().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let third = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
     assert!(third.map(|c| c.uplink_next) < second.map(|c| c.uplink_next), "new keys begin at zero");
     no_violations(&net);
 }
@@ -376,8 +376,8 @@ fn asking(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-#[test] // TS 24.501 §5.3.6, §5.3.7 T3324, §5.5.1.2.4 MICO; TS 23.501 §5.4.1.3: MICO with active time and a periodic timer of the phone's own
-fn a_phone_that_is_not_to_be_reached() {
+#[test] // TS 24.501 §5.3.6, §5.3.7 T3324, §5.5.1.2.4 MICO; TS 23.501 §5.4.1.3: MICO with active time and a periodic timer of the UE's own
+fn a_ue_that_is_not_to_be_reached() {
     let hour = GprsTimer3::from_duration(Duration::from_secs(2 * 3600));
     let mico = Some(MicoIndication { all_plmn_registration_area: false, strictly_periodic: false });
     let active = Some(GprsTimer3::from_duration(Duration::from_secs(20)));
@@ -398,7 +398,7 @@ fn a_phone_that_is_not_to_be_reached() {
 
 /// The UPF tells that a downlink packet waits.
 fn downlink_data(net: &mut Sim) {
-    let session = net.cta().phones().next().and_then(|p| p.sessions.values().next());
+    let session = net.cta().contexts().next().and_then(|p| p.sessions.values().next());
     let seid = session.expect("a session").cp_seid;
     let mut m = whimbrel_pfcp::msg::SessionReportRequest::new(whimbrel_pfcp::ie::ReportType::DLDR);
     m.downlink_data_report = Some(whimbrel_pfcp::msg::DownlinkDataReport {
@@ -424,7 +424,7 @@ fn paging_cycles_are_agreed() {
         Message::Paging(m) => Some(m),
         _ => None,
     });
-    let paging = paging.expect("the phone is paged");
+    let paging = paging.expect("the UE is paged");
     assert_eq!(paging.paging_drx, Some(whimbrel_ngap::ie::PagingDrx::V64));
     let edrx = paging.nr_paging_edrx_information.expect("its extended cycle");
     assert_eq!(edrx.nr_paging_edrx_cycle, whimbrel_ngap::ie::NrPagingEdrxCycle::Hf8);

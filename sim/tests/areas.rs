@@ -1,4 +1,4 @@
-//! Where a phone may be, and what it may start there: TS 23.501 §5.3.4.1, TS 24.501 §5.3.5; registration areas and
+//! Where a UE may be, and what it may start there: TS 23.501 §5.3.4.1, TS 24.501 §5.3.5; registration areas and
 //! mobility registration: TS 23.501 §5.9.4, TS 24.501 §5.5.1.3, TS 23.502 §4.9.1.3.3 step 12.
 
 use crate::common::*;
@@ -6,14 +6,14 @@ use whimbrel_control::config::{Config, RefusalAnswer};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::{MobilityRestrictions, ServiceArea};
-use whimbrel_control::{Phone, Refusal};
+use whimbrel_control::{Refusal, UeContext};
 use whimbrel_ids::Tac;
 use whimbrel_nas::ie::{MmCause, SmCause};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
     Tac::new(n).expect("24 bits")
@@ -31,7 +31,7 @@ fn country(seed: u64, areas: &[&[u32]], change: impl FnOnce(&mut Config)) -> (Si
         gnb.supported_tas[0].tac = tac(n);
         net.add_gnb(gnb);
     }
-    let ue = net.add_ue(GnbIndex(0), phone_config(1));
+    let ue = net.add_ue(GnbIndex(0), ue_config(1));
     net.settle(SECOND / 10);
     (net, ue)
 }
@@ -47,15 +47,15 @@ fn on_air(net: &mut Sim, ue: UeIndex) {
     net.settle(SECOND);
 }
 
-fn phone(net: &Sim) -> &Phone {
-    net.cta().phones().next().expect("a phone")
+fn context(net: &Sim) -> &UeContext {
+    net.cta().contexts().next().expect("a UE")
 }
 
 fn area(net: &Sim) -> Vec<u32> {
-    phone(net).amf.registration_area.iter().map(|t| t.tac.value()).collect()
+    context(net).amf.registration_area.iter().map(|t| t.tac.value()).collect()
 }
 
-#[test] // TS 23.501 §5.9.4; TS 24.501 §5.3.4: the list that names where the phone is, its own area first
+#[test] // TS 23.501 §5.9.4; TS 24.501 §5.3.4: the list that names where the UE is, its own area first
 fn registration_areas_as_configured() {
     let cases: [(&[&[u32]], &[u32]); 4] =
         [(&[], &[1, 2, 3]), (&[&[2, 1], &[3]], &[1, 2]), (&[&[2, 3]], &[1]), (&[&[1, 77]], &[1])];
@@ -66,7 +66,7 @@ fn registration_areas_as_configured() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.3 step 12; TS 24.501 §5.5.1.3.2, §5.5.1.3.4: a phone that is handed over out of its area registers there; its sessions go on
+#[test] // TS 23.502 §4.9.1.3.3 step 12; TS 24.501 §5.5.1.3.2, §5.5.1.3.4: a UE that is handed over out of its area registers there; its sessions go on
 fn mobility_registration_after_a_handover() {
     for via in [Via::Xn, Via::N2] {
         let (mut net, ue) = country(2, &[&[1, 2], &[3]], |_| {});
@@ -84,7 +84,7 @@ fn mobility_registration_after_a_handover() {
         assert_eq!((net.gnb_of(ue), area(&net)), (GnbIndex(2), vec![3]));
         assert_ne!(net.ue_ref(ue).guti(), guti, "it has registered");
         assert!(registered(&net, ue));
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}");
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}");
         no_violations(&net);
     }
 }
@@ -105,7 +105,7 @@ fn a_forbidden_area() {
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(cause)), "{cause:?}");
         assert!(matches!(first_refusal(&net), Some(Refusal::AreaForbidden(_))));
-        assert_eq!(net.cta().phones().count(), 0);
+        assert_eq!(net.cta().contexts().count(), 0);
     }
 }
 
@@ -158,7 +158,7 @@ fn a_non_allowed_area() {
         restricted(&mut net, restrictions);
         on_air(&mut net, ue);
         assert!(registered(&net, ue), "registration is allowed");
-        assert!(phone(&net).sessions.is_empty(), "sessions are not");
+        assert!(context(&net).sessions.is_empty(), "sessions are not");
         let why = core_events(&net).any(|e| {
             let whimbrel_control::Event::Refused { refusal, .. } = e else { return false };
             matches!(refusal, Refusal::RestrictedServiceArea(_))
@@ -167,7 +167,7 @@ fn a_non_allowed_area() {
         go_idle(&mut net, ue);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        assert!(phone(&net).amf.registered, "{service_area:?}: the registration stands");
+        assert!(context(&net).amf.registered, "{service_area:?}: the registration stands");
         assert_ne!(net.ue_ref(ue).state(), MmState::Deregistered);
     }
 }
@@ -178,32 +178,32 @@ fn an_allowed_area() {
     let service_area = Some(ServiceArea::Allowed(vec![tac(1)]));
     restricted(&mut net, MobilityRestrictions { service_area, ..Default::default() });
     on_air(&mut net, ue);
-    assert_eq!(phone(&net).sessions.len(), 1);
+    assert_eq!(context(&net).sessions.len(), 1);
     go_idle(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active));
+    assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active));
 }
 
-#[test] // TS 23.501 §5.3.4.1.1 service area, TS 23.502 §4.3.7: a phone that is handed over where no services may be started stays connected, and its user planes go
+#[test] // TS 23.501 §5.3.4.1.1 service area, TS 23.502 §4.3.7: a UE that is handed over where no services may be started stays connected, and its user planes go
 fn a_handover_into_a_non_allowed_area() {
     for via in [Via::Xn, Via::N2] {
         let (mut net, ue) = country(10, &[], |_| {});
         let service_area = Some(ServiceArea::NotAllowed(vec![tac(2)]));
         restricted(&mut net, MobilityRestrictions { service_area, ..Default::default() });
         on_air(&mut net, ue);
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active));
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active));
         net.hand_over(ue, GnbIndex(1), via);
         net.settle(SECOND * 3);
         assert_eq!(net.gnb_of(ue), GnbIndex(1));
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
-        assert!(!net.ue_ref(ue).has_user_plane(phone(&net).sessions.values().next().expect("one").psi));
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
+        assert!(!net.ue_ref(ue).has_user_plane(context(&net).sessions.values().next().expect("one").psi));
         assert!(registered(&net, ue));
         no_violations(&net);
     }
 }
 
-#[test] // TS 23.501 §5.6.5, TS 24.501 §6.2.6, §6.3.3.2: a phone that leaves the area of its local data network: its session waits for its return, or ends with #46
+#[test] // TS 23.501 §5.6.5, TS 24.501 §6.2.6, §6.3.3.2: a UE that leaves the area of its local data network: its session waits for its return, or ends with #46
 fn a_handover_out_of_a_local_area() {
     use whimbrel_control::config::Ladn;
     for (via, release) in [(Via::Xn, false), (Via::N2, false), (Via::Xn, true), (Via::N2, true)] {
@@ -215,7 +215,7 @@ fn a_handover_out_of_a_local_area() {
         net.hand_over(ue, GnbIndex(1), via);
         net.settle(SECOND * 3);
         if release {
-            assert!(phone(&net).sessions.is_empty() && net.upf_sessions() == 0, "{via:?}");
+            assert!(context(&net).sessions.is_empty() && net.upf_sessions() == 0, "{via:?}");
             let cause = net.ue_events(ue).iter().find_map(|(_, e)| match e {
                 Event::SessionReleased { cause, .. } => *cause,
                 _ => None,
@@ -223,15 +223,15 @@ fn a_handover_out_of_a_local_area() {
             assert_eq!(cause, Some(SmCause::OutOfLadnServiceArea));
             continue;
         }
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "not here");
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Inactive), "not here");
         go_idle(&mut net, ue);
         net.move_ue(ue, GnbIndex(2));
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND * 2);
-        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}: it is back");
+        assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}: it is back");
         no_violations(&net);
     }
 }

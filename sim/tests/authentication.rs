@@ -10,9 +10,9 @@ use whimbrel_ran::ue::{Command, Reason};
 use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
 use whimbrel_sim::{Faults, Sim, UeIndex, tuak_of};
 
-/// A network with one phone that has EAP-AKA'.
+/// A network with one UE that has EAP-AKA'.
 fn eap(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     let supi = net.ue_ref(ue).config().supi;
     net.home().eap_aka_prime.push(supi);
     (net, ue)
@@ -48,7 +48,7 @@ fn a_wrong_eap_response_is_notified_and_rejected() {
     assert_eq!(net.cta().occupancy(), (0, 0), "nothing is left of it");
 }
 
-#[test] // TS 24.501 §5.4.1.2.2.10, RFC 4187 §9.5: the phone finds AUTN wrong: EAP-Failure in AUTHENTICATION REJECT
+#[test] // TS 24.501 §5.4.1.2.2.10, RFC 4187 §9.5: the UE finds AUTN wrong: EAP-Failure in AUTHENTICATION REJECT
 fn a_wrong_key_under_eap() {
     let (mut net, ue) = eap(4);
     let other = Milenage::new(&K::new([0x5a; 16]), Opc::new([0x5a; 16]));
@@ -73,7 +73,7 @@ fn sqn_out_of_range_is_repaired_under_eap() {
 #[test] // TS 24.501 §5.4.1.3.7 f, §5.4.1.2.2.6: it hears the request twice, and fails twice before it hears the next one
 fn a_failure_to_synchronise_that_comes_twice() {
     for repeated_per_mille in [0, 500, 1000] {
-        for (mut net, ue) in [one_phone(9), eap(9)] {
+        for (mut net, ue) in [one_ue(9), eap(9)] {
             net.set_faults(Faults { repeated_per_mille, ..Faults::default() });
             net.tap();
             net.command(ue, Command::Register);
@@ -95,7 +95,7 @@ fn asks(m: &Message) -> bool {
 #[test] // TS 35.231: a USIM with TUAK, under both methods
 fn tuak() {
     for method in 0..2 {
-        let (mut net, ue) = if method == 0 { one_phone(6) } else { eap(6) };
+        let (mut net, ue) = if method == 0 { one_ue(6) } else { eap(6) };
         let supi = net.ue_ref(ue).config().supi;
         net.home().tuak.push(supi);
         net.ue_mut(ue).insert(Usim::new(tuak_of(supi), UsimSqn::default()));
@@ -106,9 +106,9 @@ fn tuak() {
     }
 }
 
-#[test] // TS 33.501 §6.1.3: a phone that has the one algorithm where the store has the other
+#[test] // TS 33.501 §6.1.3: a UE that has the one algorithm where the store has the other
 fn another_algorithm_is_another_key() {
-    let (mut net, ue) = one_phone(7);
+    let (mut net, ue) = one_ue(7);
     let supi = net.ue_ref(ue).config().supi;
     net.ue_mut(ue).insert(Usim::new(tuak_of(supi), UsimSqn::default()));
     net.command(ue, Command::Register);
@@ -118,7 +118,7 @@ fn another_algorithm_is_another_key() {
 
 #[test] // TS 33.501 §6.1.2: the subscriber's method changes between two registrations
 fn the_method_is_the_subscribers() {
-    let (mut net, ue) = one_phone(8);
+    let (mut net, ue) = one_ue(8);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, Command::Deregister { switch_off: false });

@@ -1,5 +1,5 @@
-//! N2 inputs that felled other cores, each named after what it is: no fault, no phone of anybody else is touched, nothing is
-//! left, and the phone that is meant can come back.
+//! N2 inputs that felled other cores, each named after what it is: no fault, no UE of anybody else is touched, nothing is
+//! left, and the UE that is meant can come back.
 
 use crate::common::pdu::Pdu;
 use crate::common::stage::*;
@@ -24,7 +24,7 @@ fn ready(seed: u64) -> Sim {
     stage(network(seed))
 }
 
-/// The phone registers and has a session.
+/// The UE registers and has a session.
 fn registered_victim(seed: u64) -> Sim {
     let mut net = ready(seed);
     net.command(VICTIM, Command::Register);
@@ -37,8 +37,8 @@ fn registered_victim(seed: u64) -> Sim {
 /// The names of the victim's connection.
 fn victims_names(net: &Sim) -> (whimbrel_ids::AmfUeNgapId, RanUeNgapId) {
     let supi = net.ue_ref(VICTIM).config().supi;
-    let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("it is known");
-    let c = phone.amf.connection.as_ref().expect("it is connected");
+    let ue = net.cta().contexts().find(|p| p.amf.supi == Some(supi)).expect("it is known");
+    let c = ue.amf.connection.as_ref().expect("it is connected");
     (c.amf_ue_ngap_id, c.ran_ue_ngap_id)
 }
 
@@ -124,8 +124,7 @@ fn a_path_switch_to_a_gnb_of_fewer_streams() {
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.restart_with_streams(gnbs[1], 1);
         net.settle(SECOND);
-        let ues: Vec<UeIndex> =
-            (1..=20).map(|n| net.add_ue(gnbs[0], whimbrel_sim::phone_config(n))).collect();
+        let ues: Vec<UeIndex> = (1..=20).map(|n| net.add_ue(gnbs[0], whimbrel_sim::ue_config(n))).collect();
         for &ue in &ues {
             net.command(ue, Command::Register);
             net.command(ue, session());
@@ -151,7 +150,7 @@ fn associations_that_come_and_go() {
     for n in 0..300 {
         net.restart_gnb(GnbIndex(0));
         net.command(VICTIM, connect[n % 3].clone());
-        // At every point of what the phone does next.
+        // At every point of what the UE does next.
         net.advance(std::time::Duration::from_millis(n as u64 % 60));
     }
     net.disconnect(GnbIndex(0));
@@ -161,7 +160,7 @@ fn associations_that_come_and_go() {
     assert_eq!(net.upf_sessions(), 1, "the canary's");
 }
 
-#[test] // TS 38.413 §8.3.3: the association ends while its phones are being released
+#[test] // TS 38.413 §8.3.3: the association ends while its UEs are being released
 fn an_association_lost_in_the_middle_of_a_clean_up() {
     for millis in 0..40 {
         let mut net = registered_victim(7);
@@ -175,14 +174,14 @@ fn an_association_lost_in_the_middle_of_a_clean_up() {
     }
 }
 
-#[test] // TS 38.412 §7: phones come back at another gNB, and their former connections are let go where they spoke
+#[test] // TS 38.412 §7: UEs come back at another gNB, and their former connections are let go where they spoke
 fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     let slow = whimbrel_sim::Faults { n2_latency_micros: (100, 80_000), ..Default::default() };
     let mut net = Sim::with(16, whimbrel_sim::default_config(), slow);
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues: Vec<UeIndex> =
-        (1..=24).map(|n| net.add_ue(gnbs[n as usize % 2], whimbrel_sim::phone_config(n))).collect();
+        (1..=24).map(|n| net.add_ue(gnbs[n as usize % 2], whimbrel_sim::ue_config(n))).collect();
     for &ue in &ues {
         net.command(ue, Command::Register);
         net.settle(SECOND);
@@ -201,9 +200,9 @@ fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     assert!(ues.iter().all(|&ue| registered(&net, ue)));
 }
 
-/// Where a phone's connection is.
-fn place(phone: &whimbrel_control::Phone) -> Option<whimbrel_control::AssociationId> {
-    Some(phone.amf.connection.as_ref()?.association)
+/// Where a UE's connection is.
+fn place(ue: &whimbrel_control::UeContext) -> Option<whimbrel_control::AssociationId> {
+    Some(ue.amf.connection.as_ref()?.association)
 }
 
 #[test] // TS 38.413 §8.3.3, §10.6: what a gNB sent before it heard that the connection is over is no mistake of the gNB
@@ -211,13 +210,13 @@ fn a_message_that_crosses_the_end_of_its_connection() {
     let mut net = network(17);
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
-    let ue = net.add_ue(gnbs[0], whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnbs[0], whimbrel_sim::ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(ue).config().supi;
     let name = |net: &Sim| {
-        let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("it is known");
-        let c = phone.amf.connection.as_ref().expect("it is connected");
+        let context = net.cta().contexts().find(|p| p.amf.supi == Some(supi)).expect("it is known");
+        let c = context.amf.connection.as_ref().expect("it is connected");
         (c.amf_ue_ngap_id, c.ran_ue_ngap_id)
     };
     let late = |(amf, ran)| octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
@@ -231,7 +230,7 @@ fn a_message_that_crosses_the_end_of_its_connection() {
         let former = name(&net);
         net.hand_over(ue, to, how);
         // Until the core has it elsewhere; Xn does not change the name that the core has for it.
-        let at = |net: &Sim| net.cta().phones().find(|p| p.amf.supi == Some(supi)).and_then(place);
+        let at = |net: &Sim| net.cta().contexts().find(|p| p.amf.supi == Some(supi)).and_then(place);
         let before = at(&net);
         while at(&net).is_none_or(|now| Some(now) == before) {
             net.advance(SECOND / 1000);
@@ -283,23 +282,23 @@ fn an_amf_ue_ngap_id_beyond_40_bits() {
     judge(&mut net, &|| "long names".into());
 }
 
-#[test] // TS 38.413 §9.3.3.2: the gNB gives a new connection the name of one that stands: the former is over, its phone is not
+#[test] // TS 38.413 §9.3.3.2: the gNB gives a new connection the name of one that stands: the former is over, its UE is not
 fn a_first_message_under_the_name_of_a_live_connection() {
     let mut net = registered_victim(9);
     let (_, ran) = victims_names(&net);
     // From another gNB, the same number is another connection.
     let heard = first(&mut net, ran.0, &registration(77, &CAPABILITY));
-    assert!(names(&heard).is_some() && net.cta().phones().filter(|p| p.is_connected()).count() == 3);
+    assert!(names(&heard).is_some() && net.cta().contexts().filter(|p| p.is_connected()).count() == 3);
     // From its own, the former connection is gone without a word, and the newcomer is served.
-    let (before, sessions) = (net.cta().phones().count(), net.upf_sessions());
+    let (before, sessions) = (net.cta().contexts().count(), net.upf_sessions());
     net.inject(GnbIndex(0), &octets(first_of(ran.0, &registration(78, &CAPABILITY), None)));
     let victim = net.cta().find(net.ue_ref(VICTIM).config().supi).expect("it is registered still");
-    assert!(net.cta().phone(victim).is_some_and(|p| !p.is_connected()), "its connection is over");
-    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (before + 1, sessions));
+    assert!(net.cta().context(victim).is_some_and(|p| !p.is_connected()), "its connection is over");
+    assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (before + 1, sessions));
     judge(&mut net, &|| "a name used twice".into());
 }
 
-#[test] // TS 38.413 §8.6.1.2: a phone's own first message again, and again with another one's name
+#[test] // TS 38.413 §8.6.1.2: a UE's own first message again, and again with another one's name
 fn first_messages_of_one_name_in_a_row() {
     let mut net = ready(10);
     for n in 0..50 {
@@ -377,7 +376,7 @@ fn nas_of_few_octets_begins_nothing() {
 }
 
 #[test] // TS 38.413 §8.6.1.2: a 5G-S-TMSI of another AMF set, of another pointer, and of nobody
-fn a_first_message_with_the_name_of_another_amfs_phone() {
+fn a_first_message_with_the_name_of_another_amfs_ue() {
     let mut net = registered_victim(13);
     let own = net.ue_ref(VICTIM).s_tmsi().expect("it has one");
     let others = [
@@ -394,17 +393,17 @@ fn a_first_message_with_the_name_of_another_amfs_phone() {
         assert!(!types(&heard).is_empty(), "{s_tmsi:?}: it is a stranger like any other: {heard:?}");
     }
     assert!(registered(&net, VICTIM), "whose name was used");
-    assert!(net.cta().phones().any(|p| p.amf.registered && p.is_connected()));
+    assert!(net.cta().contexts().any(|p| p.amf.registered && p.is_connected()));
     judge(&mut net, &|| "names of others".into());
 }
 
-#[test] // TS 23.502 §4.2.2.2: a phone returns under the name of one whose place another phone has, which has yet to prove itself
+#[test] // TS 23.502 §4.2.2.2: a UE returns under the name of one whose place another UE has, which has yet to prove itself
 fn a_name_of_who_had_the_slot_before() {
     for millis in 0..60 {
         let mut net = network(18);
         let gnb = net.add_gnb(gnb_config(1));
         net.settle(SECOND);
-        let [before, now] = [1, 2].map(|n| net.add_ue(gnb, whimbrel_sim::phone_config(n)));
+        let [before, now] = [1, 2].map(|n| net.add_ue(gnb, whimbrel_sim::ue_config(n)));
         net.command(before, Command::Register);
         net.settle(SECOND);
         deregister(&mut net, before);
@@ -420,7 +419,7 @@ fn a_name_of_who_had_the_slot_before() {
     }
 }
 
-#[test] // TS 24.501 §7.4: what can begin no connection does not keep the phone from beginning one
+#[test] // TS 24.501 §7.4: what can begin no connection does not keep the UE from beginning one
 fn a_first_message_that_is_no_first_message() {
     for kind in 0x41..=0x68 {
         if [0x41, 0x45, 0x4c].contains(&kind) {
@@ -430,7 +429,7 @@ fn a_first_message_that_is_no_first_message() {
         let heard = first(&mut net, 3, &mm(kind, &[0; 12]));
         assert!(names(&heard).is_none() || kind == 0x4f, "{kind:x}: {heard:?}");
         assert_eq!(net.cta().occupancy().1, 0, "{kind:x}");
-        // The same gNB, the same name, a phone in earnest.
+        // The same gNB, the same name, a UE in earnest.
         let heard = first(&mut net, 3, &registration(40, &CAPABILITY));
         assert!(!types(&heard).is_empty(), "{kind:x}: {heard:?}");
         net.settle(SECOND * 60);

@@ -1,5 +1,5 @@
-//! NAS inputs that felled other cores, each named after what it is: no fault, no phone of anybody else is touched, nothing is
-//! left, the standard's cause where there is one, and the phone that is meant can come back.
+//! NAS inputs that felled other cores, each named after what it is: no fault, no UE of anybody else is touched, nothing is
+//! left, the standard's cause where there is one, and the UE that is meant can come back.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn ready(seed: u64) -> Sim {
     stage(network(seed))
 }
 
-/// The phone registers and has a session.
+/// The UE registers and has a session.
 fn registered_victim(seed: u64) -> Sim {
     let mut net = ready(seed);
     net.command(VICTIM, Command::Register);
@@ -29,12 +29,12 @@ fn registered_victim(seed: u64) -> Sim {
     net
 }
 
-/// Has the phone's next protected message be this.
+/// Has the UE's next protected message be this.
 fn says_instead(net: &mut Sim, plain: Vec<u8>) {
     net.ue_mut(VICTIM).faults_mut().alter = Some(Alter(Arc::new(move |m| m.clone_from(&plain))));
 }
 
-/// A phone of the third gNB that is being authenticated.
+/// A UE of the third gNB that is being authenticated.
 fn challenged(net: &mut Sim, n: u32) -> (AmfUeNgapId, RanUeNgapId) {
     let heard = first(net, n, &registration(n, &CAPABILITY));
     assert_eq!(types(&heard), [MessageType::AuthenticationRequest], "{heard:?}");
@@ -103,7 +103,7 @@ fn elements_that_are_cut_or_come_twice() {
         let mut net = ready(3);
         let request = [registration(7, &CAPABILITY), tail.to_vec()].concat();
         first(&mut net, 7, &request);
-        // The same within protection, of a phone that is registered.
+        // The same within protection, of a UE that is registered.
         net.command(VICTIM, Command::Register);
         net.settle(SECOND);
         says_instead(&mut net, request);
@@ -113,7 +113,7 @@ fn elements_that_are_cut_or_come_twice() {
     }
 }
 
-#[test] // TS 24.501 §5.4.2.4: SECURITY MODE COMPLETE whose container holds another message, another phone's, or nothing
+#[test] // TS 24.501 §5.4.2.4: SECURITY MODE COMPLETE whose container holds another message, another UE's, or nothing
 fn a_completion_with_something_else_in_its_container() {
     let in_container = |inner: &[u8]| {
         let lv = [&(inner.len() as u16).to_be_bytes()[..], inner].concat();
@@ -143,7 +143,7 @@ fn a_completion_with_something_else_in_its_container() {
         net.settle(SECOND * 60);
         // Whoever was named within: the keys say who it is.
         let canary = net.ue_ref(CANARY).config().supi;
-        assert_eq!(net.cta().phones().filter(|p| p.amf.supi == Some(canary)).count(), 1);
+        assert_eq!(net.cta().contexts().filter(|p| p.amf.supi == Some(canary)).count(), 1);
         judge(&mut net, &|| format!("{complete:02x?}"));
     }
 }
@@ -160,7 +160,7 @@ fn a_count_that_jumps_by_more_than_256() {
         net.set_faults(Faults::default());
         net.command(VICTIM, Command::Say(mm(0x64, &[0x6f])));
         net.settle(SECOND);
-        // What cannot be verified any longer is dropped and counted, and the phone proves itself anew.
+        // What cannot be verified any longer is dropped and counted, and the UE proves itself anew.
         assert_eq!(dropped(&net, Dropped::Integrity), usize::from(lost >= 256), "{lost}");
         assert!(registered(&net, VICTIM));
         judge(&mut net, &|| format!("{lost} lost"));
@@ -185,7 +185,7 @@ fn a_security_capability_of_every_length() {
 }
 
 #[test] // TS 33.501 §5.5.2, TS 24.501 §5.5.1.2.5: nothing but null algorithms, or none, and no emergency
-fn a_phone_that_offers_null_algorithms_only() {
+fn a_ue_that_offers_null_algorithms_only() {
     for capability in [[0x80, 0x80], [0x80, 0], [0, 0x80], [0, 0], [0xf0, 0x80], [0xf0, 0], [0x0f, 0x0f]] {
         let mut net = ready(7);
         let heard = first(&mut net, 7, &registration(7, &capability));
@@ -197,7 +197,7 @@ fn a_phone_that_offers_null_algorithms_only() {
         }
         net.settle(SECOND * 60);
         assert!(
-            net.cta().phones().all(|p| p.amf.security.is_none() || p.amf.registered),
+            net.cta().contexts().all(|p| p.amf.security.is_none() || p.amf.registered),
             "{capability:02x?}"
         );
         judge(&mut net, &|| format!("{capability:02x?}"));
@@ -225,7 +225,7 @@ fn an_authentication_response_of_every_kind() {
         assert!(rejected == released(&heard), "{answer:02x?}: {heard:?}");
     }
     net.settle(SECOND * 60);
-    assert_eq!(net.cta().phones().count(), 1, "the canary alone");
+    assert_eq!(net.cta().contexts().count(), 1, "the canary alone");
     judge(&mut net, &|| "wrong answers".into());
 }
 
@@ -242,12 +242,12 @@ fn an_authentication_failure_of_every_kind() {
         assert!(!types(&heard).contains(&MessageType::SecurityModeCommand), "{failure:02x?}");
     }
     net.settle(SECOND * 90);
-    assert_eq!(net.cta().phones().count(), 1, "the canary alone");
+    assert_eq!(net.cta().contexts().count(), 1, "the canary alone");
     judge(&mut net, &|| "failures".into());
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 e, f: a phone that answers every challenge with a failure to synchronise, or "in use", is given up
-fn a_phone_that_never_synchronises() {
+#[test] // TS 24.501 §5.4.1.3.7 e, f: a UE that answers every challenge with a failure to synchronise, or "in use", is given up
+fn a_ue_that_never_synchronises() {
     for failure in [vec![0x47], [&[0x15, 0x30, 14][..], &[7; 14]].concat()] {
         let mut net = ready(10);
         let mut at = challenged(&mut net, 7);
@@ -279,7 +279,7 @@ fn an_eap_response_that_is_none() {
     ];
     for answer in answers {
         let mut net = ready(11);
-        let supi = whimbrel_sim::phone_config(7).supi;
+        let supi = whimbrel_sim::ue_config(7).supi;
         net.home().eap_aka_prime.push(supi);
         let at = challenged(&mut net, 7);
         let heard = uplink(&mut net, at, mm(0x57, &answer));
@@ -290,7 +290,7 @@ fn an_eap_response_that_is_none() {
     }
 }
 
-#[test] // TS 24.501 §7.4: completions that nobody awaits, of a phone that is registered and of one that is not
+#[test] // TS 24.501 §7.4: completions that nobody awaits, of a UE that is registered and of one that is not
 fn completions_out_of_state() {
     let completions = [mm(0x43, &[]), mm(0x55, &[]), mm(0x46, &[]), mm(0x5e, &[]), mm(0x57, &[])];
     for complete in completions {
@@ -321,7 +321,7 @@ fn deregistration_followed_at_once_by_registration() {
     judge(&mut net, &|| "haste".into());
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 step 14: two phones of one SUPI on two gNBs at once: one of them has it
+#[test] // TS 23.502 §4.2.2.2.2 step 14: two UEs of one SUPI on two gNBs at once: one of them has it
 fn one_subscriber_on_two_gnbs() {
     for millis in 0..60 {
         let mut net = ready(14);
@@ -331,7 +331,7 @@ fn one_subscriber_on_two_gnbs() {
         net.command(twin, Command::Register);
         net.settle(SECOND * 60);
         let supi = net.ue_ref(VICTIM).config().supi;
-        let known = net.cta().phones().filter(|p| p.amf.supi == Some(supi) && p.amf.registered).count();
+        let known = net.cta().contexts().filter(|p| p.amf.supi == Some(supi) && p.amf.registered).count();
         assert_eq!(known, 1, "after {millis} ms");
         net.command(twin, Command::Deregister { switch_off: true });
         net.settle(SECOND);
@@ -406,7 +406,7 @@ fn subscriptions_that_lead_nowhere() {
     }
     for (n, subscription) in [no_dnn, no_default, unknown].into_iter().enumerate() {
         let net = subscribed(18 + n as u64, subscription);
-        // Without a default slice, the phone has the one that it asks for.
+        // Without a default slice, the UE has the one that it asks for.
         assert_eq!(net.ue_ref(VICTIM).sessions().count(), usize::from(n == 1), "subscription {n}");
         unharmed(&net, &|| format!("subscription {n}"));
     }
@@ -444,7 +444,7 @@ fn a_subscription_of_impossible_rates() {
     }
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 c: a cause of the phone's own choosing changes nothing of what the network thinks
+#[test] // TS 24.501 §5.4.1.3.7 c: a cause of the UE's own choosing changes nothing of what the network thinks
 fn causes_that_have_no_meaning() {
     let mut net = registered_victim(23);
     for cause in 0..=255u8 {
@@ -453,8 +453,8 @@ fn causes_that_have_no_meaning() {
         net.settle(SECOND / 10);
     }
     assert!(registered(&net, VICTIM));
-    let phone = net.cta().find(net.ue_ref(VICTIM).config().supi).expect("it is registered");
-    net.order(phone, CoreCommand::SubscriptionChanged);
+    let ue = net.cta().find(net.ue_ref(VICTIM).config().supi).expect("it is registered");
+    net.order(ue, CoreCommand::SubscriptionChanged);
     judge(&mut net, &|| "causes".into());
     let told = plain(&net.heard(BY_HAND));
     assert!(!told.iter().any(|m| matches!(m, Mm::MmStatus(m) if m.cause == MmCause::Congestion)));

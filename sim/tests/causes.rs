@@ -1,4 +1,4 @@
-//! The 5GMM cause that a refused phone hears, and what is left of its registration: TS 24.501 §5.5.1.2.5, §5.5.1.3.5, §5.6.1.5.
+//! The 5GMM cause that a refused UE hears, and what is left of its registration: TS 24.501 §5.5.1.2.5, §5.5.1.3.5, §5.6.1.5.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::common::*;
 use whimbrel_control::config::{Config, RefusalAnswer};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::udm::{MobilityRestrictions, ServiceArea, Subscription};
-use whimbrel_control::{Event as CoreEvent, Phone, Refusal};
+use whimbrel_control::{Event as CoreEvent, Refusal, UeContext};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
     Tac::new(n).expect("24 bits")
@@ -28,7 +28,7 @@ fn two_areas(seed: u64, change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
         gnb.supported_tas[0].tac = tac(n);
         net.add_gnb(gnb);
     }
-    let ue = net.add_ue(GnbIndex(0), phone_config(1));
+    let ue = net.add_ue(GnbIndex(0), ue_config(1));
     net.settle(SECOND / 10);
     (net, ue)
 }
@@ -38,12 +38,12 @@ fn idle_in_area_1(net: &mut Sim, ue: UeIndex) {
     net.command(ue, Command::Register);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
-    assert!(registered(net, ue) && phone(net).sessions.len() == 1);
+    assert!(registered(net, ue) && context(net).sessions.len() == 1);
     go_idle(net, ue);
 }
 
-fn phone(net: &Sim) -> &Phone {
-    net.cta().phones().next().expect("a phone")
+fn context(net: &Sim) -> &UeContext {
+    net.cta().contexts().next().expect("a UE")
 }
 
 fn forbid(net: &mut Sim, area: u32) {
@@ -57,7 +57,7 @@ fn answer(config: &mut Config, kind: RefusalKind, cause: u8) {
 
 #[test] // TS 24.501 §5.5.1.2.5 #3: a subscriber that the store does not know
 fn illegal_ue() {
-    let (mut net, ue) = one_phone(1);
+    let (mut net, ue) = one_ue(1);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
     net.command(ue, Command::Register);
@@ -68,7 +68,7 @@ fn illegal_ue() {
 
 #[test] // TS 24.501 §5.5.1.2.5 #7: a subscriber that is barred
 fn services_not_allowed() {
-    let (mut net, ue) = one_phone(2);
+    let (mut net, ue) = one_ue(2);
     let supi = net.ue_ref(ue).config().supi;
     net.home().barred.push(supi);
     net.command(ue, Command::Register);
@@ -78,11 +78,11 @@ fn services_not_allowed() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #11, §5.3.13: a subscriber of a network that is not served; its phone keeps the list of such networks
+#[test] // TS 24.501 §5.5.1.2.5 #11, §5.3.13: a subscriber of a network that is not served; its UE keeps the list of such networks
 fn plmn_not_allowed() {
     let mut net = network(3);
     let gnb = net.add_gnb(gnb_config(1));
-    let mut config = phone_config(1);
+    let mut config = ue_config(1);
     config.supi = "imsi-001010000000001".parse().expect("a SUPI");
     let mut profile = (*config.profile).clone();
     profile.home_plmn = "001/01".parse().expect("a PLMN");
@@ -112,7 +112,7 @@ fn tracking_area_not_allowed_on_the_way() {
     assert!(registered(&net, ue), "and begins anew elsewhere");
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #13, §5.5.1.3.5 #15: told so, the phone stays registered, keeps its sessions and goes back where it came from
+#[test] // TS 24.501 §5.5.1.3.5 #13, §5.5.1.3.5 #15: told so, the UE stays registered, keeps its sessions and goes back where it came from
 fn an_area_to_leave_again() {
     for (seed, cause, told) in
         [(5, 13, MmCause::RoamingNotAllowedInTrackingArea), (6, 15, MmCause::NoSuitableCellsInTrackingArea)]
@@ -124,18 +124,18 @@ fn an_area_to_leave_again() {
         net.move_ue(ue, GnbIndex(1));
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(told)));
-        assert!(registered(&net, ue) && !phone(&net).is_connected());
+        assert!(registered(&net, ue) && !context(&net).is_connected());
         net.move_ue(ue, GnbIndex(0));
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
         assert_eq!(net.ue_ref(ue).guti(), guti, "nothing was begun anew");
-        assert!(phone(&net).is_connected() && phone(&net).sessions.len() == 1);
+        assert!(context(&net).is_connected() && context(&net).sessions.len() == 1);
         assert_eq!(net.upf_sessions(), 1);
         no_violations(&net);
     }
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #22: a registered phone is kept back with T3346, and loses nothing
+#[test] // TS 24.501 §5.5.1.3.5 #22: a registered UE is kept back with T3346, and loses nothing
 fn congestion_on_the_way() {
     let (mut net, ue) = two_areas(7, |_| {});
     idle_in_area_1(&mut net, ue);
@@ -150,15 +150,15 @@ fn congestion_on_the_way() {
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     assert_eq!(first_refusal(&net), Some(Refusal::Congested("general")));
-    assert!(registered(&net, ue) && phone(&net).sessions.len() == 1);
+    assert!(registered(&net, ue) && context(&net).sessions.len() == 1);
     net.configure(free);
     net.advance(Duration::from_secs(130)); // the back-off where the operator says nothing: two minutes
-    assert!(registered(&net, ue) && phone(&net).sessions.len() == 1);
-    assert_eq!(phone(&net).amf.registration_area.iter().map(|t| t.tac).collect::<Vec<_>>(), [tac(2)]);
+    assert!(registered(&net, ue) && context(&net).sessions.len() == 1);
+    assert_eq!(context(&net).amf.registration_area.iter().map(|t| t.tac).collect::<Vec<_>>(), [tac(2)]);
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #62: a phone comes where it has no slice
+#[test] // TS 24.501 §5.5.1.3.5 #62: a UE comes where it has no slice
 fn no_slice_on_the_way() {
     let (mut net, ue) = two_areas(8, |c| {
         c.amf.access.slice_areas.insert(SNssai::sst(1), [tac(1)].into());
@@ -182,16 +182,16 @@ fn no_user_plane_in_a_non_allowed_area() {
     net.tap();
     net.move_ue(ue, GnbIndex(1));
     net.settle(SECOND);
-    assert!(registered(&net, ue) && phone(&net).sessions.len() == 1, "registration is allowed");
-    assert!(phone(&net).sessions.values().all(|s| s.up != whimbrel_control::smf::UpState::Active));
+    assert!(registered(&net, ue) && context(&net).sessions.len() == 1, "registration is allowed");
+    assert!(context(&net).sessions.values().all(|s| s.up != whimbrel_control::smf::UpState::Active));
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.6.1.5 #9: a service request of a phone that nobody knows: it begins anew
+#[test] // TS 24.501 §5.6.1.5 #9: a service request of a UE that nobody knows: it begins anew
 fn identity_cannot_be_derived() {
     let (mut net, ue) = two_areas(10, |_| {});
     idle_in_area_1(&mut net, ue);
-    let id = phone(&net).id;
+    let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND * 20);
@@ -199,7 +199,7 @@ fn identity_cannot_be_derived() {
     assert!(registered(&net, ue), "by an initial registration");
 }
 
-#[test] // TS 24.501 §5.6.1.5 #15: a phone that asks for service where it is not served is registered still
+#[test] // TS 24.501 §5.6.1.5 #15: a UE that asks for service where it is not served is registered still
 fn service_where_nothing_is_served() {
     let (mut net, ue) = two_areas(11, |c| answer(c, RefusalKind::ForbiddenArea, 15));
     idle_in_area_1(&mut net, ue);
@@ -212,5 +212,5 @@ fn service_where_nothing_is_served() {
     let refused = core_events(&net).any(
         |e| matches!(e, CoreEvent::Refused { refusal: Refusal::AreaForbidden(t), .. } if t.tac == tac(1)),
     );
-    assert!(refused && phone(&net).amf.registered && !phone(&net).is_connected());
+    assert!(refused && context(&net).amf.registered && !context(&net).is_connected());
 }

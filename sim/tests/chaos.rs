@@ -1,5 +1,5 @@
 //! Registrations at three in the morning: the radio loses, repeats and reorders, every timer expires, gNBs and the UPF
-//! restart. With seeds: the same seed gives the same octets, and so does a replay from any point where a phone was idle.
+//! restart. With seeds: the same seed gives the same octets, and so does a replay from any point where a UE was idle.
 //!
 //! `./x sim --nights 1000` runs more of them.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use whimbrel_sim::{Faults, Sim, default_config, morning, night};
 
 #[test]
-fn every_phone_comes_back_after_the_worst_night() {
+fn every_ue_comes_back_after_the_worst_night() {
     for seed in 0..60 {
         println!("./x sim --nights 1 --from {seed}");
         morning(&mut night(seed, Faults::worst()));
@@ -27,15 +27,15 @@ fn the_same_seed_gives_the_same_octets() {
 }
 
 #[test] // DESIGN: replay is what makes plain code durable
-fn a_phone_replays_from_every_point_where_it_was_idle() {
+fn a_ue_replays_from_every_point_where_it_was_idle() {
     let config = Arc::new(default_config());
     let mut runs = 0;
     for seed in 0..20 {
         let mut net = night(seed, Faults::worst());
-        let phones: Vec<_> = net.recorder().phones().map(|(p, _)| p).collect();
-        assert!(!phones.is_empty());
-        for phone in phones {
-            runs += net.recorder().replay(phone, &config);
+        let ues: Vec<_> = net.recorder().contexts().map(|(p, _)| p).collect();
+        assert!(!ues.is_empty());
+        for ue in ues {
+            runs += net.recorder().replay(ue, &config);
         }
     }
     assert!(runs > 1000, "{runs} inputs ran again");

@@ -16,47 +16,44 @@ fn nothing_is_left_of_a_bad_week() {
     }
 }
 
-#[test] // the same at control functions of which one is lost every ten seconds, and so is the aggregator, if it has a mirror
+#[test] // the same at CPFs of which one is lost every ten seconds, and so is the CTA, if it has a CTA replica
 fn nothing_is_left_of_bad_minutes_full_of_losses() {
-    for mirrored in [false, true] {
+    for replicated in [false, true] {
         let (mut lost, mut takeovers) = (0, 0);
         for seed in 0..6 {
-            let how = if mirrored { "--mirror" } else { "--region" };
+            let how = if replicated { "--cta-replica" } else { "--region" };
             println!("./x sim --seeds 1 --from {seed} --minutes 3 --village {how}");
-            let mut village = Country::new(seed, Plan::village().governed(mirrored));
+            let mut village = Country::new(seed, Plan::village().governed(replicated));
             village.run(Duration::from_secs(180));
             village.evening();
             let told = village.net.cta().replicated();
             assert_eq!(told.diverged, 0);
             (lost, takeovers) = (lost + told.cpfs_lost, takeovers + village.net.takeovers());
         }
-        assert!(
-            lost > 50 && (takeovers > 50) == mirrored,
-            "{lost} control functions, {takeovers} aggregators"
-        );
+        assert!(lost > 50 && (takeovers > 50) == replicated, "{lost} CPFs, {takeovers} CTAs");
     }
 }
 
 #[test] // DESIGN: replay is what makes plain code durable; what a replica has is octets
-fn every_phone_of_a_county_goes_on_from_the_octets_of_each_rest() {
+fn every_ue_of_a_county_goes_on_from_the_octets_of_each_rest() {
     let mut county = Country::new(5, Plan::county());
     county.net.recorder().on = true;
     county.run(Duration::from_secs(240));
     let config = county.net.config();
-    let phones: Vec<_> = county.net.recorder().phones().map(|(id, _)| id).collect();
-    let runs: usize = phones.iter().map(|id| county.net.recorder().replay(*id, &config)).sum();
-    assert!(phones.len() > 50 && runs > 10_000, "{} phones, {runs} inputs", phones.len());
+    let ues: Vec<_> = county.net.recorder().contexts().map(|(id, _)| id).collect();
+    let runs: usize = ues.iter().map(|id| county.net.recorder().replay(*id, &config)).sum();
+    assert!(ues.len() > 50 && runs > 10_000, "{} UEs, {runs} inputs", ues.len());
 }
 
-#[test] // a log under 2 KB per active phone; and so the state of one that is registered and has a session
+#[test] // a log under 2 KB per active UE; and so the state of one that is registered and has a session
 fn logs_between_rests_and_states_are_small() {
     let mut county = Country::new(7, Plan::county()); // one whose core does not restart near the end
     county.net.recorder().on = true;
     county.run(Duration::from_secs(400));
-    let states = county.net.cta().phones().filter(|p| p.amf.registered && p.sessions.len() == 1);
+    let states = county.net.cta().contexts().filter(|p| p.amf.registered && p.sessions.len() == 1);
     let states: Vec<usize> = states.filter_map(|p| Some(Checkpoint::of(p)?.octets().len())).collect();
     let mut logs = Vec::new();
-    for (_, log) in county.net.recorder().phones() {
+    for (_, log) in county.net.recorder().contexts() {
         let mut octets = 0;
         for recorded in log {
             octets += recorded.envelope.to_flat().octets().len();

@@ -1,4 +1,4 @@
-//! A crowd at a region's control functions, none of which is lost: phones come, go and come back all at once, so that slots, names
+//! A crowd at a region's CPFs, none of which is lost: UEs come, go and come back all at once, so that slots, names
 //! and messages of one cross those of another.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
 
 #[test] // a 5G-TMSI of before names a slot in which somebody else registers
 fn all_that_come_at_once_are_served_each_time() {
@@ -14,7 +14,7 @@ fn all_that_come_at_once_are_served_each_time() {
         let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.advance(SECOND);
-        let ues: Vec<UeIndex> = (0..20).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
+        let ues: Vec<UeIndex> = (0..20).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
         for round in 0..12 {
             for act in [Command::Register, session(), Command::Deregister { switch_off: false }] {
                 ues.iter().for_each(|&ue| net.command(ue, act.clone()));
@@ -25,7 +25,7 @@ fn all_that_come_at_once_are_served_each_time() {
                 }
             }
             net.check_invariants();
-            assert_eq!(net.phones().count(), 0, "everyone has left");
+            assert_eq!(net.contexts().count(), 0, "everyone has left");
         }
         no_violations(&net);
     }
@@ -39,7 +39,7 @@ fn who_comes_as_another_leaves_is_served() {
         let mut net = Sim::in_region(1, default_config(), even, 3, 1);
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.advance(SECOND);
-        let [leaves, comes] = [1, 2].map(|n| net.add_ue(gnbs[n as usize - 1], phone_config(n)));
+        let [leaves, comes] = [1, 2].map(|n| net.add_ue(gnbs[n as usize - 1], ue_config(n)));
         // The old name of the one that comes leads to the slot of the one that leaves, which it gets.
         let leave = Command::Deregister { switch_off: false };
         for (ue, act) in
@@ -56,14 +56,14 @@ fn who_comes_as_another_leaves_is_served() {
     }
 }
 
-/// Phones that were here before come back, half of them over the slots of others, and while these are at something the other half comes: its
+/// UEs that were here before come back, half of them over the slots of others, and while these are at something the other half comes: its
 /// old names ask them whose it is. The n-th input then ends whoever runs it. Gives how many are not registered before their T3510 expires,
 /// how many inputs there were, and whether it was the first message of a connection.
 fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.advance(SECOND);
-    let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
     let (late, early) = ues.split_at(6);
     for (who, act) in [
         (&ues[..], Command::Register),
@@ -87,16 +87,16 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     (missing, net.handed(), net.poison_is_first())
 }
 
-#[test] // what others said meanwhile of a phone that is given up is not lost with it
-fn an_input_that_ends_who_runs_it_costs_its_own_phone_alone() {
+#[test] // what others said meanwhile of a UE that is given up is not lost with it
+fn an_input_that_ends_who_runs_it_costs_its_own_ue_alone() {
     for seed in 1..3 {
         let (missing, inputs, _) = come_back_with_poison(seed, u64::MAX);
         assert_eq!(missing, 0);
         for nth in 1..=inputs {
             let (missing, _, first) = come_back_with_poison(seed, nth);
-            // A first message costs the phone that was asked, and its own.
+            // A first message costs the UE that was asked, and its own.
             let most = 1 + usize::from(first);
-            assert!(missing <= most, "seed {seed}, input {nth} of {inputs}: {missing} phones wait");
+            assert!(missing <= most, "seed {seed}, input {nth} of {inputs}: {missing} UEs wait");
         }
     }
 }
@@ -108,7 +108,7 @@ fn first_messages_that_come_twice_at_once() {
         let mut net = Sim::in_region(seed, default_config(), faults, 3, 1);
         let gnb = net.add_gnb(gnb_config(1));
         net.advance(SECOND);
-        let ues: Vec<UeIndex> = (0..10).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+        let ues: Vec<UeIndex> = (0..10).map(|n| net.add_ue(gnb, ue_config(n))).collect();
         for act in
             [Command::Register, session(), Command::Deregister { switch_off: false }, Command::Register]
         {

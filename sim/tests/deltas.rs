@@ -1,4 +1,4 @@
-//! Phones' states go to their backups as what differs from the one before (DESIGN §4 rule 6): a delta on its exact base, else the whole.
+//! UEs' states go to their backups as what differs from the one before (DESIGN §4 rule 6): a delta on its exact base, else the whole.
 
 use crate::common::day::of;
 use crate::common::stage::session;
@@ -10,7 +10,7 @@ use whimbrel_sim::{
     Faults, Loss, Sim, UeIndex, default_config, morning, night_of_broken_links, registered as is_registered,
 };
 
-/// A registered phone with two backups.
+/// A registered UE with two backups.
 fn scene() -> (Sim, UeIndex) {
     let stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 2), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
@@ -19,7 +19,7 @@ fn scene() -> (Sim, UeIndex) {
     (net, ue)
 }
 
-/// Who serves the phone dies, and then who does so next: the phone notices neither.
+/// Who serves the UE dies, and then who does so next: the UE notices neither.
 fn outlives_two(mut net: Sim, ue: UeIndex) {
     for next in [Command::ServiceRequest, Command::PeriodicRegistration] {
         net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
@@ -67,14 +67,14 @@ fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
     outlives_two(net, ue);
 }
 
-#[test] // nothing else would have its backup get the state before the phone does something
-fn what_a_link_lost_of_a_phone_that_rests_is_sent_on_the_next() {
+#[test] // nothing else would have its backup get the state before the UE does something
+fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
     let stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 1), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
-    let serves = net.phones().next().and_then(|p| net.cta().served_by(p.id)).expect("a control function");
+    let serves = net.contexts().next().and_then(|p| net.cta().served_by(p.id)).expect("a CPF");
     let backs = CpfId(3 - serves.0);
     net.add_cpf();
     net.lose_between_cpfs(1000);
@@ -93,14 +93,14 @@ fn what_a_link_lost_of_a_phone_that_rests_is_sent_on_the_next() {
     no_violations(&net);
 }
 
-#[test] // with radio, gNBs, UPF and control functions at their worst too
-fn nights_in_which_links_between_control_functions_end() {
+#[test] // with radio, gNBs, UPF and CPFs at their worst too
+fn nights_in_which_links_between_cpfs_end() {
     for (backups, permille) in [(1, 20), (1, 200), (2, 200)] {
         let (mut taken_over, mut exchanged) = (0, [0; 3]);
         for seed in 0..60 {
             let mut net = night_of_broken_links(seed, Faults::worst(), backups, permille);
             morning(&mut net);
-            let (told, lost) = (net.cta().replicated(), net.lost_phones());
+            let (told, lost) = (net.cta().replicated(), net.lost_ues());
             let which = format!("seed {seed}, {backups} backups, {permille} permille");
             assert_eq!((told.diverged, told.unreadable), (0, 0), "{which}");
             assert_eq!((lost.unexplained, lost.lost_all_holders), (0, told.lost), "{which}");

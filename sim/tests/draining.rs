@@ -1,4 +1,4 @@
-//! Control functions of a region that leave in order, whatever phones are at.
+//! CPFs of a region that leave in order, whatever UEs are at.
 
 use crate::common::day::{live, of, stage};
 use crate::common::stage::session;
@@ -8,7 +8,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{Faults, Sim, default_config};
 
 #[test]
-fn who_leaves_has_its_phones_served_and_backed_by_others_before_it_goes() {
+fn who_leaves_has_its_ues_served_and_backed_by_others_before_it_goes() {
     let mut stage = stage(1, 12);
     for &ue in &stage.ues {
         stage.net.command(ue, Command::Register);
@@ -19,9 +19,9 @@ fn who_leaves_has_its_phones_served_and_backed_by_others_before_it_goes() {
         stage.net.drain_cpf(leaves);
         stage.net.advance(SECOND * 2);
         assert_eq!(stage.net.left().last(), Some(&leaves));
-        for phone in stage.net.phones().map(|p| p.id).collect::<Vec<_>>() {
-            assert_ne!(stage.net.cta().served_by(phone), Some(leaves));
-            let backs = stage.net.cta().backed_by(phone);
+        for context in stage.net.contexts().map(|p| p.id).collect::<Vec<_>>() {
+            assert_ne!(stage.net.cta().served_by(context), Some(leaves));
+            let backs = stage.net.cta().backed_by(context);
             assert!(backs.len() == 1 && backs[0] != leaves, "{backs:?}");
         }
         for &ue in &stage.ues {
@@ -40,7 +40,7 @@ fn who_leaves_has_its_phones_served_and_backed_by_others_before_it_goes() {
 }
 
 #[test] // without backups too: the state goes over before its only holder does
-fn phones_without_backups_live_through_it() {
+fn ues_without_backups_live_through_it() {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 0), 6);
     for &ue in &stage.ues {
         stage.net.command(ue, Command::Register);
@@ -49,7 +49,7 @@ fn phones_without_backups_live_through_it() {
     stage.net.drain_cpf(CpfId(1));
     stage.net.advance(SECOND * 2);
     assert_eq!(stage.net.left(), [CpfId(1)]);
-    assert_eq!((stage.net.phones().count(), stage.net.cta().replicated().lost), (6, 0));
+    assert_eq!((stage.net.contexts().count(), stage.net.cta().replicated().lost), (6, 0));
     for &ue in &stage.ues {
         stage.net.command(ue, session());
     }
@@ -59,20 +59,20 @@ fn phones_without_backups_live_through_it() {
 }
 
 #[test] // else its inputs would wait for a state that does not come, again and again
-fn a_phone_goes_to_the_backup_that_has_its_state() {
+fn a_ue_goes_to_the_backup_that_has_its_state() {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 2), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let serves = stage.net.cta().served_by(phone).expect("somebody serves it");
-    let [cut_off, has] = stage.net.cta().backed_by(phone).try_into().expect("two backups");
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(context).expect("somebody serves it");
+    let [cut_off, has] = stage.net.cta().backed_by(context).try_into().expect("two backups");
     stage.net.stick(serves, cut_off);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     stage.net.drain_cpf(serves);
     stage.net.advance(SECOND / 2);
-    assert_eq!((stage.net.cta().served_by(phone), stage.net.left()), (Some(has), &[serves][..]));
+    assert_eq!((stage.net.cta().served_by(context), stage.net.left()), (Some(has), &[serves][..]));
     assert_eq!(stage.net.cta().replicated().moves_given_up, 0);
     stage.net.check_user_plane();
     no_violations(&stage.net);
@@ -86,7 +86,7 @@ fn the_last_one_stays() {
     stage.net.settle(SECOND);
     stage.net.drain_cpf(CpfId(1));
     stage.net.advance(SECOND * 5);
-    assert_eq!(stage.net.left(), [], "nobody takes its phone");
+    assert_eq!(stage.net.left(), [], "nobody takes its UE");
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     no_violations(&stage.net);

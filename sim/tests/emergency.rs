@@ -7,9 +7,9 @@ use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_ids::{FiveQi, SNssai};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
 
-/// Emergency services over `ims`, for phones that cannot prove who they are too or not.
+/// Emergency services over `ims`, for UEs that cannot prove who they are too or not.
 fn config(unauthenticated: bool) -> Config {
     let mut config = default_config();
     config.amf.access.emergency = Some(Emergency {
@@ -26,13 +26,13 @@ fn config(unauthenticated: bool) -> Config {
 fn with(seed: u64, config: Config) -> (Sim, UeIndex) {
     let mut net = Sim::with(seed, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     (net, ue)
 }
 
 fn dnns(net: &Sim) -> Vec<String> {
-    let sessions = net.cta().phones().flat_map(|p| p.sessions.values());
+    let sessions = net.cta().contexts().flat_map(|p| p.sessions.values());
     sessions.map(|s| s.dnn.as_str().to_owned()).collect()
 }
 
@@ -48,15 +48,15 @@ fn a_subscriber_in_an_emergency() {
     net.command(ue, Command::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
-    assert_eq!(dnns(&net), ["ims"], "the operator's data network, whatever the phone subscribes to");
-    let phone = net.cta().phones().next().expect("it is here");
-    let session = phone.sessions.values().next().expect("its session");
-    assert!(phone.amf.emergency && session.emergency && session.arp.priority == 1);
+    assert_eq!(dnns(&net), ["ims"], "the operator's data network, whatever the UE subscribes to");
+    let context = net.cta().contexts().next().expect("it is here");
+    let session = context.sessions.values().next().expect("its session");
+    assert!(context.amf.emergency && session.emergency && session.arp.priority == 1);
     no_violations(&net);
 }
 
 #[test] // TS 23.501 §5.16.4.9: nothing else is served
-fn a_phone_that_is_here_for_an_emergency_gets_no_other_session() {
+fn a_ue_that_is_here_for_an_emergency_gets_no_other_session() {
     let (mut net, ue) = with(2, config(false));
     net.command(ue, Command::RegisterForEmergency);
     net.command(ue, internet());
@@ -77,23 +77,23 @@ fn a_barred_subscriber_in_an_emergency() {
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
 }
 
-#[test] // TS 33.501 §10.2.2, §6.10.2; TS 23.502 §4.2.2.2.2 emergency: a phone without a USIM, by its equipment, under null integrity
-fn a_phone_without_usim() {
+#[test] // TS 33.501 §10.2.2, §6.10.2; TS 23.502 §4.2.2.2.2 emergency: a UE without a USIM, by its equipment, under null integrity
+fn a_ue_without_usim() {
     let (mut net, ue) = with(4, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
     net.command(ue, Command::RegisterForEmergency);
     net.command(ue, Command::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
-    let phone = net.cta().phones().next().expect("it is here");
-    let security = phone.amf.security.as_ref().expect("the form of security");
+    let context = net.cta().contexts().next().expect("it is here");
+    let security = context.amf.security.as_ref().expect("the form of security");
     assert_eq!(security.integrity(), whimbrel_security::IntegrityAlgorithm::Nia0);
-    assert!(phone.amf.supi.is_none() && phone.amf.pei.is_some());
+    assert!(context.amf.supi.is_none() && context.amf.pei.is_some());
     no_violations(&net);
 }
 
 #[test] // TS 33.501 §5.5.2: null integrity is off unless the operator wants it
-fn a_phone_without_usim_is_refused_by_default() {
+fn a_ue_without_usim_is_refused_by_default() {
     let (mut net, ue) = with(5, config(false));
     net.ue_mut(ue).faults_mut().no_usim = true;
     net.command(ue, Command::RegisterForEmergency);
@@ -112,7 +112,7 @@ fn no_emergency_service() {
     assert_eq!(first_refusal(&net), Some(Refusal::Emergency));
 }
 
-#[test] // TS 23.501 §5.16.4.3, TS 24.501 §6.4.1.2: a phone that is registered as ever adds an emergency session
+#[test] // TS 23.501 §5.16.4.3, TS 24.501 §6.4.1.2: a UE that is registered as ever adds an emergency session
 fn an_emergency_session_beside_others() {
     let (mut net, ue) = with(7, config(false));
     net.command(ue, Command::Register);
@@ -122,10 +122,10 @@ fn an_emergency_session_beside_others() {
     let mut found = dnns(&net);
     found.sort();
     assert_eq!(found, ["ims", "internet"]);
-    assert!(net.cta().phones().all(|p| !p.amf.emergency));
+    assert!(net.cta().contexts().all(|p| !p.amf.emergency));
     net.command(ue, Command::EstablishEmergencySession);
     net.settle(SECOND);
-    assert_eq!(dnns(&net).len(), 2, "a phone has one emergency session");
+    assert_eq!(dnns(&net).len(), 2, "a UE has one emergency session");
 }
 
 #[test] // TS 23.501 §5.3.4.1.1 emergency, §5.16.4.1: a forbidden area, a barred radio and areas without service are no reason
@@ -155,7 +155,7 @@ fn an_emergency_passes_all_restrictions() {
     }
 }
 
-#[test] // TS 24.501 §5.3.7 emergency: after the emergency the phone is let go, and nothing of it is kept
+#[test] // TS 24.501 §5.3.7 emergency: after the emergency the UE is let go, and nothing of it is kept
 fn after_the_emergency() {
     let (mut net, ue) = with(8, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
@@ -175,7 +175,7 @@ fn an_emergency_passes_congestion() {
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
 }
 
-#[test] // TS 24.501 §5.5.1.2.4: a phone that was here for an emergency registers as ever, and proves its key
+#[test] // TS 24.501 §5.5.1.2.4: a UE that was here for an emergency registers as ever, and proves its key
 fn from_emergency_to_normal() {
     let (mut net, ue) = with(10, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
@@ -184,7 +184,7 @@ fn from_emergency_to_normal() {
     net.ue_mut(ue).faults_mut().no_usim = false;
     net.command(ue, Command::Register);
     net.settle(SECOND * 20);
-    let phone = net.cta().phones().find(|p| p.amf.registered && !p.amf.emergency);
-    let security = phone.and_then(|p| p.amf.security.as_ref()).expect("registered as ever");
+    let context = net.cta().contexts().find(|p| p.amf.registered && !p.amf.emergency);
+    let security = context.and_then(|p| p.amf.security.as_ref()).expect("registered as ever");
     assert_eq!(security.integrity(), whimbrel_security::IntegrityAlgorithm::Nia2);
 }

@@ -1,18 +1,18 @@
-//! Control functions of a region that are lost in the middle of anything (Neutrino §4.2, failure scenarios 1 and 2): no phone
-//! notices. A loss at each message that a control function takes, in each way.
+//! CPFs of a region that are lost in the middle of anything (Neutrino §4.2, failure scenarios 1 and 2): no UE
+//! notices. A loss at each message that a CPF takes, in each way.
 
 use std::time::Duration;
 
 use crate::common::day::{Stage, live, of, stage};
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Down, Peer, State, Up};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, Complaint, Member, MemberOutbox};
-use whimbrel_sim::{Faults, Loss, Sim, UpfState, default_config, morning, night_in_region, phone_config};
+use whimbrel_sim::{Faults, Loss, Sim, UpfState, default_config, morning, night_in_region, ue_config};
 
 #[test]
 fn a_day_without_losses_leaves_nothing_behind() {
@@ -20,7 +20,7 @@ fn a_day_without_losses_leaves_nothing_behind() {
     live(&mut stage, &|| "no loss".into());
     assert_eq!(stage.net.cta().replicated(), Default::default());
     stage.net.advance(Duration::from_secs(1));
-    assert_eq!(stage.net.backed(), 0, "nobody holds the state of a phone that has left");
+    assert_eq!(stage.net.backed(), 0, "nobody holds the state of a UE that has left");
 }
 
 #[test] // Neutrino §4.2.5, scenarios 1 and 2
@@ -45,8 +45,8 @@ fn a_loss_at_every_message_of_every_procedure() {
     assert!(taken_over > taken, "{taken_over} takeovers");
 }
 
-#[test] // with radio, gNBs and UPF at their worst; without a backup phones register anew, and nothing of theirs is left anywhere
-fn every_phone_comes_back_after_nights_of_losses() {
+#[test] // with radio, gNBs and UPF at their worst; without a backup UEs register anew, and nothing of theirs is left anywhere
+fn every_ue_comes_back_after_nights_of_losses() {
     for backups in 0..=2 {
         let (mut lost, mut taken_over) = (0, 0);
         for seed in 0..30 {
@@ -55,14 +55,14 @@ fn every_phone_comes_back_after_nights_of_losses() {
             morning(&mut net);
             let told = net.cta().replicated();
             assert_eq!(told.diverged, 0, "seed {seed}");
-            let of = net.lost_phones();
+            let of = net.lost_ues();
             assert_eq!((of.unexplained, of.lost_all_holders), (0, told.lost), "seed {seed}");
             (lost, taken_over) = (lost + told.lost, taken_over + told.taken_over);
         }
         match backups {
-            0 => assert!(lost > 50 && taken_over == 0, "{lost} phones registered anew"),
-            1 => assert!(taken_over > 50 * lost, "{lost} phones registered anew of {taken_over}"),
-            _ => assert!(taken_over > 150 * lost, "{lost} phones registered anew of {taken_over}"),
+            0 => assert!(lost > 50 && taken_over == 0, "{lost} UEs registered anew"),
+            1 => assert!(taken_over > 50 * lost, "{lost} UEs registered anew of {taken_over}"),
+            _ => assert!(taken_over > 150 * lost, "{lost} UEs registered anew of {taken_over}"),
         }
     }
 }
@@ -70,31 +70,28 @@ fn every_phone_comes_back_after_nights_of_losses() {
 #[test] // it counts as one that lags, and the log has what it should hold
 fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     let mut member = Member::new(default_config().into());
-    let phone = PhoneId { slot: 1, generation: 1 };
-    let other = PhoneId { slot: 2, ..phone };
-    let mut at_four = Phone::new(phone);
+    let ue = UeId { slot: 1, generation: 1 };
+    let other = UeId { slot: 2, ..ue };
+    let mut at_four = UeContext::new(ue);
     at_four.clock = 4;
     let at_four = Checkpoint::of(&at_four).expect("it rests");
     let mut out = MemberOutbox::default();
-    for (phone, clock) in [(phone, 7), (other, 4)] {
-        member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock, state: at_four.clone() }), &mut out);
+    for (ue, clock) in [(ue, 7), (other, 4)] {
+        member.peer(CpfId(2), Peer::State(State { ue, term: 1, clock, state: at_four.clone() }), &mut out);
     }
-    member.peer(CpfId(2), state(phone, u32::MAX, 4), &mut out);
+    member.peer(CpfId(2), state(ue, u32::MAX, 4), &mut out);
     assert_eq!((member.refused(), member.backed()), (3, 0));
-    let told = |of| move |up: &Up| matches!(up, Up::Unreadable { phone, .. } if *phone == of);
-    assert!(
-        std::iter::zip(out.up.drain(..), [phone, other, phone]).all(|(up, of)| told(of)(&up)),
-        "it says so"
-    );
-    member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state: at_four }), &mut out);
-    assert!(matches!(out.up[..], [Up::Holds { phone: of, term: 1, clock: 4 }] if of == phone));
+    let told = |of| move |up: &Up| matches!(up, Up::Unreadable { ue, .. } if *ue == of);
+    assert!(std::iter::zip(out.up.drain(..), [ue, other, ue]).all(|(up, of)| told(of)(&up)), "it says so");
+    member.peer(CpfId(2), Peer::State(State { ue, term: 1, clock: 4, state: at_four }), &mut out);
+    assert!(matches!(out.up[..], [Up::Holds { ue: of, term: 1, clock: 4 }] if of == ue));
     assert_eq!((member.refused(), member.backed()), (3, 1));
 }
 
-fn tick(phone: PhoneId, clock: u64) -> Envelope {
+fn tick(ue: UeId, clock: u64) -> Envelope {
     Envelope {
         code_version: CodeVersion::own().0,
-        phone,
+        ue,
         cta_term: 1,
         owner_term: 2,
         clock,
@@ -107,108 +104,109 @@ fn tick(phone: PhoneId, clock: u64) -> Envelope {
     }
 }
 
-/// The state of a phone that rests, as it is sent under a term.
-fn state(phone: PhoneId, term: u32, clock: u64) -> Peer {
-    let mut at = Phone::new(phone);
+/// The state of a UE that rests, as it is sent under a term.
+fn state(ue: UeId, term: u32, clock: u64) -> Peer {
+    let mut at = UeContext::new(ue);
     at.clock = clock;
-    Peer::State(State { phone, term, clock, state: Checkpoint::of(&at).expect("it rests") })
+    Peer::State(State { ue, term, clock, state: Checkpoint::of(&at).expect("it rests") })
 }
 
-#[test] // a phone comes back whose state was to be forgotten: its new state comes from another member, and may be there before that word
+#[test] // a UE comes back whose state was to be forgotten: its new state comes from another member, and may be there before that word
 fn a_word_to_forget_is_not_about_a_state_that_has_overtaken_it() {
     let mut member = Member::new(default_config().into());
-    let (phone, mut out) = (PhoneId { slot: 1, generation: 1 }, MemberOutbox::default());
-    member.peer(CpfId(2), state(phone, 3, 7), &mut out);
-    member.handle(Down::Forget { phone, term: 3 }, &mut out);
-    assert_eq!(member.holds(phone), Some(7));
-    member.handle(Down::Forget { phone, term: 4 }, &mut out);
-    assert_eq!(member.holds(phone), None);
+    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, MemberOutbox::default());
+    member.peer(CpfId(2), state(ue, 3, 7), &mut out);
+    member.handle(Down::Forget { ue, term: 3 }, &mut out);
+    assert_eq!(member.holds(ue), Some(7));
+    member.handle(Down::Forget { ue, term: 4 }, &mut out);
+    assert_eq!(member.holds(ue), None);
 
-    // The same of a phone that it serves.
-    member.handle(Down::Serve { phone, term: 5, backups: Vec::new() }, &mut out);
-    member.handle(Down::Forget { phone, term: 5 }, &mut out);
-    member.handle(Down::Run(tick(phone, 1)), &mut out);
+    // The same of a UE that it serves.
+    member.handle(Down::Serve { ue, term: 5, backups: Vec::new() }, &mut out);
+    member.handle(Down::Forget { ue, term: 5 }, &mut out);
+    member.handle(Down::Run(tick(ue, 1)), &mut out);
     assert!(matches!(out.up[..], [Up::Holds { .. }, Up::Ran { term: 5, .. }]));
-    member.handle(Down::Forget { phone, term: 6 }, &mut out);
-    member.handle(Down::Run(tick(phone, 2)), &mut out);
+    member.handle(Down::Forget { ue, term: 6 }, &mut out);
+    member.handle(Down::Run(tick(ue, 2)), &mut out);
     assert_eq!(out.up.len(), 2);
 }
 
-#[test] // a phone moves on at once: the state of who serves it then may be there before the word to serve it
+#[test] // a UE moves on at once: the state of who serves it then may be there before the word to serve it
 fn a_word_to_serve_is_not_heeded_once_another_serves() {
     let mut member = Member::new(default_config().into());
-    let (phone, mut out) = (PhoneId { slot: 1, generation: 1 }, MemberOutbox::default());
-    member.handle(Down::Serve { phone, term: 1, backups: vec![CpfId(2)] }, &mut out);
-    member.peer(CpfId(2), state(phone, 3, 7), &mut out);
-    member.handle(Down::Serve { phone, term: 2, backups: vec![CpfId(2), CpfId(3)] }, &mut out);
-    assert_eq!((member.holds(phone), member.cpf().phones().count()), (Some(7), 0));
-    member.handle(Down::Serve { phone, term: 4, backups: vec![CpfId(2)] }, &mut out);
-    assert_eq!((member.holds(phone), member.cpf().phones().count()), (None, 1));
+    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, MemberOutbox::default());
+    member.handle(Down::Serve { ue, term: 1, backups: vec![CpfId(2)] }, &mut out);
+    member.peer(CpfId(2), state(ue, 3, 7), &mut out);
+    member.handle(Down::Serve { ue, term: 2, backups: vec![CpfId(2), CpfId(3)] }, &mut out);
+    assert_eq!((member.holds(ue), member.cpf().contexts().count()), (Some(7), 0));
+    member.handle(Down::Serve { ue, term: 4, backups: vec![CpfId(2)] }, &mut out);
+    assert_eq!((member.holds(ue), member.cpf().contexts().count()), (None, 1));
 }
 
-#[test] // its state may be newer than the aggregator knew when it was chosen
+#[test] // its state may be newer than the CTA knew when it was chosen
 fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
     let mut member = Member::new(default_config().into());
-    let phone = PhoneId { slot: 1, generation: 1 };
+    let ue = UeId { slot: 1, generation: 1 };
     let mut out = MemberOutbox::default();
-    member.peer(CpfId(2), state(phone, 1, 4), &mut out);
-    member.handle(Down::Serve { phone, term: 2, backups: Vec::new() }, &mut out);
-    member.handle(Down::Try { phone, inputs: (3..=6).map(|clock| tick(phone, clock)).collect() }, &mut out);
+    member.peer(CpfId(2), state(ue, 1, 4), &mut out);
+    member.handle(Down::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
+    member.handle(Down::Try { ue, inputs: (3..=6).map(|clock| tick(ue, clock)).collect() }, &mut out);
     let tried = out.trials[0].inputs.iter().map(|input| input.clock);
     assert_eq!(tried.collect::<Vec<_>>(), [5, 6]);
 }
 
-/// What a control function says of an input.
-fn says(phone: PhoneId, term: u32, clock: u64, batch: Batch) -> Up {
-    Up::Ran { phone, term, clock, from: None, batch: Box::new(batch) }
+/// What a CPF says of an input.
+fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> Up {
+    Up::Ran { ue, term, clock, from: None, batch: Box::new(batch) }
 }
 
-#[test] // forged and repeated clocks, by one that is of the region: none does a phone harm, and each is counted
-fn a_control_function_that_lies_is_not_believed() {
+#[test] // forged and repeated clocks, by one that is of the region: none does a UE harm, and each is counted
+fn a_cpf_that_lies_is_not_believed() {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let (serves, backs) = (stage.net.cta().served_by(phone).unwrap(), stage.net.cta().backed_by(phone)[0]);
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let (serves, backs) =
+        (stage.net.cta().served_by(context).unwrap(), stage.net.cta().backed_by(context)[0]);
     let neither = [1, 2, 3].map(CpfId).into_iter().find(|c| *c != serves && *c != backs).unwrap();
     let heard = stage.net.ue_events(ue).len();
 
     // It holds what nobody has said yet; and one holds a state whom nobody asked to.
-    stage.net.cpf_says(backs, Up::Holds { phone, term: 1, clock: u64::MAX });
-    stage.net.cpf_says(neither, Up::Holds { phone, term: 1, clock: 1 });
+    stage.net.cpf_says(backs, Up::Holds { ue: context, term: 1, clock: u64::MAX });
+    stage.net.cpf_says(neither, Up::Holds { ue: context, term: 1, clock: 1 });
     assert_eq!(stage.net.cta().replicated().claims_refused, 1);
-    assert_eq!(stage.net.cta().backed_by(phone), [backs]);
-    // It answers for a phone that another one serves, under terms of all kinds; and for inputs that never were.
+    assert_eq!(stage.net.cta().backed_by(context), [backs]);
+    // It answers for a UE that another one serves, under terms of all kinds; and for inputs that never were.
     for (from, term, clock) in [(backs, 1, 1), (neither, 2, u64::MAX), (serves, 1, u64::MAX), (serves, 9, 1)]
     {
-        stage.net.cpf_says(from, says(phone, term, clock, Batch::default()));
+        stage.net.cpf_says(from, says(context, term, clock, Batch::default()));
     }
-    stage.net.cpf_says(neither, Up::Unreadable { phone, term: 1 });
-    stage.net.cpf_says(backs, Up::Unreadable { phone, term: 1 });
-    stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, 1) });
+    stage.net.cpf_says(neither, Up::Unreadable { ue: context, term: 1 });
+    stage.net.cpf_says(backs, Up::Unreadable { ue: context, term: 1 });
+    stage.net.cpf_says(neither, Up::Poisoned { ue: context, term: 1, inputs: (1, 1) });
     // Inputs that cannot have ended it: none, and such as never were.
     for inputs in [(9, 8), (1, u64::MAX)] {
-        stage.net.cpf_says(serves, Up::Poisoned { phone, term: 1, inputs });
+        stage.net.cpf_says(serves, Up::Poisoned { ue: context, term: 1, inputs });
     }
     assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (8, 1));
     let once = [(backs, Complaint::ClaimRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
     let once = once.chain([(backs, Complaint::Unreadable)]);
     assert_eq!(stage.net.complaints, Vec::from_iter(once), "each is told of once");
-    // Of a phone that is not there, nothing is known.
-    let nobody = PhoneId { slot: 999, generation: 3 };
+    // Of a UE that is not there, nothing is known.
+    let nobody = UeId { slot: 999, generation: 3 };
     stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));
-    stage.net.cpf_says(serves, Up::Holds { phone: nobody, term: 1, clock: 7 });
+    stage.net.cpf_says(serves, Up::Holds { ue: nobody, term: 1, clock: 7 });
     stage.net.settle(SECOND); // whoever holds what is not its is told to forget it
     assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
 
-    // The phone goes on, also with the one that lied when the other is lost.
+    // The UE goes on, also with the one that lied when the other is lost.
     let next = stage.net.links_taken() + 1;
     stage.net.lose_cpf_at(next, Loss::Before);
     stage.net.command(ue, session());
     stage.net.settle(SECOND * 3);
-    assert_eq!(stage.net.cta().served_by(phone), Some(backs));
+    assert_eq!(stage.net.cta().served_by(context), Some(backs));
     let told = stage.net.cta().replicated();
     assert_eq!((told.taken_over, told.lost, told.diverged, told.poisoned), (1, 0, 0, 0));
     stage.net.check_user_plane();
@@ -221,8 +219,8 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let serves = stage.net.cta().served_by(phone).expect("somebody serves it");
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(context).expect("somebody serves it");
     stage.net.repeat_a_count(serves);
     stage.net.tap();
     stage.net.command(ue, session());
@@ -233,21 +231,21 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
     assert!(heard.len() == 1 && is_release(&heard[0]), "nothing but that its connection ends: {heard:?}");
     assert_eq!(stage.net.complaints, [(serves, Complaint::CountAgain)]);
     assert_eq!(stage.net.cta().replicated().counts_again, 1);
-    assert!(stage.net.phones().all(|p| p.id != phone), "its keys are not used any more");
+    assert!(stage.net.contexts().all(|p| p.id != context), "its keys are not used any more");
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND * 3);
     assert!(registered(&stage.net, ue), "under new ones");
     no_violations(&stage.net);
 }
 
-/// A phone with a session and two backups, of which these get states that cannot be read; its control function is lost at its service request.
+/// A UE with a session and two backups, of which these get states that cannot be read; its CPF is lost at its service request.
 fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let backs = stage.net.cta().backed_by(phone);
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let backs = stage.net.cta().backed_by(context);
     spoilt.iter().for_each(|&nth| stage.net.spoil_states_to(backs[nth]));
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
@@ -259,8 +257,8 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     stage
 }
 
-#[test] // what a peer says of a phone is believed by nobody who has to serve it
-fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_phone() {
+#[test] // what a peer says of a UE is believed by nobody who has to serve it
+fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_ue() {
     let unreadable = [0, 1].map(|spoilt| {
         let stage = taken_over_from_spoilt_states(&[spoilt]);
         let told = stage.net.cta().replicated();
@@ -273,7 +271,7 @@ fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_phone() {
 }
 
 #[test]
-fn a_phone_of_which_no_state_can_be_read_registers_anew() {
+fn a_ue_of_which_no_state_can_be_read_registers_anew() {
     let stage = taken_over_from_spoilt_states(&[0, 1]);
     let told = stage.net.cta().replicated();
     assert_eq!((told.cpfs_lost, told.lost, told.unreadable), (1, 1, 2));
@@ -281,27 +279,27 @@ fn a_phone_of_which_no_state_can_be_read_registers_anew() {
     assert_eq!(stage.net.upf_sessions(), 0, "what it had is ended");
 }
 
-/// Whether the phone's last service request was accepted.
+/// Whether the UE's last service request was accepted.
 fn is_served(stage: &Stage) -> bool {
     let last = stage.net.ue_events(stage.ues[0]).last();
     matches!(last, Some((_, whimbrel_ran::ue::Event::ServiceAccepted { .. })))
 }
 
-/// A phone with two backups, of which this one has got nothing since the phone registered; its control function is lost at its service request.
-fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(PhoneId, u64) -> Up) -> Stage {
+/// A UE with two backups, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
+fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> Up) -> Stage {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").clone();
-    let serves = stage.net.cta().served_by(phone.id).expect("somebody serves it");
-    let backs = stage.net.cta().backed_by(phone.id)[nth];
+    let context = stage.net.contexts().next().expect("it is registered").clone();
+    let serves = stage.net.cta().served_by(context.id).expect("somebody serves it");
+    let backs = stage.net.cta().backed_by(context.id)[nth];
     stage.net.stick(serves, backs);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
-    let clock = stage.net.phone(phone.id).expect("it is there").clock;
-    stage.net.cpf_says(backs, lie(phone.id, clock));
+    let clock = stage.net.context(context.id).expect("it is there").clock;
+    stage.net.cpf_says(backs, lie(context.id, clock));
     stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
@@ -309,9 +307,9 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(PhoneId, u64) 
 }
 
 #[test] // what it is asked to go on with begins behind what it has
-fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_phone() {
+fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() {
     let found_out = [0, 1].map(|nth| {
-        let lie = |phone, clock| Up::Holds { phone, term: 1, clock };
+        let lie = |ue, clock| Up::Holds { ue, term: 1, clock };
         let stage = taken_over_although_one_backup_has_nothing(nth, lie);
         let told = stage.net.cta().replicated();
         assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
@@ -322,7 +320,7 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_phone
     assert_eq!(found_out.iter().sum::<u64>(), 1, "one of the two is asked first: {found_out:?}");
 }
 
-/// A phone of which a control function is sent a state under a term that never was; then its control function is lost, unless that is who was lied to.
+/// A UE of which a CPF is sent a state under a term that never was; then its CPF is lost, unless that is who was lied to.
 fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
     let ue = stage.ues[0];
@@ -330,12 +328,12 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
-    let phone = stage.net.phones().next().expect("it is registered").clone();
-    let serves = stage.net.cta().served_by(phone.id).expect("somebody serves it");
-    let backs = stage.net.cta().backed_by(phone.id)[0];
+    let context = stage.net.contexts().next().expect("it is registered").clone();
+    let serves = stage.net.cta().served_by(context.id).expect("somebody serves it");
+    let backs = stage.net.cta().backed_by(context.id)[0];
     let (from, to) = if is_served_there { (backs, serves) } else { (serves, backs) };
     for _ in 0..2 {
-        stage.net.peer_says(from, to, state(phone.id, term, phone.clock + ahead));
+        stage.net.peer_says(from, to, state(context.id, term, context.clock + ahead));
         stage.net.settle(SECOND / 10);
     }
     assert_eq!(stage.net.cta().replicated().claims_refused, 2);
@@ -349,8 +347,8 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     stage
 }
 
-#[test] // who serves the phone lets go of it, and a backup takes nothing under the term that is, or of the clocks that come: none of it costs the
-// phone anything
+#[test] // who serves the UE lets go of it, and a backup takes nothing under the term that is, or of the clocks that come: none of it costs the
+// UE anything
 fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
     for (is_served_there, lie) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
         let stage = lied_to(is_served_there, lie);
@@ -362,19 +360,19 @@ fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
     }
 }
 
-#[test] // nights that went wrong once: the UPF's answer was under way to a phone that left, and nobody ended the session
-fn a_session_that_comes_up_while_its_phone_leaves() {
+#[test] // nights that went wrong once: the UPF's answer was under way to a UE that left, and nobody ended the session
+fn a_session_that_comes_up_while_its_ue_leaves() {
     for (seed, backups) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
         morning(&mut night_in_region(seed, Faults::worst(), backups));
     }
 }
 
-#[test] // TS 38.413 §8.7.4: the phones of a reset are lost with their control functions, and the gNB is answered all the same
-fn a_reset_whose_phones_are_lost_is_acknowledged() {
+#[test] // TS 38.413 §8.7.4: the UEs of a reset are lost with their CPFs, and the gNB is answered all the same
+fn a_reset_whose_ues_are_lost_is_acknowledged() {
     let mut net = Sim::in_region(3, default_config(), Faults::default(), 2, 0);
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.tap();
@@ -386,11 +384,11 @@ fn a_reset_whose_phones_are_lost_is_acknowledged() {
     assert_eq!(net.cta().replicated().lost, 1);
 }
 
-#[test] // also where there was nobody to be a backup when the phones began, or when the last loss was
-fn who_comes_backs_the_phones_that_have_nobody() {
+#[test] // also where there was nobody to be a backup when the UEs began, or when the last loss was
+fn who_comes_backs_the_ues_that_have_nobody() {
     let mut net = Sim::in_region(3, default_config(), Faults::default(), 1, 1);
     let gnb = net.add_gnb(whimbrel_sim::gnb_config(1));
-    let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+    let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND * 2);
     assert_eq!((net.backed(), net.cta().unbacked()), (0, 6), "there is nobody, which is told");
@@ -407,8 +405,8 @@ fn who_comes_backs_the_phones_that_have_nobody() {
     assert!(ues.iter().all(|&ue| whimbrel_sim::registered(&net, ue)));
 }
 
-/// A phone of which a procedure runs: the UPF does not answer.
-fn at_something(cpfs: u16, backups: usize) -> (Stage, PhoneId) {
+/// A UE of which a procedure runs: the UPF does not answer.
+fn at_something(cpfs: u16, backups: usize) -> (Stage, UeId) {
     let net = Sim::in_region(5, default_config(), Faults::default(), cpfs, backups);
     let mut stage = of(net, 1);
     let ue = stage.ues[0];
@@ -417,20 +415,20 @@ fn at_something(cpfs: u16, backups: usize) -> (Stage, PhoneId) {
     stage.net.set_upf(UpfState::Silent);
     stage.net.command(ue, session());
     stage.net.advance(SECOND / 10);
-    let phone = stage.net.phones().next().expect("it is registered").id;
+    let context = stage.net.contexts().next().expect("it is registered").id;
     assert_eq!(stage.net.cta().logged().1, 1, "its session is not there yet");
-    (stage, phone)
+    (stage, context)
 }
 
 #[test] // the state is of before the procedure, and the log leads on from it
 fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_ends() {
-    let (mut stage, phone) = at_something(4, 1);
+    let (mut stage, ue) = at_something(4, 1);
     for _ in 0..3 {
-        let backs = stage.net.cta().backed_by(phone)[0];
+        let backs = stage.net.cta().backed_by(ue)[0];
         stage.net.lose_cpf(backs);
         stage.net.advance(SECOND / 10);
         assert_eq!(stage.net.cta().unbacked(), 0);
-        let serves = stage.net.cta().served_by(phone).expect("somebody does");
+        let serves = stage.net.cta().served_by(ue).expect("somebody does");
         stage.net.lose_cpf(serves);
         stage.net.add_cpf();
         stage.net.add_cpf();
@@ -446,10 +444,10 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
 }
 
 #[test] // it is among those that are at something and among all
-fn a_phone_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
-    let (mut stage, phone) = at_something(4, 1);
-    let serves = stage.net.cta().served_by(phone).expect("somebody does");
-    let backs = stage.net.cta().backed_by(phone)[0];
+fn a_ue_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
+    let (mut stage, ue) = at_something(4, 1);
+    let serves = stage.net.cta().served_by(ue).expect("somebody does");
+    let backs = stage.net.cta().backed_by(ue)[0];
     (1..=4).for_each(|other| stage.net.stick(serves, CpfId(other)));
     for lost in [backs, serves] {
         stage.net.lose_cpf(lost);

@@ -26,7 +26,7 @@ fn the_upfs_tests_ask_for_what_the_smf_asks_for() {
         (2, PduSessionType::Ipv6, false, true),
         (3, PduSessionType::Ipv4v6, true, true),
     ] {
-        let (mut net, ue) = one_phone(n);
+        let (mut net, ue) = one_ue(n);
         net.command(ue, Command::Register);
         net.settle(SECOND);
         net.set_upf(UpfState::ByHand);
@@ -47,7 +47,7 @@ fn the_upfs_tests_ask_for_what_the_smf_asks_for() {
 /// Memory that a fast path would read, and no fast path.
 struct Memory {
     entries: Vec<FastEntry>,
-    phones: Vec<AtomicU64>,
+    ues: Vec<AtomicU64>,
     prefixes: Vec<AtomicU64>,
     suspects: [AtomicU64; Suspects::WORDS],
 }
@@ -57,8 +57,8 @@ impl FastPath for Memory {
         &self.entries
     }
 
-    fn phone(&self, _: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
-        self.phones.get(usize::from(ue.octets()[3]))
+    fn ipv4(&self, _: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
+        self.ues.get(usize::from(ue.octets()[3]))
     }
 
     fn prefix(&self, _: DnIndex, ue: u64) -> Option<&AtomicU64> {
@@ -97,11 +97,11 @@ fn plain_and_lent(net: &mut Sim) -> (u64, u64) {
 }
 
 #[test] // idle, back, and at another gNB
-fn a_session_of_the_smf_is_plain_and_lent_wherever_its_phone_goes() {
-    let (mut net, ue) = one_phone(4);
+fn a_session_of_the_smf_is_plain_and_lent_wherever_its_ue_goes() {
+    let (mut net, ue) = one_ue(4);
     let memory = Memory {
         entries: (0..16).map(|_| FastEntry::default()).collect(),
-        phones: (0..256).map(|_| AtomicU64::default()).collect(),
+        ues: (0..256).map(|_| AtomicU64::default()).collect(),
         prefixes: (0..256).map(|_| AtomicU64::default()).collect(),
         suspects: [const { AtomicU64::new(0) }; Suspects::WORDS],
     };

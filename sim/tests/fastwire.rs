@@ -10,17 +10,17 @@ use whimbrel_ngap::msg::{ErrorIndication, UplinkNasTransport};
 use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const FAST: GnbIndex = GnbIndex(0);
 const PER: GnbIndex = GnbIndex(1);
 
-/// A phone with a session at a gNB that speaks fastwire, beside one that does not.
+/// A UE with a session at a gNB that speaks fastwire, beside one that does not.
 fn scene(mut net: Sim) -> (Sim, UeIndex) {
     net.add_gnb(gnb_config(2));
     net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let ue = net.add_ue(FAST, phone_config(1));
+    let ue = net.add_ue(FAST, ue_config(1));
     net.command(ue, Command::Register);
     net.command(ue, session());
     net.settle(SECOND);
@@ -34,10 +34,10 @@ fn fast(m: impl Into<Message>) -> Vec<u8> {
     octets
 }
 
-/// The names of the phone's connection, and its association.
+/// The names of the UE's connection, and its association.
 fn names(net: &Sim) -> (AmfUeNgapId, RanUeNgapId, AssociationId) {
-    let phone = net.phones().next().expect("it is known");
-    let c = phone.amf.connection.as_ref().expect("it is connected");
+    let ue = net.contexts().next().expect("it is known");
+    let c = ue.amf.connection.as_ref().expect("it is connected");
     (c.amf_ue_ngap_id, c.ran_ue_ngap_id, c.association)
 }
 
@@ -45,8 +45,8 @@ fn errors(heard: &[Message]) -> Vec<&ErrorIndication> {
     heard.iter().filter_map(|m| if let Message::ErrorIndication(m) = m { Some(m) } else { None }).collect()
 }
 
-#[test] // TS 38.413 §8.4.2, §8.4.4: source and target write each in its own form, and what one says of the phone reaches the other
-fn a_phone_goes_to_and_fro_between_the_two_forms() {
+#[test] // TS 38.413 §8.4.2, §8.4.4: source and target write each in its own form, and what one says of the UE reaches the other
+fn a_ue_goes_to_and_fro_between_the_two_forms() {
     let (mut net, ue) = scene(Sim::in_region(1, default_config(), Faults::default(), 3, 1));
     for (to, via) in [(PER, Via::N2), (FAST, Via::N2), (PER, Via::Xn), (FAST, Via::Xn)] {
         net.hand_over(ue, to, via);
@@ -69,8 +69,8 @@ fn what_cannot_be_read_is_answered_and_nobody_suffers() {
     net.inject(FAST, &whole[..whole.len() - 3]);
     net.settle(SECOND / 10);
     let told = net.tapped();
-    let [of_phone] = errors(&told)[..] else { panic!("{told:?}") };
-    assert_eq!((of_phone.amf_ue_ngap_id, of_phone.ran_ue_ngap_id), (Some(amf), Some(ran)));
+    let [of_ue] = errors(&told)[..] else { panic!("{told:?}") };
+    assert_eq!((of_ue.amf_ue_ngap_id, of_ue.ran_ue_ngap_id), (Some(amf), Some(ran)));
     for octets in [&whole[..1], &[12; 40][..], &whole[..20]] {
         net.inject(FAST, octets);
     }
@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_answered_and_nobody_suffers() {
     assert!(registered(&net, ue));
     net.command(ue, Command::Deregister { switch_off: false });
     net.settle(SECOND);
-    assert_eq!(net.phones().count(), 0);
+    assert_eq!(net.contexts().count(), 0);
 }
 
 #[test] // both are read wherever they come from: a gNB may say what it wrote for another association of its own

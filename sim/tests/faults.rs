@@ -1,4 +1,4 @@
-//! Faults of ours and of peers stay with the phone that they hit: DESIGN §4 rules 10 (poison) and 12 (strangers).
+//! Faults of ours and of peers stay with the UE that they hit: DESIGN §4 rules 10 (poison) and 12 (strangers).
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{GnbIndex, Rng, Sim, UeIndex, phone_config};
+use whimbrel_sim::{GnbIndex, Rng, Sim, UeIndex, ue_config};
 
-/// Registered phones with a session each.
-fn phones(seed: u64, n: u32) -> Sim {
+/// Registered UEs with a session each.
+fn ues(seed: u64, n: u32) -> Sim {
     let mut net = network(seed);
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);
     for i in 0..n {
-        let ue = net.add_ue(gnb, phone_config(i));
+        let ue = net.add_ue(gnb, ue_config(i));
         net.command(ue, Command::Register);
         net.settle(SECOND);
         net.command(
@@ -33,10 +33,10 @@ fn phones(seed: u64, n: u32) -> Sim {
     net
 }
 
-#[test] // DESIGN §4 rule 10: a panic costs the phone that it hit its context, and nobody else anything
-fn a_panic_costs_one_phone() {
-    let mut net = phones(1, 3);
-    let hit = net.cta().phones().nth(1).expect("three").id;
+#[test] // DESIGN §4 rule 10: a panic costs the UE that it hit its context, and nobody else anything
+fn a_panic_costs_one_ue() {
+    let mut net = ues(1, 3);
+    let hit = net.cta().contexts().nth(1).expect("three").id;
     net.tap();
     net.order(hit, CoreCommand::Panic);
     assert!(net.cta().cpf().is_some_and(|c| c.is_clean()));
@@ -44,7 +44,7 @@ fn a_panic_costs_one_phone() {
         core_events(&net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
     assert!(told, "the operator learns it");
     assert!(net.tapped().iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "its gNB too");
-    assert_eq!(net.cta().phones().count(), 2);
+    assert_eq!(net.cta().contexts().count(), 2);
     assert_eq!(net.cta().occupancy(), (2, 0));
     net.settle(SECOND);
     assert_eq!(net.upf_sessions(), 2, "and the UPF");
@@ -53,28 +53,28 @@ fn a_panic_costs_one_phone() {
     net.command(UeIndex(1), Command::Register);
     net.settle(Duration::from_secs(60));
     for i in 0..3 {
-        assert!(registered(&net, UeIndex(i)), "phone {i}");
+        assert!(registered(&net, UeIndex(i)), "UE {i}");
     }
 }
 
-#[test] // DESIGN §4 rule 12: garbage between valid messages changes no phone but, at most, the one whose connection it uses
-fn malformed_messages_touch_no_other_phone() {
+#[test] // DESIGN §4 rule 12: garbage between valid messages changes no UE but, at most, the one whose connection it uses
+fn malformed_messages_touch_no_other_ue() {
     for seed in 0..40 {
-        let mut net = phones(seed, 3);
+        let mut net = ues(seed, 3);
         let mut rng = Rng::new(seed);
         net.tap();
         net.command(UeIndex(2), Command::Deregister { switch_off: false });
-        let victim = net.cta().phones().nth(2).expect("three").id;
+        let victim = net.cta().contexts().nth(2).expect("three").id;
         let look = |net: &Sim| -> Vec<String> {
             net.cta()
-                .phones()
+                .contexts()
                 .filter(|p| p.id != victim)
                 .map(|p| format!("{:?} {:?}", p.amf, p.sessions))
                 .collect()
         };
         let before = look(&net);
-        // Octets that name the third phone, mutated everywhere but in that name.
-        let names = net.cta().phone(victim).and_then(|p| p.amf.connection.clone()).expect("connected");
+        // Octets that name the third UE, mutated everywhere but in that name.
+        let names = net.cta().context(victim).and_then(|p| p.amf.connection.clone()).expect("connected");
         let mut valid = Vec::new();
         let nas = (0..40).map(|_| rng.draw() as u8).collect();
         let m = whimbrel_ngap::msg::UplinkNasTransport::new(names.amf_ue_ngap_id, names.ran_ue_ngap_id, nas);
@@ -104,7 +104,7 @@ fn a_flood_of_first_messages_is_bounded() {
     let mut net = Sim::with(5, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);
-    let ues: Vec<_> = (0..20).map(|i| net.add_ue(gnb, phone_config(i))).collect();
+    let ues: Vec<_> = (0..20).map(|i| net.add_ue(gnb, ue_config(i))).collect();
     for &ue in &ues {
         net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 1));
         net.command(ue, Command::Register);

@@ -34,7 +34,7 @@ fn with_flows(seed: u64, flows: Vec<FlowPolicy>) -> (Sim, UeIndex) {
     let mut net = Sim::with(seed, config, Faults::default());
     net.recorder().on = true;
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -71,15 +71,15 @@ fn a_session_begins_with_the_flows_of_its_policy() {
     let arp = |n: usize| &flows[n].qos_flow_level_qos_parameters.allocation_and_retention_priority;
     let level = |n| arp(n).priority_level_arp;
     assert_eq!((level(0), level(1)), (8, 2), "of the subscription, of the policy");
-    let phone = net.cta().phones().next().expect("a phone");
-    let session = phone.sessions.values().next().expect("a session");
+    let ue = net.cta().contexts().next().expect("a UE");
+    let session = ue.sessions.values().next().expect("a session");
     assert_eq!(session.flows.len(), 1);
     assert_eq!(session.flows[0].name.as_str(), "voice");
     no_violations(&net);
 }
 
 #[test] // TS 24.501 §9.11.4.13: one default rule, and a rule of each flow before it
-fn the_phone_is_told_the_rules_of_all_flows() {
+fn the_ue_is_told_the_rules_of_all_flows() {
     let (net, ue) = with_flows(2, vec![voice(Setup::Always)]);
     let session = net.ue_ref(ue).sessions().next().expect("a session");
     let rules = &session.rules;
@@ -88,8 +88,8 @@ fn the_phone_is_told_the_rules_of_all_flows() {
     assert_eq!(told, [(1, true, 255, qfi(1)), (2, false, 10, qfi(2))]);
 }
 
-#[test] // TS 24.501 §9.11.4.9: the phone cannot hold more packet filters than it says
-fn flows_beyond_the_phones_packet_filters_are_left_out() {
+#[test] // TS 24.501 §9.11.4.9: the UE cannot hold more packet filters than it says
+fn flows_beyond_the_ues_packet_filters_are_left_out() {
     let filter = packet_filter("permit out 17 from any 5004 to assigned").expect("a filter");
     let many = |name: &str, precedence| FlowPolicy {
         name: name.parse().expect("a name"),
@@ -98,13 +98,13 @@ fn flows_beyond_the_phones_packet_filters_are_left_out() {
         ..voice(Setup::Always)
     };
     let (net, _) = with_flows(3, vec![many("one", 10), many("two", 11)]);
-    let phone = net.cta().phones().next().expect("a phone");
-    assert_eq!(phone.sessions.values().next().map(|s| s.flows.len()), Some(1));
+    let ue = net.cta().contexts().next().expect("a UE");
+    assert_eq!(ue.sessions.values().next().map(|s| s.flows.len()), Some(1));
 }
 
 #[test] // TS 23.501 §5.7.2.6: the sum of the sessions' AMBRs, up to what is subscribed
 fn the_ue_ambr_is_the_sum_of_the_sessions() {
-    let (mut net, ue) = one_phone(7);
+    let (mut net, ue) = one_ue(7);
     let mut subscription = subscription();
     subscription.ue_ambr = Ambr { ul_kbps: 1500, dl_kbps: 5000 };
     let each = Ambr { ul_kbps: 1000, dl_kbps: 2000 };

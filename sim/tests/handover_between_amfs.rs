@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::NotTaken;
-use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours, phone_config};
+use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours, ue_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     net.hand_over(UE, to, Via::N2);
@@ -23,8 +23,8 @@ fn refused(net: &Sim) -> Option<&Cause> {
     })
 }
 
-#[test] // TS 23.502 §4.9.1.3 inter-AMF, TS 33.501 §6.9.2.3.3: the phone goes over with its keys and sessions, registers there, and its former AMF forgets it; and back
-fn a_phone_goes_to_another_amf_and_comes_back() {
+#[test] // TS 23.502 §4.9.1.3 inter-AMF, TS 33.501 §6.9.2.3.3: the UE goes over with its keys and sessions, registers there, and its former AMF forgets it; and back
+fn a_ue_goes_to_another_amf_and_comes_back() {
     let mut net = scene(1);
     let addresses: Vec<_> = at_home(&net).expect("it is here").sessions.values().map(|s| s.ipv4).collect();
     for (to, gnb) in [("abroad", THERE), ("home", HERE), ("abroad", THERE)] {
@@ -57,8 +57,8 @@ fn packets_are_forwarded_by_the_upf() {
     no_violations(&net);
 }
 
-#[test] // the phone lives on there: idle, paged, deregistered
-fn a_phone_that_came_is_like_any_other() {
+#[test] // the UE lives on there: idle, paged, deregistered
+fn a_ue_that_came_is_like_any_other() {
     let mut net = scene(3);
     go(&mut net, THERE);
     go_idle(&mut net, UE);
@@ -71,7 +71,7 @@ fn a_phone_that_came_is_like_any_other() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the gNB's cause goes to the source's, and the phone stays
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the gNB's cause goes to the source's, and the UE stays
 fn a_gnb_there_that_refuses() {
     let mut net = scene(4);
     let cause = Cause::from(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
@@ -108,7 +108,7 @@ fn nobody_answers_there() {
     assert_eq!(net.abroad().occupancy().0, 0);
 }
 
-#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the other core does not know the subscriber: the phone stays where it is known
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the other core does not know the subscriber: the UE stays where it is known
 fn a_stranger_there_stays_here() {
     let mut net = scene(7);
     let supi = net.ue_ref(UE).config().supi;
@@ -118,7 +118,7 @@ fn a_stranger_there_stays_here() {
     served_by(&net, at_home(&net), abroad(&net), HERE);
 }
 
-#[test] // TS 23.502 §4.9.1.3.2 inter-AMF step 4: a session whose UPF the other core does not have cannot go along, and a phone without any stays
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF step 4: a session whose UPF the other core does not have cannot go along, and a UE without any stays
 fn the_other_core_has_another_upf() {
     let (home, mut there) = neighbours();
     there.smf.upfs[0].address = Some([127, 0, 0, 99].into());
@@ -126,7 +126,7 @@ fn the_other_core_has_another_upf() {
     net.add_abroad(there);
     net.add_gnb(gnb_config(1));
     net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
-    net.add_ue(HERE, phone_config(1));
+    net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
     net.settle(SECOND);
@@ -139,13 +139,13 @@ fn the_other_core_has_another_upf() {
 }
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes: both ways
-fn whatever_befalls_any_message_phone_and_cores_agree() {
+fn whatever_befalls_any_message_ue_and_cores_agree() {
     let said = {
         let mut net = scene(9);
         go(&mut net, THERE);
         net.said_over_n14()
     };
-    assert!(said >= 4, "context, its answer, the phone's coming, its answer");
+    assert!(said >= 4, "context, its answer, the UE's coming, its answer");
     for nth in 1..=said {
         for fate in Fate::ALL {
             let mut net = scene(9);
@@ -156,8 +156,8 @@ fn whatever_befalls_any_message_phone_and_cores_agree() {
     }
 }
 
-#[test] // a handover that fails before its command costs the phone nothing
-fn what_fails_before_the_command_leaves_the_phone_as_it_was() {
+#[test] // a handover that fails before its command costs the UE nothing
+fn what_fails_before_the_command_leaves_the_ue_as_it_was() {
     for (nth, fate) in
         [(1, Fate::Lost), (1, Fate::Cut), (1, Fate::AbroadDies), (2, Fate::Lost), (2, Fate::Cut)]
     {
@@ -175,8 +175,8 @@ fn what_fails_before_the_command_leaves_the_phone_as_it_was() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.1 inter-AMF: what is said to the phone here is not said again under the same COUNT there
-fn a_message_to_the_phone_waits_for_where_it_is() {
+#[test] // TS 23.502 §4.9.1.3.1 inter-AMF: what is said to the UE here is not said again under the same COUNT there
+fn a_message_to_the_ue_waits_for_where_it_is() {
     let mut net = scene(11);
     net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
     net.hand_over(UE, THERE, Via::N2);
@@ -195,8 +195,8 @@ fn a_message_to_the_phone_waits_for_where_it_is() {
 #[test] // TS 23.502 §4.9.1.3 inter-AMF lie: what a neighbour says that lies, or repeats itself, is refused and counted, and touches nobody
 fn a_neighbour_that_lies() {
     let mut net = scene(12);
-    let phone = at_home(&net).expect("it is here").id;
-    let relation = Relation { source: phone, token: [7; 16] };
+    let ue = at_home(&net).expect("it is here").id;
+    let relation = Relation { source: ue, token: [7; 16] };
     let said = |body| N14 { relation, body }.to_flat();
     // Of a handover that it has no part in.
     for body in [Body::HandoverComplete, Body::not_created(CauseRadioNetwork::Unspecified, None)] {
@@ -220,7 +220,7 @@ fn a_neighbour_that_lies() {
         [NotTaken::Unknown],
         "the other core is told that there is no such handover"
     );
-    // A UE context that comes twice makes one phone.
+    // A UE context that comes twice makes one UE.
     net.befalls_n14(net.said_over_n14() + 1, Fate::Repeated);
     go(&mut net, THERE);
     served_by(&net, abroad(&net), at_home(&net), THERE);
@@ -235,10 +235,10 @@ fn there_and_back(net: &mut Sim) {
 }
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: a home of several processes loses one of them at each message of a handover out and in
-fn a_home_that_loses_an_aggregator_or_a_control_function() {
+fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
         let (home, abroad) = neighbours();
-        with(Sim::mirrored(13, home, Faults::default(), 3, 1), abroad)
+        with(Sim::replicated(13, home, Faults::default(), 3, 1), abroad)
     };
     with_each_loss(
         home,

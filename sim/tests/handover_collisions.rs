@@ -13,14 +13,14 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::HandoverCancel;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// How far a handover is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// The target was asked.
     Preparing,
-    /// The source was told to send the phone, which does not hear it.
+    /// The source was told to send the UE, which does not hear it.
     Executing,
     /// A target wants its path switched, and the UPF has not answered.
     Switching,
@@ -28,7 +28,7 @@ enum At {
 
 const ALL: [At; 3] = [At::Preparing, At::Executing, At::Switching];
 
-/// A phone with a session, and a handover of it that is so far.
+/// A UE with a session, and a handover of it that is so far.
 fn handed_over(seed: u64, at: At) -> (Sim, UeIndex) {
     let (mut net, ue) = two_gnbs(seed, 1);
     begin(&mut net, ue, at);
@@ -49,13 +49,13 @@ fn begin(net: &mut Sim, ue: UeIndex, at: At) {
         let asked = request(net);
         say(net, TARGET, acknowledgement(asked.amf_ue_ngap_id, vec![admitted(1, true)]));
     }
-    assert!(phone(net).amf.target.is_some());
+    assert!(context(net).amf.target.is_some());
 }
 
-/// The handover comes to nothing: the source keeps the phone, or the UPF does not answer. Both time out by themselves as well.
+/// The handover comes to nothing: the source keeps the UE, or the UPF does not answer. Both time out by themselves as well.
 fn end(net: &mut Sim, at: At) {
     net.set_upf(UpfState::Answering);
-    if at != At::Switching && net.cta().phones().any(|p| p.amf.target.is_some()) {
+    if at != At::Switching && net.cta().contexts().any(|p| p.amf.target.is_some()) {
         let c = connection(net);
         let cause = CauseRadioNetwork::HandoverCancelled.into();
         let cancel = HandoverCancel::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause);
@@ -89,8 +89,8 @@ fn completed(net: &Sim, wanted: Procedure) -> bool {
     core_events(net).any(|e| matches!(e, CoreEvent::Completed { procedure, .. } if *procedure == wanted))
 }
 
-#[test] // TS 24.501 §5.5.2.2, TS 23.502 §4.9.1 collision: the phone leaves while it is handed over: source and target let go
-fn a_deregistration_by_the_phone() {
+#[test] // TS 24.501 §5.5.2.2, TS 23.502 §4.9.1 collision: the UE leaves while it is handed over: source and target let go
+fn a_deregistration_by_the_ue() {
     for at in ALL {
         for switch_off in [false, true] {
             let (mut net, ue) = handed_over(1, at);
@@ -104,16 +104,16 @@ fn a_deregistration_by_the_phone() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.3.3, §4.9.1 collision: the network deregisters a phone that is handed over: it hears it where it is, and leaves
+#[test] // TS 23.502 §4.2.2.3.3, §4.9.1 collision: the network deregisters a UE that is handed over: it hears it where it is, and leaves
 fn a_deregistration_by_the_network() {
     for at in ALL {
         let (mut net, ue) = handed_over(2, at);
-        let id = phone(&net).id;
+        let id = context(&net).id;
         net.order(id, CoreCommand::Deregister);
         net.settle(SECOND / 5);
         end(&mut net, at);
         net.settle(SECOND * 60);
-        assert_eq!(net.cta().phones().count(), 0, "{at:?}");
+        assert_eq!(net.cta().contexts().count(), 0, "{at:?}");
         assert_eq!(net.upf_sessions(), 0, "{at:?}");
         // One that went over to a gNB that is driven by hand hears nothing there.
         assert!(at == At::Switching || net.ue_ref(ue).state() != MmState::Registered, "{at:?}");
@@ -121,7 +121,7 @@ fn a_deregistration_by_the_network() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1 collision, TS 24.501 §5.5.1.3: a registration goes on beside a handover; its accept waits for a phone on its way
+#[test] // TS 23.502 §4.9.1 collision, TS 24.501 §5.5.1.3: a registration goes on beside a handover; its accept waits for a UE on its way
 fn a_mobility_registration() {
     for at in ALL {
         let (mut net, ue) = handed_over(3, at);
@@ -130,11 +130,11 @@ fn a_mobility_registration() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert!(registered(&net, ue) && completed(&net, Procedure::Registration), "{at:?}");
-        assert!(phone(&net).amf.target.is_none(), "{at:?}");
+        assert!(context(&net).amf.target.is_none(), "{at:?}");
     }
 }
 
-#[test] // TS 23.502 §4.9.1 collision, TS 24.501 §5.6.1: a service request of a phone that is connected and handed over
+#[test] // TS 23.502 §4.9.1 collision, TS 24.501 §5.6.1: a service request of a UE that is connected and handed over
 fn a_service_request() {
     for at in ALL {
         let (mut net, ue) = handed_over(4, at);
@@ -143,17 +143,17 @@ fn a_service_request() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert!(registered(&net, ue) && net.ue_ref(ue).sessions().count() == 1, "{at:?}");
-        assert!(phone(&net).is_idle() || phone(&net).amf.target.is_none(), "{at:?}");
+        assert!(context(&net).is_idle() || context(&net).amf.target.is_none(), "{at:?}");
     }
 }
 
-#[test] // TS 23.502 §4.9.1 collision, §4.9.1.3.1: sessions begin, change and end when the handover is over, not at a gNB that the phone leaves
+#[test] // TS 23.502 §4.9.1 collision, §4.9.1.3.1: sessions begin, change and end when the handover is over, not at a gNB that the UE leaves
 fn session_procedures() {
     for at in [At::Preparing, At::Executing] {
         let (mut net, ue) = handed_over(5, at);
         net.tap();
         net.command(ue, internet());
-        let id = phone(&net).id;
+        let id = context(&net).id;
         let ambr = Ambr { ul_kbps: 777, dl_kbps: 888 };
         net.order(id, CoreCommand::ModifySession(psi(1), Modification::Ambr(ambr)));
         net.settle(SECOND / 5);
@@ -167,18 +167,18 @@ fn session_procedures() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert_eq!(net.ue_ref(ue).sessions().count(), 2, "{at:?}");
-        assert_eq!(phone(&net).sessions[&psi(1)].ambr, ambr, "{at:?}");
+        assert_eq!(context(&net).sessions[&psi(1)].ambr, ambr, "{at:?}");
     }
 }
 
-#[test] // TS 23.502 §4.9.1 collision, §4.2.3.3: data for a phone that is handed over page nobody
+#[test] // TS 23.502 §4.9.1 collision, §4.2.3.3: data for a UE that is handed over page nobody
 fn downlink_data() {
     for at in [At::Preparing, At::Executing] {
         let (mut net, _) = handed_over(6, at);
         net.tap();
         let (to, _) = downlink(&mut net, 1);
         match at {
-            At::Preparing | At::Switching => assert_eq!(to, an(&net, 1), "they go where the phone is"),
+            At::Preparing | At::Switching => assert_eq!(to, an(&net, 1), "they go where the UE is"),
             At::Executing => assert_eq!(to, None, "they wait until it has arrived"),
         }
         net.settle(SECOND / 5);
@@ -195,7 +195,7 @@ fn a_rekeying_waits_for_the_handover() {
         let mut net = Sim::with(7, config, Faults::default());
         net.add_gnb(gnb_config(1));
         net.add_gnb(gnb_config(2));
-        let ue = net.add_ue(SOURCE, phone_config(1));
+        let ue = net.add_ue(SOURCE, ue_config(1));
         net.command(ue, Command::Register);
         net.command(ue, internet());
         net.settle(SECOND);
@@ -219,7 +219,7 @@ fn a_handover_during_the_security_mode() {
     let mut net = Sim::with(8, config, Faults::default());
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
-    let ue = net.add_ue(SOURCE, phone_config(1));
+    let ue = net.add_ue(SOURCE, ue_config(1));
     net.command(ue, Command::Register);
     net.command(ue, internet());
     net.settle(SECOND);
@@ -259,7 +259,7 @@ fn an_an_release() {
     assert!(net.heard(TARGET).is_empty(), "nobody else was asked");
 }
 
-#[test] // TS 23.502 §4.9.1 collision, §4.2.6: the source gives the phone up while it is handed over
+#[test] // TS 23.502 §4.9.1 collision, §4.2.6: the source gives the UE up while it is handed over
 fn the_source_asks_for_the_release() {
     for at in ALL {
         let (mut net, ue) = handed_over(10, at);
@@ -269,7 +269,7 @@ fn the_source_asks_for_the_release() {
         net.settle(SECOND * 30);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND * 30);
-        assert!(registered(&net, ue) && phone(&net).amf.target.is_none(), "{at:?}");
+        assert!(registered(&net, ue) && context(&net).amf.target.is_none(), "{at:?}");
         net.check_invariants();
     }
 }

@@ -7,7 +7,7 @@ use crate::common::by_hand::*;
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_control::smf::UpState;
-use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Phone, Refusal, UpfId};
+use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UeContext, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, PlmnId, Qfi, Teid};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
@@ -23,12 +23,12 @@ use whimbrel_ngap::transfer::{PathSwitchRequestTransfer, PduSessionResourceSetup
 use whimbrel_pfcp::ie::Cause as PfcpCause;
 use whimbrel_pfcp::msg::SessionModificationResponse;
 use whimbrel_pfcp::{Frame, Message as Pfcp};
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, UpfState, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, UpfState, default_config, ue_config};
 
-/// A phone with one session that asks for a second one. Both gNBs are driven by hand, and the source was asked for it.
+/// A UE with one session that asks for a second one. Both gNBs are driven by hand, and the source was asked for it.
 fn asked(seed: u64) -> Sim {
     let (mut net, ue) = two_gnbs(seed, 1);
     net.command(ue, session());
@@ -39,9 +39,9 @@ fn asked(seed: u64) -> Sim {
 }
 
 /// Takes the source over once the core has come so far: what it is asked then, it does not answer by itself.
-fn hold(net: &mut Sim, so_far: fn(&Phone) -> bool) {
+fn hold(net: &mut Sim, so_far: fn(&UeContext) -> bool) {
     let begun = net.now();
-    while !so_far(phone(net)) {
+    while !so_far(context(net)) {
         assert!(net.now().since(begun) < SECOND, "it does not come so far");
         net.advance(SECOND / 10_000);
     }
@@ -89,7 +89,7 @@ fn switching(seed: u64, sessions: &[u8]) -> Sim {
 }
 
 fn waits(net: &mut Sim) -> bool {
-    net.heard(SOURCE).is_empty() && net.heard(TARGET).is_empty() && phone(net).amf.target.is_some()
+    net.heard(SOURCE).is_empty() && net.heard(TARGET).is_empty() && context(net).amf.target.is_some()
 }
 
 fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
@@ -109,7 +109,7 @@ fn failed(net: &mut Sim) -> bool {
 }
 
 fn up(net: &Sim, n: u8) -> Option<UpState> {
-    phone(net).sessions.get(&psi(n)).map(|s| s.up)
+    context(net).sessions.get(&psi(n)).map(|s| s.up)
 }
 
 /// The sessions that the target is asked for.
@@ -117,7 +117,7 @@ fn wanted(net: &mut Sim) -> Vec<u8> {
     request(net).pdu_session_resource_setup_list_ho_req.iter().map(|i| i.pdu_session_id.value()).collect()
 }
 
-/// The source gives the phone up.
+/// The source gives the UE up.
 fn give_up(net: &mut Sim) {
     let c = connection(net);
     let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
@@ -125,15 +125,15 @@ fn give_up(net: &mut Sim) {
     say(net, SOURCE, m);
 }
 
-/// What ended the handover has left nothing of it, and phone and core go on.
+/// What ended the handover has left nothing of it, and UE and core go on.
 fn over(net: &mut Sim) {
     net.set_upf(UpfState::Answering);
     // A gNB that never answers a setup, and a UE that never answers the release: `session_setup` and five times T3592.
     net.settle(SECOND * 300);
-    assert!(net.cta().phones().all(|p| p.is_idle() && p.amf.target.is_none()));
-    assert_eq!(net.cta().phones().map(|p| p.sessions.len()).sum::<usize>(), net.upf_sessions());
+    assert!(net.cta().contexts().all(|p| p.is_idle() && p.amf.target.is_none()));
+    assert_eq!(net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>(), net.upf_sessions());
     let config = std::sync::Arc::new(default_config());
-    for id in net.cta().phones().map(|p| p.id).collect::<Vec<_>>() {
+    for id in net.cta().contexts().map(|p| p.id).collect::<Vec<_>>() {
         assert!(net.recorder().replay(id, &config) > 5);
     }
 }
@@ -185,7 +185,7 @@ fn what_ends_a_handover_that_waits() {
             say(net, SOURCE, m);
         }),
         ("deregistration", |net| {
-            let id = phone(net).id;
+            let id = context(net).id;
             net.order(id, CoreCommand::Superseded);
         }),
         ("the source is lost", |net| net.disconnect(SOURCE)),
@@ -197,7 +197,7 @@ fn what_ends_a_handover_that_waits() {
         assert!(waits(&mut net), "{what}");
         end(&mut net);
         net.settle(SECOND / 5);
-        assert!(net.cta().phones().all(|p| p.amf.target.is_none()), "{what}");
+        assert!(net.cta().contexts().all(|p| p.amf.target.is_none()), "{what}");
         let told = net.heard(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
         assert_eq!(told, what == "the target is lost", "{what}");
         assert!(net.heard(TARGET).is_empty(), "{what}");
@@ -209,7 +209,7 @@ fn what_ends_a_handover_that_waits() {
 #[test] // TS 23.502 §4.3.4.2: the sessions are released meanwhile: there is nothing left to wait for, nor to hand over
 fn sessions_that_are_released_meanwhile() {
     let mut net = required(15, &[1, 2]);
-    let id = phone(&net).id;
+    let id = context(&net).id;
     net.order(id, CoreCommand::LeaveUpf(UpfId(0)));
     net.settle(SECOND / 20);
     let heard = net.heard(SOURCE);
@@ -269,10 +269,10 @@ fn path_switch_before_the_source_has_the_context() {
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.2.3.2 step 12: the same with a phone that has its context, and asks for a session that it let go
+#[test] // TS 23.502 §4.2.3.2 step 12: the same with a UE that has its context, and asks for a session that it let go
 fn path_switch_before_the_source_has_set_up_what_a_service_request_asked_for() {
     let (mut net, ue) = two_gnbs(17, 2);
-    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(PhoneId(0), psi(2)));
+    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(UeId(0), psi(2)));
     net.settle(SECOND / 10);
     net.command(ue, Command::ServiceRequest);
     hold(&mut net, |p| !p.is_idle());
@@ -313,7 +313,7 @@ fn what_ends_a_path_switch_that_waits() {
     let ends: [(&str, End); 4] = [
         ("release", |net| give_up(net)),
         ("deregistration", |net| {
-            let id = phone(net).id;
+            let id = context(net).id;
             net.order(id, CoreCommand::Superseded);
         }),
         ("another gNB's", |net| {
@@ -339,11 +339,11 @@ fn what_ends_a_path_switch_that_waits() {
     }
     let mut net = switching(12, &[1, 2]);
     net.disconnect(TARGET);
-    assert!(phone(&net).amf.target.is_none());
+    assert!(context(&net).amf.target.is_none());
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.9.1.2.2: the source's answer comes when the phone is served elsewhere: it names a connection that is over
+#[test] // TS 23.502 §4.9.1.2.2: the source's answer comes when the UE is served elsewhere: it names a connection that is over
 fn the_source_answers_after_the_path_switch() {
     let mut net = switching(13, &[1]);
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1]);
@@ -363,7 +363,7 @@ fn accept(net: &mut Sim, request: &[u8]) {
     let frame = Frame::parse(request).expect("a request of ours");
     let sequence = frame.header.sequence;
     let up_seid = frame.header.seid;
-    let ours = phone(net).sessions.values().find(|s| s.up_seid == up_seid).map(|s| s.cp_seid);
+    let ours = context(net).sessions.values().find(|s| s.up_seid == up_seid).map(|s| s.cp_seid);
     let m = Pfcp::from(SessionModificationResponse::new(PfcpCause::RequestAccepted));
     net.inject_pfcp(&m.to_octets(ours, sequence));
 }
@@ -381,7 +381,7 @@ fn a_session_that_is_led_to_the_source_meanwhile() {
     net.settle(SECOND / 20);
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1]);
     accept(&mut net, led);
-    assert_eq!(up(&net, 2), Some(UpState::Inactive), "its gNB is not the phone's any more");
+    assert_eq!(up(&net, 2), Some(UpState::Inactive), "its gNB is not the UE's any more");
     for request in net.n4_heard() {
         accept(&mut net, &request);
     }
@@ -391,7 +391,7 @@ fn a_session_that_is_led_to_the_source_meanwhile() {
 /// The third gNB, driven by hand like the second.
 const NEXT: GnbIndex = GnbIndex(2);
 
-/// The phone was sent to the second gNB and has gone on to a third one, over Xn, whose PATH SWITCH REQUEST is ahead of the second one's
+/// The UE was sent to the second gNB and has gone on to a third one, over Xn, whose PATH SWITCH REQUEST is ahead of the second one's
 /// HANDOVER NOTIFY. Gives the name of the connection at the second.
 fn gone_on(seed: u64) -> (Sim, AmfUeNgapId) {
     let (mut net, _) = two_gnbs(seed, 1);
@@ -406,7 +406,7 @@ fn gone_on(seed: u64) -> (Sim, AmfUeNgapId) {
     command(&mut net);
     let m = wants_it(&net, asked.amf_ue_ngap_id);
     say(&mut net, next, m);
-    assert!(net.heard(next).is_empty() && phone(&net).amf.target.is_some(), "it waits");
+    assert!(net.heard(next).is_empty() && context(&net).amf.target.is_some(), "it waits");
     (net, asked.amf_ue_ngap_id)
 }
 
@@ -421,7 +421,7 @@ fn wants_it(net: &Sim, of: AmfUeNgapId) -> PathSwitchRequest {
 }
 
 #[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5: PATH SWITCH REQUEST is ahead of HANDOVER NOTIFY, of whose gNB it comes
-fn path_switch_before_the_phone_is_known_to_be_where_it_came_from() {
+fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
     for upf in [UpfState::Answering, UpfState::Silent] {
         let (mut net, at_target_too) = gone_on(16);
         let m = wants_it(&net, at_target_too);
@@ -435,12 +435,12 @@ fn path_switch_before_the_phone_is_known_to_be_where_it_came_from() {
         assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
         assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
         assert!(matches!(net.heard(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
-        assert!(phone(&net).amf.source.is_none());
+        assert!(context(&net).amf.source.is_none());
         over(&mut net);
     }
 }
 
-#[test] // TS 38.413 §8.4.4.3: the phone never was where it is said to come from, or its gNBs are lost meanwhile
+#[test] // TS 38.413 §8.4.4.3: the UE never was where it is said to come from, or its gNBs are lost meanwhile
 fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
     type End = fn(&mut Sim);
     let ends: [(&str, End, bool); 7] = [
@@ -458,7 +458,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         (
             "deregistration",
             |net| {
-                let id = phone(net).id;
+                let id = context(net).id;
                 net.order(id, CoreCommand::Superseded);
             },
             true,
@@ -481,7 +481,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         (
             "somebody else has it",
             |net| {
-                let m = net.cta().phones().next().and_then(|p| p.amf.target.as_ref()).expect("it waits");
+                let m = net.cta().contexts().next().and_then(|p| p.amf.target.as_ref()).expect("it waits");
                 let mut m = wants_it(net, m.amf_ue_ngap_id);
                 m.ran_ue_ngap_id = whimbrel_ids::RanUeNgapId(3);
                 say(net, NEXT, m);
@@ -508,7 +508,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
     }
 }
 
-#[test] // TS 38.413 §10.6: nobody can have come from a target that was not told to take the phone
+#[test] // TS 38.413 §10.6: nobody can have come from a target that was not told to take the UE
 fn a_path_switch_of_a_connection_that_is_being_prepared() {
     let (mut net, _) = two_gnbs(18, 1);
     let next = net.add_gnb(gnb_config(3));
@@ -524,12 +524,12 @@ fn a_path_switch_of_a_connection_that_is_being_prepared() {
     over(&mut net);
 }
 
-/// Phones that are handed over as soon as they hear of their session: what was not served. Associations that differ in latency let
+/// UEs that are handed over as soon as they hear of their session: what was not served. Associations that differ in latency let
 /// one gNB's message overtake another's; where the core's parts have links, the UPF's answer takes a round trip.
 fn right_behind_a_session(mut net: Sim, via: Via) -> Vec<Refusal> {
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
-    let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND);
     ues.iter().for_each(|&ue| net.command(ue, session()));
@@ -553,7 +553,7 @@ fn right_behind_a_session(mut net: Sim, via: Via) -> Vec<Refusal> {
     refused.collect()
 }
 
-#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3: phones that move on at once, the core in one process or in several
+#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3: UEs that move on at once, the core in one process or in several
 fn a_handover_right_behind_a_session() {
     let faults =
         Faults { radio_latency_micros: (1, 10), n2_latency_micros: (100, 20_000), ..Faults::default() };
@@ -567,11 +567,11 @@ fn a_handover_right_behind_a_session() {
     }
 }
 
-/// Phones that go on over Xn as soon as they are where the core took them to. What was not served.
+/// UEs that go on over Xn as soon as they are where the core took them to. What was not served.
 fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
     let gnbs = [1, 2, 3].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
-    let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
     for command in [Command::Register, session()] {
         ues.iter().for_each(|&ue| net.command(ue, command.clone()));
         net.settle(SECOND);
@@ -582,7 +582,7 @@ fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
         net.advance(SECOND / 10_000);
         let arrived = |ue: UeIndex| {
             net.gnb_events.iter().any(|(_, e)| {
-                matches!(e, GnbEvent::HandedOver { phone, via: Via::N2, .. } if phone.0 == ue.0 as u32)
+                matches!(e, GnbEvent::HandedOver { ue: handed_over, via: Via::N2, .. } if handed_over.0 == ue.0 as u32)
             })
         };
         for ue in there.extract_if(.., |&mut ue| arrived(ue)).collect::<Vec<_>>() {
@@ -602,7 +602,7 @@ fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
     refused.collect()
 }
 
-#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3.3: phones that move on at once, the core in one process or in several
+#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3.3: UEs that move on at once, the core in one process or in several
 fn an_xn_handover_right_behind_one_through_the_core() {
     let faults =
         Faults { radio_latency_micros: (1, 10), n2_latency_micros: (100, 20_000), ..Faults::default() };

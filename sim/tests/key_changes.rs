@@ -1,4 +1,4 @@
-//! Keys that are proved anew while a phone is connected, and the radio's keys after that: TS 33.501 §6.9.2.3.2, §6.9.2.3.3.
+//! Keys that are proved anew while a UE is connected, and the radio's keys after that: TS 33.501 §6.9.2.3.2, §6.9.2.3.3.
 
 use crate::common::by_hand::psi;
 use crate::common::stage::session;
@@ -6,13 +6,13 @@ use crate::common::*;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, phone_config, procedures_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, procedures_config, ue_config};
 
-/// A connected phone with a session, whose radio has keys of a K_AMF that is not the one in use.
+/// A connected UE with a session, whose radio has keys of a K_AMF that is not the one in use.
 fn proved_anew() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let mut net = Sim::with(1, procedures_config(), Faults::default());
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
-    let ue = net.add_ue(gnbs[0], phone_config(1));
+    let ue = net.add_ue(gnbs[0], ue_config(1));
     net.settle(SECOND / 10);
     let name = |net: &Sim| net.ue_ref(ue).security().map(|(name, _)| name);
     net.command(ue, Command::Register);

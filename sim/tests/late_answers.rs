@@ -20,7 +20,7 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const GNB: GnbIndex = GnbIndex(0);
 
@@ -33,7 +33,7 @@ fn establish() -> Command {
 fn loaded(seed: u64, config: Config, ues: u32, per_message: Duration) -> (Sim, Vec<UeIndex>) {
     let mut net = Sim::with(seed, config, Faults::default());
     net.add_gnb(gnb_config(1));
-    let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(GNB, phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(GNB, ue_config(n))).collect();
     net.settle(SECOND / 10);
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND);
@@ -48,12 +48,12 @@ fn all_have(net: &mut Sim, sessions: usize, what: &str) {
     net.settle(SECOND * 120);
     let of_ues: usize = (0..net.ues()).map(|n| net.ue_ref(UeIndex(n)).sessions().count()).sum();
     let active =
-        |p: &whimbrel_control::Phone| p.sessions.values().filter(|s| s.up == UpState::Active).count();
-    let of_smf: usize = net.cta().phones().map(active).sum();
-    let all: usize = net.cta().phones().map(|p| p.sessions.len()).sum();
+        |p: &whimbrel_control::UeContext| p.sessions.values().filter(|s| s.up == UpState::Active).count();
+    let of_smf: usize = net.cta().contexts().map(active).sum();
+    let all: usize = net.cta().contexts().map(|p| p.sessions.len()).sum();
     let had = [of_ues, net.gnb_ref(GNB).tunnels(), of_smf, all, net.upf_sessions()];
     assert_eq!(had, [sessions; 5], "UEs, gNB, SMF active, SMF, UPF: {what}");
-    assert!(net.cta().phones().all(|p| p.is_idle()), "{what}");
+    assert!(net.cta().contexts().all(|p| p.is_idle()), "{what}");
     no_violations(net);
 }
 
@@ -140,7 +140,7 @@ fn a_session_that_ends_before_the_gnb_has_answered_is_nowhere() {
             net.command(ue, Command::ServiceRequest);
         }),
         ("the UPF is left", |net, _| {
-            let id = net.cta().phones().next().expect("a UE").id;
+            let id = net.cta().contexts().next().expect("a UE").id;
             net.order(id, CoreCommand::LeaveUpf(whimbrel_control::UpfId(0)));
         }),
         ("the gNB is lost", |net, _| net.restart_gnb(GNB)),
@@ -153,13 +153,13 @@ fn a_session_that_ends_before_the_gnb_has_answered_is_nowhere() {
         net.settle(SECOND * 60);
         net.slow_down(GNB, Duration::ZERO);
         net.settle(SECOND * 300);
-        let sessions: usize = net.cta().phones().map(|p| p.sessions.len()).sum();
+        let sessions: usize = net.cta().contexts().map(|p| p.sessions.len()).sum();
         assert_eq!(net.upf_sessions(), sessions, "{what}");
-        let active = net.cta().phones().flat_map(|p| p.sessions.values());
+        let active = net.cta().contexts().flat_map(|p| p.sessions.values());
         let active = active.filter(|s| s.up == UpState::Active).count();
         assert_eq!(net.gnb_ref(GNB).tunnels(), active, "{what}");
         assert_eq!(net.ue_ref(ues[0]).sessions().count(), sessions, "{what}");
-        assert!(net.cta().phones().all(|p| p.is_idle()), "{what}");
+        assert!(net.cta().contexts().all(|p| p.is_idle()), "{what}");
     }
 }
 
@@ -191,7 +191,7 @@ fn of(m: &PduSessionResourceSetupRequest) -> Vec<PduSessionId> {
 fn unanswered(seed: u64) -> (Sim, PduSessionResourceSetupRequest) {
     let (mut net, ue) = two_gnbs(seed, 1);
     net.command(ue, establish());
-    while phone(&net).sessions.get(&psi(2)).is_none_or(|s| s.n3.is_none()) {
+    while context(&net).sessions.get(&psi(2)).is_none_or(|s| s.n3.is_none()) {
         net.advance(SECOND / 10_000);
     }
     net.take_over(SOURCE);
@@ -218,14 +218,14 @@ fn comes_up_at_target(net: &mut Sim, former: &PduSessionResourceSetupRequest) {
     assert!(asked.pdu_session_resource_setup_list_su_req[0].pdu_session_nas_pdu.is_some());
     // The source's answer concerns nobody any more.
     say(net, SOURCE, set_up(former, 0x66));
-    assert_eq!(phone(net).sessions[&psi(2)].up, UpState::Establishing);
+    assert_eq!(context(net).sessions[&psi(2)].up, UpState::Establishing);
     say(net, TARGET, set_up(&asked, 0x77));
-    assert_eq!(phone(net).sessions[&psi(2)].up, UpState::Active);
+    assert_eq!(context(net).sessions[&psi(2)].up, UpState::Active);
     assert_eq!(an(net, 2), Some((TARGET_N3.into(), Teid(0x77))));
-    assert_eq!(phone(net).sessions[&psi(1)].up, UpState::Active);
+    assert_eq!(context(net).sessions[&psi(1)].up, UpState::Active);
     assert_eq!(first_refusal(net), None);
     let config = std::sync::Arc::new(default_config());
-    let id = phone(net).id;
+    let id = context(net).id;
     assert!(net.recorder().replay(id, &config) > 5);
 }
 
@@ -275,7 +275,7 @@ fn a_session_that_is_refused_for_a_handover_that_does_not_come_is_asked_for_agai
     }
     refuse_for_handover(&mut net, &asked);
     assert!(first_refusal(&net).is_some());
-    assert_eq!(phone(&net).sessions.len(), 1);
+    assert_eq!(context(&net).sessions.len(), 1);
 }
 
 #[test] // TS 38.413 §8.4.2.2: a target that takes 7 s has the UE: it is the source that is to give up first (§8.4.1.2)

@@ -1,4 +1,4 @@
-//! A control function of the region that says whatever it likes, in the right form: it may harm the phones that it has, and nobody falls.
+//! A CPF of the region that says whatever it likes, in the right form: it may harm the UEs that it has, and nobody falls.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::common::day::of;
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_control::{
-    AssociationId, Batch, Checkpoint, Command as CoreCommand, Disposition, Effect, N2Names, Output, Phone,
-    PhoneId, UpfId,
+    AssociationId, Batch, Checkpoint, Command as CoreCommand, Disposition, Effect, N2Names, Output,
+    UeContext, UeId, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Peer, State, Up};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{Faults, Rng, Sim, default_config, phone_config};
+use whimbrel_sim::{Faults, Rng, Sim, default_config, ue_config};
 
 /// Any number, mostly the one that would be true.
 fn number(rng: &mut Rng, true_one: u64) -> u64 {
@@ -86,27 +86,27 @@ fn batch(rng: &mut Rng) -> Batch {
     }
 }
 
-/// Something about a phone whose newest input has this clock.
-fn word(rng: &mut Rng, phone: PhoneId, at: u64) -> Up {
+/// Something about a UE whose newest input has this clock.
+fn word(rng: &mut Rng, ue: UeId, at: u64) -> Up {
     let term = number(rng, 1) as u32;
     let clock = number(rng, at + 1);
     match rng.draw() % 6 {
-        0 => Up::Poisoned { phone, term, inputs: (number(rng, at), number(rng, at)) },
-        1 => Up::Holds { phone, term, clock },
-        2 => Up::Unreadable { phone, term },
-        _ => Up::Ran { phone, term, clock, from: None, batch: Box::new(batch(rng)) },
+        0 => Up::Poisoned { ue, term, inputs: (number(rng, at), number(rng, at)) },
+        1 => Up::Holds { ue, term, clock },
+        2 => Up::Unreadable { ue, term },
+        _ => Up::Ran { ue, term, clock, from: None, batch: Box::new(batch(rng)) },
     }
 }
 
-fn state(rng: &mut Rng, phone: PhoneId, at: u64) -> Peer {
-    let mut of = Phone::new(phone);
+fn state(rng: &mut Rng, ue: UeId, at: u64) -> Peer {
+    let mut of = UeContext::new(ue);
     of.clock = number(rng, at + 1);
     let (term, clock) = (number(rng, 1) as u32, of.clock);
-    Peer::State(State { phone, term, clock, state: Checkpoint::of(&of).expect("it rests") })
+    Peer::State(State { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
 }
 
-#[test] // also while it is at a phone's procedure, when what it says is what comes next
-fn whatever_a_control_function_says_nobody_falls() {
+#[test] // also while it is at a UE's procedure, when what it says is what comes next
+fn whatever_a_cpf_says_nobody_falls() {
     let (mut ran, mut fenced) = (0, 0);
     for seed in 0..300 {
         println!("seed {seed}");
@@ -123,16 +123,16 @@ fn whatever_a_control_function_says_nobody_falls() {
             net.command(ue, doing[rng.draw() as usize % doing.len()].clone());
             for _ in 0..60 {
                 net.advance(Duration::from_micros(rng.draw() % 200));
-                let Some((phone, clock)) = net.phones().next().map(|p| (p.id, p.clock)) else { break };
-                let Some(liar) = net.cta().served_by(phone) else { break };
+                let Some((context, clock)) = net.contexts().next().map(|p| (p.id, p.clock)) else { break };
+                let Some(liar) = net.cta().served_by(context) else { break };
                 let any = |rng: &mut Rng| CpfId(1 + (rng.draw() % 3) as u16);
                 let from = if !rng.draw().is_multiple_of(8) { liar } else { any(&mut rng) };
                 if rng.draw().is_multiple_of(4) {
-                    net.order(phone, CoreCommand::TellReachable); // it is asked something, and says this
+                    net.order(context, CoreCommand::TellReachable); // it is asked something, and says this
                 }
-                net.cpf_says(from, word(&mut rng, phone, clock));
+                net.cpf_says(from, word(&mut rng, context, clock));
                 if rng.draw().is_multiple_of(8) {
-                    net.peer_says(from, any(&mut rng), state(&mut rng, phone, clock));
+                    net.peer_says(from, any(&mut rng), state(&mut rng, context, clock));
                 }
             }
             net.advance(SECOND * 3);
@@ -140,7 +140,7 @@ fn whatever_a_control_function_says_nobody_falls() {
         let told = net.cta().replicated();
         (ran, fenced) = (ran + told.diverged + told.poisoned, fenced + told.fenced);
         // The others are served.
-        let other = net.add_ue(stage.gnbs[0], phone_config(9));
+        let other = net.add_ue(stage.gnbs[0], ue_config(9));
         net.command(other, Command::Register);
         net.advance(SECOND * 30);
         assert!(registered(net, other), "seed {seed}");

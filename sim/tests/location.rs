@@ -1,9 +1,9 @@
-//! Where a phone is: TS 23.502 §4.10, TS 23.501 §5.4.7, TS 38.413 §8.12.
+//! Where a UE is: TS 23.502 §4.10, TS 23.501 §5.4.7, TS 38.413 §8.12.
 
 use crate::common::by_hand::{
     SOURCE, TARGET, acknowledgement, admitted, command, connection, handover_required, notify,
 };
-use crate::common::by_hand::{octets, path_switch_request, phone, request, say, two_gnbs};
+use crate::common::by_hand::{context, octets, path_switch_request, request, say, two_gnbs};
 use crate::common::*;
 use whimbrel_control::{Command as Order, Event, Locate};
 use whimbrel_ids::{NrCellId, PlmnId, Tac, Tai};
@@ -18,7 +18,7 @@ use whimbrel_ran::ue::Command;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 fn locate(net: &mut Sim, wish: Locate) {
-    let id = phone(net).id;
+    let id = context(net).id;
     net.order(id, Order::Locate(wish));
 }
 
@@ -35,7 +35,7 @@ fn asked(heard: Vec<Message>) -> Vec<LocationReportingRequestType> {
     asked.collect()
 }
 
-/// The phones found so far, by their cells.
+/// The UEs found so far, by their cells.
 fn located(net: &Sim) -> Vec<Option<NgranCgi>> {
     let cell = |e: &Event| if let Event::Located { cell, .. } = e { Some(cell.clone()) } else { None };
     core_events(net).filter_map(cell).collect()
@@ -48,7 +48,7 @@ fn place(cell: u64, tac: u32, seconds_since_1900: Option<u32>) -> UserLocationIn
     UserLocationInformation::UserLocationInformationNr(nr)
 }
 
-/// The first gNB, by hand, reports on the phone.
+/// The first gNB, by hand, reports on the UE.
 fn report(net: &mut Sim, place: UserLocationInformation, presence: &[(u8, UePresence)]) {
     let c = connection(net).clone();
     let mut m = LocationReport::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
@@ -58,33 +58,33 @@ fn report(net: &mut Sim, place: UserLocationInformation, presence: &[(u8, UePres
     net.inject(SOURCE, &octets(m));
 }
 
-fn registered_phone(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+fn registered_ue(seed: u64) -> (Sim, UeIndex) {
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
-#[test] // TS 38.413 §8.12.1.2, §8.12.3.2; TS 23.502 §4.10: a connected phone's gNB is asked once, and what it tells is kept
-fn a_connected_phone_is_located_once() {
+#[test] // TS 38.413 §8.12.1.2, §8.12.3.2; TS 23.502 §4.10: a connected UE's gNB is asked once, and what it tells is kept
+fn a_connected_ue_is_located_once() {
     let (mut net, _) = two_gnbs(1, 1);
-    let seen = phone(&net).amf.seen.clone().expect("told with its first message");
+    let seen = context(&net).amf.seen.clone().expect("told with its first message");
     net.advance(SECOND * 10);
     net.tap();
     locate(&mut net, Locate::Now);
     net.settle(SECOND);
     let controls = asked(net.tapped());
     assert_eq!(controls.iter().map(|c| c.event_type).collect::<Vec<_>>(), [EventType::Direct]);
-    let now = phone(&net).amf.seen.clone().expect("told again");
+    let now = context(&net).amf.seen.clone().expect("told again");
     assert_eq!(located(&net), [Some(now.cell.clone())]);
     assert_eq!(now.cell, seen.cell);
     assert!(now.at >= seen.at + SECOND * 10, "it was seen there now");
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.10, §4.2.3.3; TS 23.501 §5.4.7: an idle phone is paged, and found by the message with which it answers
-fn an_idle_phone_is_paged_to_be_located() {
-    let (mut net, ue) = registered_phone(2);
+#[test] // TS 23.502 §4.10, §4.2.3.3; TS 23.501 §5.4.7: an idle UE is paged, and found by the message with which it answers
+fn an_idle_ue_is_paged_to_be_located() {
+    let (mut net, ue) = registered_ue(2);
     go_idle(&mut net, ue);
     net.tap();
     locate(&mut net, Locate::Now);
@@ -97,22 +97,22 @@ fn an_idle_phone_is_paged_to_be_located() {
 }
 
 #[test] // TS 23.502 §4.10, §4.2.3.3 step 5: it does not answer to paging: the operator learns so, and where it was stands
-fn a_phone_that_cannot_be_located() {
-    let (mut net, ue) = registered_phone(3);
+fn a_ue_that_cannot_be_located() {
+    let (mut net, ue) = registered_ue(3);
     go_idle(&mut net, ue);
-    let before = phone(&net).amf.seen.clone();
+    let before = context(&net).amf.seen.clone();
     net.unplug(ue);
     locate(&mut net, Locate::Now);
     net.advance(SECOND * 30);
     assert!(core_events(&net).any(|e| matches!(e, Event::NotLocated { .. })));
-    assert_eq!((phone(&net).amf.seen.clone(), located(&net).len()), (before, 0));
+    assert_eq!((context(&net).amf.seen.clone(), located(&net).len()), (before, 0));
     net.tap();
     net.advance(SECOND * 60);
     assert!(net.tapped().is_empty(), "it is given up");
 }
 
 #[test] // TS 38.413 §8.12.1.2, §8.12.3.2: each change of the cell, also by a handover over Xn or through the core, until stopped
-fn a_phone_is_followed_from_cell_to_cell() {
+fn a_ue_is_followed_from_cell_to_cell() {
     for via in [Via::Xn, Via::N2] {
         let (mut net, ue) = two_gnbs(4, 1);
         let second = net.add_gnb(gnb_config(3));
@@ -125,7 +125,7 @@ fn a_phone_is_followed_from_cell_to_cell() {
         assert_eq!(net.gnb_of(ue), second);
         let told = located(&net);
         assert_eq!(told.len(), 1, "{via:?}");
-        assert_eq!(told.last(), Some(&phone(&net).amf.seen.clone().map(|s| s.cell)));
+        assert_eq!(told.last(), Some(&context(&net).amf.seen.clone().map(|s| s.cell)));
         locate(&mut net, Locate::Stop);
         net.settle(SECOND);
         net.hand_over(ue, GnbIndex(0), via);
@@ -137,7 +137,7 @@ fn a_phone_is_followed_from_cell_to_cell() {
 
 #[test] // TS 38.413 §8.12.1.2, §8.12.3.2: areas of interest, each under its reference; references that nobody gave tell nothing
 fn presence_in_areas_of_interest() {
-    let (mut net, _) = registered_phone(5);
+    let (mut net, _) = registered_ue(5);
     net.take_over(SOURCE);
     for tac in [7, 8, 7] {
         locate(&mut net, Locate::Presence(tai(tac)));
@@ -158,41 +158,41 @@ fn presence_in_areas_of_interest() {
         )
         .collect();
     assert_eq!(told, [(tai(7), Some(false)), (tai(8), Some(true))]);
-    assert_eq!(phone(&net).amf.tai, Some(tai(8)));
+    assert_eq!(context(&net).amf.tai, Some(tai(8)));
     locate(&mut net, Locate::Stop);
     net.settle(SECOND / 10);
     let events: Vec<_> = asked(net.heard(SOURCE)).iter().map(|c| c.event_type).collect();
     assert_eq!(events, [EventType::CancelLocationReportingForTheUe]);
     let before = located(&net).len();
     report(&mut net, place(0x22, 7, None), &[(1, UePresence::In)]);
-    assert_eq!((located(&net).len(), phone(&net).amf.tai), (before, Some(tai(8))), "it crossed the end");
+    assert_eq!((located(&net).len(), context(&net).amf.tai), (before, Some(tai(8))), "it crossed the end");
 }
 
-#[test] // TS 38.413 §8.12.1.2: a hundred areas are not watched: so many references one phone does not get
+#[test] // TS 38.413 §8.12.1.2: a hundred areas are not watched: so many references one UE does not get
 fn areas_are_bounded() {
-    let (mut net, _) = registered_phone(6);
+    let (mut net, _) = registered_ue(6);
     net.take_over(SOURCE);
     (1..=100).for_each(|tac| locate(&mut net, Locate::Presence(tai(tac))));
     net.settle(SECOND / 10);
     assert_eq!(asked(net.heard(SOURCE)).len(), 16);
 }
 
-#[test] // TS 23.501 §5.4.7, TS 38.413 §9.3.1.16: of a phone in RRC_INACTIVE the gNB tells the last place, and when that was
+#[test] // TS 23.501 §5.4.7, TS 38.413 §9.3.1.16: of a UE in RRC_INACTIVE the gNB tells the last place, and when that was
 fn a_place_with_a_time_stamp_is_as_old_as_that() {
-    let (mut net, _) = registered_phone(7);
+    let (mut net, _) = registered_ue(7);
     net.take_over(SOURCE);
     let ntp = |at: whimbrel_ids::Instant| (at.as_secs() + 2_208_988_800) as u32;
     for (ago, kept) in [(600, 600), (0, 0)] {
         locate(&mut net, Locate::Now);
         let then = ntp(net.now()) - ago;
         report(&mut net, place(0x30, 1, Some(then)), &[]);
-        let seen = phone(&net).amf.seen.clone().expect("it was told");
+        let seen = context(&net).amf.seen.clone().expect("it was told");
         assert_eq!(net.now().as_secs() - seen.at.as_secs(), kept);
     }
     locate(&mut net, Locate::Now);
     let ahead = ntp(net.now()) + 3600;
     report(&mut net, place(0x31, 1, Some(ahead)), &[]);
-    let seen = phone(&net).amf.seen.clone().expect("it was told");
+    let seen = context(&net).amf.seen.clone().expect("it was told");
     assert!(net.now().since(seen.at) < SECOND, "a clock that is ahead makes nothing newer than now");
     for stamp in [0, 1, 2_208_988_799] {
         locate(&mut net, Locate::Now);
@@ -223,7 +223,7 @@ fn location_reporting_fails() {
     assert_eq!(failed(&net), 1, "nobody waits for anything");
 }
 
-#[test] // TS 38.413 §8.4.2.2; TS 23.502 §4.10: what is wished during a handover is asked where the phone then is
+#[test] // TS 38.413 §8.4.2.2; TS 23.502 §4.10: what is wished during a handover is asked where the UE then is
 fn a_wish_during_a_handover() {
     let (mut net, _) = two_gnbs(9, 1);
     net.take_over(SOURCE);
@@ -260,9 +260,9 @@ fn a_path_switch_asks_nothing_again() {
     assert!(asked(heard).is_empty());
 }
 
-#[test] // TS 38.413 §8.3.1.2: what is wanted of an idle phone stands in the INITIAL CONTEXT SETUP REQUEST of its next connection
+#[test] // TS 38.413 §8.3.1.2: what is wanted of an idle UE stands in the INITIAL CONTEXT SETUP REQUEST of its next connection
 fn a_wish_waits_for_the_next_connection() {
-    let (mut net, ue) = registered_phone(11);
+    let (mut net, ue) = registered_ue(11);
     let request = whimbrel_ran::ue::SessionRequest {
         dnn: None,
         s_nssai: None,

@@ -1,39 +1,39 @@
-//! All procedures, each with the loss of a control function and of the aggregator at every message and in every way: each comes to what it
+//! All procedures, each with the loss of a CPF and of the CTA at every message and in every way: each comes to what it
 //! should, nobody registers anew, and all agree. `./x sim --schedules N` has them in any order, with two losses, and between regions.
 
 use whimbrel_sim::{HISTORY, Lost, Report, Schedules};
 
 #[test] // Neutrino §4.2.5, scenarios 1 and 2
-fn a_control_function_lost_at_every_message_of_every_procedure() {
-    let (runs, lost) = Schedules::default().at_each_boundary(Lost::ControlFunction);
+fn a_cpf_lost_at_every_message_of_every_procedure() {
+    let (runs, lost) = Schedules::default().at_each_boundary(Lost::Cpf);
     assert!(runs > 2000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
 }
 
 #[test] // the same where who took over is lost as well, at every message that follows
-fn two_control_functions_lost_one_after_the_other() {
+fn two_cpfs_lost_one_after_the_other() {
     let schedules = Schedules::default();
-    let lost = ["service request by the phone", "EAP-AKA'"].map(|p| schedules.at_each_two_boundaries(p));
+    let lost = ["service request by the UE", "EAP-AKA'"].map(|p| schedules.at_each_two_boundaries(p));
     assert!(lost.iter().all(|&times| times > 100), "{lost:?}");
 }
 
-#[test] // two aggregators hold each other's log
-fn an_aggregator_lost_at_every_input_of_every_procedure() {
-    let (runs, lost) = Schedules::default().at_each_boundary(Lost::Aggregator);
+#[test] // two CTAs hold each other's log
+fn a_cta_lost_at_every_input_of_every_procedure() {
+    let (runs, lost) = Schedules::default().at_each_boundary(Lost::Cta);
     assert!(runs > 3000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
 }
 
 /// Schedules that have failed, and how.
 const FAILED: &[(u64, &str)] = &[
-    (7536, "a state that had overtaken the word to forget its phone was forgotten"),
+    (7536, "a state that had overtaken the word to forget its UE was forgotten"),
     (
         1_229_546,
         "HANDOVER REQUEST twice: the second context stayed at the gNB when the handover was cancelled",
     ),
     (1_277_187, "the same when another handover took its place"),
-    (1_649_327, "a word to serve a phone was heeded when another served it already"),
+    (1_649_327, "a word to serve a UE was heeded when another served it already"),
     (
         1_812_613,
-        "a phone left while its connection was released, and the simulation waited for the core to hear of it",
+        "a UE left while its connection was released, and the simulation waited for the core to hear of it",
     ),
     (2_058_296, "the same"),
     (2_204_145, "HANDOVER REQUEST twice"),
@@ -45,7 +45,7 @@ const FAILED: &[(u64, &str)] = &[
     (80_020_399, "a procedure began while a request of a session was repeated that had crossed a release"),
     (
         310_049_054,
-        "a UPF did not hear the aggregator that had taken its place back within 200 ms, and forgot the other one",
+        "a UPF did not hear the CTA that had taken its place back within 200 ms, and forgot the other one",
     ),
     (310_053_233, "the same"),
     (310_098_391, "the same"),

@@ -1,4 +1,4 @@
-//! Ways between two AMFs that come to nothing, or to something else, while one of the AMFs loses a control function or its aggregator: TS 23.502
+//! Ways between two AMFs that come to nothing, or to something else, while one of the AMFs loses a CPF or its CTA: TS 23.502
 //! §4.2.2.2.2, §4.9.1.3, §4.9.1.4. Those that come about are in `handover_between_amfs` and `moving_between_amfs`.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::common::amfs::*;
 use crate::common::*;
 use whimbrel_control::config::Config;
 use whimbrel_ngap::ie::CauseRadioNetwork;
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{Input, Via};
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{Faults, GnbIndex, Sim, neighbours};
@@ -16,10 +16,10 @@ use whimbrel_sim::{Faults, GnbIndex, Sim, neighbours};
 fn of_several(change: impl Fn(&mut Config)) -> Sim {
     let (mut home, mut abroad) = neighbours();
     [&mut home, &mut abroad].into_iter().for_each(change);
-    with(Sim::mirrored(41, home, Faults::default(), 3, 1), abroad)
+    with(Sim::replicated(41, home, Faults::default(), 3, 1), abroad)
 }
 
-/// The same with the phone at the other AMF, from where it is to come.
+/// The same with the UE at the other AMF, from where it is to come.
 fn from_abroad(mut net: Sim) -> Sim {
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND * 6);
@@ -51,7 +51,7 @@ fn a_handover_that_is_refused() {
     );
 }
 
-#[test] // TS 23.502 §4.9.1.4 inter-AMF: the source's gNB cancels, when it is told to send the phone and before
+#[test] // TS 23.502 §4.9.1.4 inter-AMF: the source's gNB cancels, when it is told to send the UE and before
 fn a_handover_that_is_cancelled() {
     each_way(
         || of_several(|_| {}),
@@ -65,7 +65,7 @@ fn a_handover_that_is_cancelled() {
         |net, from, to| {
             net.hand_over(UE, to, Via::N2);
             let cause = CauseRadioNetwork::HandoverCancelled.into();
-            net.gnb_input(from, Input::CancelHandover(PhoneId(0), cause));
+            net.gnb_input(from, Input::CancelHandover(UeId(0), cause));
             net.settle(SECOND * 20);
         },
     );
@@ -85,7 +85,7 @@ fn an_initial_registration() {
     );
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 step 9: the AMF to which the phone comes has it prove who it is
+#[test] // TS 23.502 §4.2.2.2.2 step 9: the AMF to which the UE comes has it prove who it is
 fn a_registration_with_a_challenge() {
     each_way(
         || of_several(|c| c.amf.access.authentication.after = Some(Duration::ZERO)),
@@ -108,8 +108,8 @@ fn is_in_one_place_in_the_end(net: &mut Sim, what: &str) {
     is_in_one_place(net, what);
 }
 
-#[test] // TS 24.501 §5.3.7: the phone returns before it has heard that it is registered there: where it is not, nothing of it stays for ever
-fn a_phone_that_turns_round() {
+#[test] // TS 24.501 §5.3.7: the UE returns before it has heard that it is registered there: where it is not, nothing of it stays for ever
+fn a_ue_that_turns_round() {
     let turns = |net: &mut Sim, from, to| {
         go_idle(net, UE);
         net.move_ue(UE, to);
@@ -153,7 +153,7 @@ fn a_gnb_that_is_reset() {
     at_each_moment(reset, "the source's gNB, by the operator");
 }
 
-#[test] // an input that ends whoever runs it costs its phone a registration, whichever it is on the way out and in
+#[test] // an input that ends whoever runs it costs its UE a registration, whichever it is on the way out and in
 fn a_poisoned_input() {
     let out_and_in = |net: &mut Sim| {
         net.hand_over(UE, THERE, Via::N2);
@@ -180,11 +180,11 @@ fn a_poisoned_input() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure, §4.2.2.2.2 inter-AMF: an AMF that has no place for the phone
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure, §4.2.2.2.2 inter-AMF: an AMF that has no place for the UE
 fn an_amf_that_is_full() {
     let (home, mut full) = neighbours();
-    full.limits.phones = 0;
-    let begin = || with(Sim::mirrored(42, home.clone(), Faults::default(), 3, 1), full.clone());
+    full.limits.ues = 0;
+    let begin = || with(Sim::replicated(42, home.clone(), Faults::default(), 3, 1), full.clone());
     let mut net = begin();
     handed_over(&mut net, THERE);
     served_by(&net, at_home(&net), abroad(&net), HERE);

@@ -1,5 +1,5 @@
 //! The connection is lost in the middle of a procedure: case a of each list of TS 24.501 §5.4, §5.5 and §5.6, and what leaves
-//! a phone that is paged.
+//! a UE that is paged.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use whimbrel_nas::mm::MessageType;
 use whimbrel_ran::ue::{Command, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
-/// The core awaits the phone's answer to a message that the phone never hears.
+/// The core awaits the UE's answer to a message that the UE never hears.
 fn awaiting(message: MessageType, seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.ue_mut(ue).faults_mut().ignore.push((message, 99));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
-fn registered_phone(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+fn registered_ue(seed: u64) -> (Sim, UeIndex) {
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -28,7 +28,7 @@ fn registered_phone(seed: u64) -> (Sim, UeIndex) {
 }
 
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = registered_phone(seed);
+    let (mut net, ue) = registered_ue(seed);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
     net.command(ue, Command::EstablishSession(request));
     net.settle(SECOND);
@@ -54,28 +54,28 @@ fn pages(net: &mut Sim) -> usize {
 fn a_stranger_is_forgotten() {
     for message in [MessageType::AuthenticationRequest, MessageType::SecurityModeCommand] {
         let (mut net, _) = awaiting(message, 1);
-        assert_eq!(net.cta().phones().count(), 1);
+        assert_eq!(net.cta().contexts().count(), 1);
         lose(&mut net);
-        assert_eq!(net.cta().phones().count(), 0, "{message:?}");
+        assert_eq!(net.cta().contexts().count(), 0, "{message:?}");
     }
 }
 
 #[test] // TS 24.501 §5.4.3.6 a; TS 23.527 §6.2.2: nor of one whose identity was asked for
 fn a_stranger_without_identity_is_forgotten() {
-    let (mut net, ue) = registered_phone(2);
+    let (mut net, ue) = registered_ue(2);
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 99));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    assert_eq!(net.cta().phones().count(), 1);
+    assert_eq!(net.cta().contexts().count(), 1);
     lose(&mut net);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
-#[test] // TS 24.501 §5.4.3.6 b: T3570 expires five times, and the phone is forgotten
+#[test] // TS 24.501 §5.4.3.6 b: T3570 expires five times, and the UE is forgotten
 fn an_identity_request_that_is_never_answered() {
-    let (mut net, ue) = registered_phone(3);
+    let (mut net, ue) = registered_ue(3);
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 5));
@@ -84,29 +84,29 @@ fn an_identity_request_that_is_never_answered() {
     let repeated =
         |net: &Sim| core_events(net).filter(|e| matches!(e, CoreEvent::Repeated("IDENTITY REQUEST"))).count();
     assert_eq!(repeated(&net), 1);
-    // The phone gives up before the network does, and comes again.
+    // The UE gives up before the network does, and comes again.
     net.advance(Duration::from_secs(300));
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 a: the phone that may or may not have got its accept is registered
+#[test] // TS 24.501 §5.5.1.2.8 a: the UE that may or may not have got its accept is registered
 fn an_initial_registration_that_is_not_confirmed() {
     let (mut net, _) = awaiting(MessageType::RegistrationAccept, 4);
     lose(&mut net);
-    let phone = net.cta().phones().next().expect("it is registered");
-    assert!(phone.amf.registered && phone.is_idle() && !phone.is_connected());
+    let ue = net.cta().contexts().next().expect("it is registered");
+    assert!(ue.amf.registered && ue.is_idle() && !ue.is_connected());
 }
 
 #[test] // TS 24.501 §5.5.1.3.8 a: so is one whose update was not confirmed, under both its 5G-GUTIs
 fn an_update_that_is_not_confirmed() {
-    let (mut net, ue) = registered_phone(5);
+    let (mut net, ue) = registered_ue(5);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     lose(&mut net);
-    let phone = net.cta().phones().next().expect("it is registered");
-    assert!(phone.amf.registered && phone.is_idle() && phone.amf.former_tmsi.is_some());
-    assert_eq!(phone.amf.former_tmsi, net.ue_ref(ue).s_tmsi().map(|t| t.tmsi));
+    let context = net.cta().contexts().next().expect("it is registered");
+    assert!(context.amf.registered && context.is_idle() && context.amf.former_tmsi.is_some());
+    assert_eq!(context.amf.former_tmsi, net.ue_ref(ue).s_tmsi().map(|t| t.tmsi));
 }
 
 #[test] // TS 24.501 §5.6.1.8 a: a service request whose connection is lost is over; the next one is served
@@ -116,7 +116,7 @@ fn a_service_request_that_is_cut_off() {
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
     lose(&mut net);
-    assert!(net.cta().phones().all(|p| p.is_idle() && p.amf.registered));
+    assert!(net.cta().contexts().all(|p| p.is_idle() && p.amf.registered));
     net.settle(SECOND);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
@@ -127,23 +127,23 @@ fn a_service_request_that_is_cut_off() {
 
 #[test] // TS 24.501 §5.5.2.3.5 b: the network's deregistration is done when the connection is lost
 fn a_deregistration_by_the_network_that_is_cut_off() {
-    let (mut net, ue) = registered_phone(7);
+    let (mut net, ue) = registered_ue(7);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DeregistrationRequestUeTerminated, 99));
-    let id = net.cta().phones().next().expect("the phone").id;
+    let id = net.cta().contexts().next().expect("the UE").id;
     net.order(id, CoreCommand::Deregister);
     lose(&mut net);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
 #[test] // TS 24.501 §5.5.2.2.7 a: the accept of a deregistration need not arrive
-fn a_deregistration_by_the_phone_that_is_cut_off() {
-    let (mut net, ue) = registered_phone(8);
+fn a_deregistration_by_the_ue_that_is_cut_off() {
+    let (mut net, ue) = registered_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DeregistrationAcceptUeOriginating, 99));
     net.command(ue, Command::Deregister { switch_off: false });
     net.settle(SECOND / 100);
     lose(&mut net);
     net.settle(Duration::from_secs(100));
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
 #[test] // TS 24.501 §5.4.4.6 a: both 5G-GUTIs stand when the command may have been lost
@@ -153,22 +153,22 @@ fn a_configuration_update_that_is_cut_off() {
     downlink(&mut net, ue);
     net.settle(SECOND);
     lose(&mut net);
-    let phone = net.cta().phones().next().expect("the phone");
-    assert!(phone.amf.tmsi.is_some() && phone.amf.former_tmsi.is_some() && phone.is_idle());
-    assert_eq!(phone.amf.former_tmsi, net.ue_ref(ue).s_tmsi().map(|t| t.tmsi));
+    let context = net.cta().contexts().next().expect("the UE");
+    assert!(context.amf.tmsi.is_some() && context.amf.former_tmsi.is_some() && context.is_idle());
+    assert_eq!(context.amf.former_tmsi, net.ue_ref(ue).s_tmsi().map(|t| t.tmsi));
 }
 
-#[test] // TS 24.501 §5.4.2.7 c: a phone that is switched off while SECURITY MODE COMMAND is under way
+#[test] // TS 24.501 §5.4.2.7 c: a UE that is switched off while SECURITY MODE COMMAND is under way
 fn a_deregistration_during_the_security_mode() {
     let (mut net, ue) = awaiting(MessageType::SecurityModeCommand, 10);
     net.command(ue, Command::Deregister { switch_off: true });
     net.settle(SECOND);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
 #[test] // TS 24.501 §5.4.3.6 d: or while it is asked who it is
 fn a_deregistration_during_the_identification() {
-    let (mut net, ue) = registered_phone(11);
+    let (mut net, ue) = registered_ue(11);
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 99));
@@ -176,10 +176,10 @@ fn a_deregistration_during_the_identification() {
     net.settle(SECOND);
     net.command(ue, Command::Deregister { switch_off: true });
     net.settle(SECOND);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
-#[test] // TS 24.501 §5.6.2.4 b: a phone that is paged leaves
+#[test] // TS 24.501 §5.6.2.4 b: a UE that is paged leaves
 fn a_deregistration_while_paged() {
     let (mut net, ue) = idle_with_session(12);
     net.unplug(ue);
@@ -188,12 +188,12 @@ fn a_deregistration_while_paged() {
     assert_eq!(pages(&mut net), 1);
     net.command(ue, Command::Deregister { switch_off: true });
     net.settle(SECOND);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
     net.advance(Duration::from_secs(30));
     assert_eq!(pages(&mut net), 0);
 }
 
-#[test] // TS 24.501 §5.6.2.4 c: a phone that is paged registers: that answers, and its packets flow
+#[test] // TS 24.501 §5.6.2.4 c: a UE that is paged registers: that answers, and its packets flow
 fn a_registration_while_paged() {
     let (mut net, ue) = idle_with_session(13);
     net.unplug(ue);
@@ -209,9 +209,9 @@ fn a_registration_while_paged() {
     assert_eq!(pages(&mut net), 0);
 }
 
-#[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a phone comes back while its gNB holds its former connection: that is let go on its own stream
+#[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a UE comes back while its gNB holds its former connection: that is let go on its own stream
 fn a_former_connection_is_let_go_on_its_own_stream() {
-    let (mut net, ue) = one_phone(77);
+    let (mut net, ue) = one_ue(77);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     for _ in 0..5 {
@@ -219,7 +219,7 @@ fn a_former_connection_is_let_go_on_its_own_stream() {
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(ue).is_connected());
-        assert_eq!(net.cta().phones().count(), 1);
+        assert_eq!(net.cta().contexts().count(), 1);
     }
     no_violations(&net);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::by_hand::{SOURCE, connection, octets, phone, psi};
+use crate::common::by_hand::{SOURCE, connection, context, octets, psi};
 use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_nas::ie::{MmCause, PduSessionType};
@@ -14,7 +14,7 @@ use whimbrel_ran::ue::{Alter, Command, Event, MmState, Reason, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 fn on_air(seed: u64, sessions: usize) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     for _ in 0..sessions {
@@ -22,7 +22,7 @@ fn on_air(seed: u64, sessions: usize) -> (Sim, UeIndex) {
         net.command(ue, Command::EstablishSession(request));
         net.settle(SECOND);
     }
-    assert!(registered(&net, ue) && phone(&net).sessions.len() == sessions);
+    assert!(registered(&net, ue) && context(&net).sessions.len() == sessions);
     (net, ue)
 }
 
@@ -70,7 +70,7 @@ fn first_messages_that_are_cut_off() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 24.501 §5.5.1.3.8 b, §7.5.1: so is that of a registered phone, which stays registered
+#[test] // TS 24.501 §5.5.1.3.8 b, §7.5.1: so is that of a registered UE, which stays registered
 fn a_mobility_registration_that_is_cut_off() {
     let (mut net, ue) = on_air(2, 1);
     net.ue_mut(ue).faults_mut().alter = cut_to(4);
@@ -78,10 +78,10 @@ fn a_mobility_registration_that_is_cut_off() {
     net.settle(SECOND);
     let cause = Reason::Mm(MmCause::InvalidMandatoryInformation);
     assert!(refused_with(&net, ue, cause), "{:?}", net.ue_events(ue));
-    assert!(phone(&net).amf.registered && phone(&net).sessions.len() == 1);
+    assert!(context(&net).amf.registered && context(&net).sessions.len() == 1);
     net.settle(SECOND * 60);
     assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
-    assert_eq!(net.upf_sessions(), phone(&net).sessions.len());
+    assert_eq!(net.upf_sessions(), context(&net).sessions.len());
 }
 
 #[test] // TS 24.501 §5.6.1.8 b, §7.5.1: so is a SERVICE REQUEST
@@ -90,12 +90,12 @@ fn a_service_request_that_is_cut_off() {
     net.tap();
     net.command(ue, Command::Say(vec![0x7e, 0, 0x4c, 0x10, 0, 7]));
     net.settle(SECOND);
-    assert!(phone(&net).amf.registered && net.upf_sessions() == 1);
+    assert!(context(&net).amf.registered && net.upf_sessions() == 1);
     let sent = net.tapped().into_iter().filter(|m| matches!(m, Message::DownlinkNasTransport(_)));
     assert_eq!(sent.count(), 1, "SERVICE REJECT");
 }
 
-#[test] // TS 24.501 §7.4, §7.5.1, §7.7.2: what a registered phone says wrong is answered by 5GMM STATUS with its cause, and changes nothing
+#[test] // TS 24.501 §7.4, §7.5.1, §7.7.2: what a registered UE says wrong is answered by 5GMM STATUS with its cause, and changes nothing
 fn errors_are_answered_by_their_cause() {
     for (seed, message, cause) in [
         (4, &[0x7e, 0, 0x7f, 1, 2][..], MmCause::MessageTypeNonExistent),
@@ -111,9 +111,9 @@ fn errors_are_answered_by_their_cause() {
     }
 }
 
-#[test] // TS 24.501 §7.4, §4.4.4.2: strangers get no 5GMM STATUS: no phone would take it
+#[test] // TS 24.501 §7.4, §4.4.4.2: strangers get no 5GMM STATUS: no UE would take it
 fn errors_of_strangers_are_not_echoed() {
-    let (mut net, ue) = one_phone(8);
+    let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -126,11 +126,11 @@ fn errors_of_strangers_are_not_echoed() {
     assert_eq!(net.tapped(), []);
 }
 
-#[test] // TS 24.501 §7.8: an identity that was not asked for says nothing: the phone is told to begin anew
+#[test] // TS 24.501 §7.8: an identity that was not asked for says nothing: the UE is told to begin anew
 fn an_identity_that_was_not_asked_for() {
     let (mut net, ue) = on_air(9, 0);
     go_idle(&mut net, ue);
-    let id = phone(&net).id;
+    let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 1));
     net.command(ue, Command::Register);
@@ -146,8 +146,8 @@ fn an_identity_that_was_not_asked_for() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 23.502 §4.2.2.3.2 switch off; TS 24.501 §5.5.2.2.2: a phone that is switched off gets no answer, and all of it ends
-fn a_phone_that_is_switched_off() {
+#[test] // TS 23.502 §4.2.2.3.2 switch off; TS 24.501 §5.5.2.2.2: a UE that is switched off gets no answer, and all of it ends
+fn a_ue_that_is_switched_off() {
     let (mut net, ue) = on_air(10, 2);
     net.tap();
     net.command(ue, Command::Deregister { switch_off: true });
@@ -165,7 +165,7 @@ fn one_session_of_two_comes_up() {
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions = vec![psi(1)];
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    let up = |net: &Sim, n| phone(net).sessions.get(&psi(n)).map(|s| s.up);
+    let up = |net: &Sim, n| context(net).sessions.get(&psi(n)).map(|s| s.up);
     assert_eq!((up(&net, 1), up(&net, 2)), (Some(UpState::Inactive), Some(UpState::Active)));
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();
     net.command(ue, Command::ServiceRequest);
@@ -174,7 +174,7 @@ fn one_session_of_two_comes_up() {
     no_violations(&net);
 }
 
-#[test] // TS 23.527 §6.2.1, §6.2.2; TS 23.502 §4.2.2.2.2 step 4: the core restarts: phones show a 5G-GUTI that nobody knows, are identified, and nothing of before is left
+#[test] // TS 23.527 §6.2.1, §6.2.2; TS 23.502 §4.2.2.2.2 step 4: the core restarts: UEs show a 5G-GUTI that nobody knows, are identified, and nothing of before is left
 fn the_core_restarts() {
     let (mut net, ue) = on_air(12, 1);
     let guti = net.ue_ref(ue).guti();
@@ -185,18 +185,18 @@ fn the_core_restarts() {
     net.settle(Duration::from_secs(30));
     assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
     assert_ne!(net.ue_ref(ue).guti(), guti);
-    assert_eq!(net.cta().phones().count(), 1);
+    assert_eq!(net.cta().contexts().count(), 1);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
-    assert_eq!(net.upf_sessions(), phone(&net).sessions.len());
+    assert_eq!(net.upf_sessions(), context(&net).sessions.len());
 }
 
-#[test] // TS 24.501 §5.6.2.4 a: the gNB is lost while it pages: T3513 has the phone paged again where it is found
+#[test] // TS 24.501 §5.6.2.4 a: the gNB is lost while it pages: T3513 has the UE paged again where it is found
 fn the_gnb_is_lost_while_it_pages() {
     let (mut net, ue) = on_air(13, 1);
     go_idle(&mut net, ue);
     net.disconnect(GnbIndex(0)); // before the page
-    let address = phone(&net).sessions.get(&psi(1)).and_then(|s| s.ipv4).expect("an address");
+    let address = context(&net).sessions.get(&psi(1)).and_then(|s| s.ipv4).expect("an address");
     let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     packet.extend(address.octets());
     packet.extend([0x10, 0, 0x10, 1, 0, 12, 0, 0, 1, 2, 3, 4]);
@@ -206,11 +206,11 @@ fn the_gnb_is_lost_while_it_pages() {
     net.restart_gnb(GnbIndex(0));
     net.settle(SECOND * 4);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged)));
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Active);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Active);
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
 }
 
-#[test] // TS 23.501 §5.19.3: the gNB is told the relative capacity by which it shares phones out
+#[test] // TS 23.501 §5.19.3: the gNB is told the relative capacity by which it shares UEs out
 fn the_relative_capacity_is_told() {
     let mut net = network(14);
     net.tap();
@@ -229,7 +229,7 @@ fn t3502_is_told() {
     config.timers.t3502 = Duration::from_secs(120);
     let mut net = Sim::with(15, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -247,14 +247,14 @@ fn t3502_is_told() {
     assert_eq!(refused(&net).last(), Some(&Duration::from_secs(120)), "{:?}", refused(&net));
 }
 
-#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a phone that is connected: nobody pages it
-fn a_connected_phones_idle_session_is_brought_up() {
+#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a UE that is connected: nobody pages it
+fn a_connected_ues_idle_session_is_brought_up() {
     let (mut net, ue) = on_air(16, 2);
     go_idle(&mut net, ue);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions = vec![psi(1)];
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();
     net.tap();
     let (to, _) = crate::common::by_hand::downlink(&mut net, 1);
@@ -263,6 +263,6 @@ fn a_connected_phones_idle_session_is_brought_up() {
     let sent = net.tapped();
     assert!(!sent.iter().any(|m| matches!(m, Message::Paging(_))), "{sent:?}");
     assert!(sent.iter().any(|m| matches!(m, Message::PduSessionResourceSetupRequest(_))), "{sent:?}");
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Active);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Active);
     no_violations(&net);
 }

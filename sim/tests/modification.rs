@@ -41,7 +41,7 @@ fn with_session(seed: u64, faults: Faults) -> (Sim, UeIndex) {
 fn session_in(mut net: Sim) -> (Sim, UeIndex) {
     net.recorder().on = true;
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -53,21 +53,21 @@ fn session_in(mut net: Sim) -> (Sim, UeIndex) {
 }
 
 fn order(net: &mut Sim, modification: Modification) {
-    let phone = net.cta().phones().next().expect("a phone").id;
-    net.order(phone, CoreCommand::ModifySession(psi(), modification));
+    let ue = net.cta().contexts().next().expect("a UE").id;
+    net.order(ue, CoreCommand::ModifySession(psi(), modification));
 }
 
 fn add(net: &mut Sim, name: &str) {
     order(net, Modification::AddFlow(name.parse().expect("a name")));
 }
 
-#[test] // TS 23.502 §4.3.3.2: whoever ordered the change learns its outcome where a control function elsewhere makes it
-fn the_outcome_of_an_order_comes_back_from_a_control_function_in_another_process() {
+#[test] // TS 23.502 §4.3.3.2: whoever ordered the change learns its outcome where a CPF elsewhere makes it
+fn the_outcome_of_an_order_comes_back_from_a_cpf_in_another_process() {
     let (mut net, _) = session_in(Sim::in_region(9, default_config(), Faults::default(), 2, 1));
-    let phone = net.phones().next().expect("a UE").id;
+    let ue = net.contexts().next().expect("a UE").id;
     let ambr = Modification::Ambr(Ambr { ul_kbps: 500, dl_kbps: 700 });
-    net.order(phone, CoreCommand::ModifySession(psi(), ambr));
-    net.order(phone, CoreCommand::ModifySession(psi(), Modification::Reanchor));
+    net.order(ue, CoreCommand::ModifySession(psi(), ambr));
+    net.order(ue, CoreCommand::ModifySession(psi(), Modification::Reanchor));
     net.settle(SECOND);
     let operations: Vec<_> = net
         .events
@@ -83,11 +83,11 @@ fn the_outcome_of_an_order_comes_back_from_a_control_function_in_another_process
     no_violations(&net);
 }
 
-/// The core's flows and the phone's rules and descriptions.
+/// The core's flows and the UE's rules and descriptions.
 fn flows(net: &Sim, ue: UeIndex) -> (usize, usize, usize) {
-    let phone = net.cta().phones().next().expect("a phone");
+    let context = net.cta().contexts().next().expect("a UE");
     let info = net.ue_ref(ue).sessions().next().expect("a session");
-    (phone.sessions[&psi()].flows.len(), info.rules.len(), info.flows.len())
+    (context.sessions[&psi()].flows.len(), info.rules.len(), info.flows.len())
 }
 
 #[test] // TS 23.502 §4.3.3.2
@@ -113,8 +113,8 @@ fn the_ambr_is_changed() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 3b: an idle phone is paged, comes, and is told
-fn an_idle_phone_is_woken_and_told() {
+#[test] // TS 23.502 §4.3.3.2 step 3b: an idle UE is paged, comes, and is told
+fn an_idle_ue_is_woken_and_told() {
     let (mut net, ue) = with_session(3, Faults::default());
     go_idle(&mut net, ue);
     add(&mut net, "voice");
@@ -123,8 +123,8 @@ fn an_idle_phone_is_woken_and_told() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.3.2: a phone out of reach is told when it returns
-fn a_phone_out_of_reach_is_told_later() {
+#[test] // TS 23.502 §4.3.3.2: a UE out of reach is told when it returns
+fn a_ue_out_of_reach_is_told_later() {
     let (mut net, ue) = with_session(4, Faults::default());
     go_idle(&mut net, ue);
     net.unplug(ue);

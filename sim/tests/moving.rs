@@ -1,17 +1,17 @@
-//! Handovers of emulated phones between emulated gNBs, which judge what the core does about them.
+//! Handovers of emulated UEs between emulated gNBs, which judge what the core does about them.
 
 use crate::common::{SECOND, gnb_config, network, no_violations};
 use whimbrel_control::smf::UpState;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
-/// Two gNBs, and a phone with two sessions at the first.
+/// Two gNBs, and a UE with two sessions at the first.
 fn two_gnbs(seed: u64) -> (Sim, UeIndex, [GnbIndex; 2]) {
     let mut net = network(seed);
     let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
-    let ue = net.add_ue(gnbs[0], phone_config(1));
+    let ue = net.add_ue(gnbs[0], ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -45,7 +45,7 @@ fn xn_handover_there_and_back() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.9.1.3.2, §4.9.1.3.3; TS 33.501 §6.9.2.3.3: keys, sessions and forwarding as the phone and both gNBs see them
+#[test] // TS 23.502 §4.9.1.3.2, §4.9.1.3.3; TS 33.501 §6.9.2.3.3: keys, sessions and forwarding as the UE and both gNBs see them
 fn n2_handover_there_and_back() {
     let (mut net, ue, gnbs) = two_gnbs(2);
     for n in 1..=11 {
@@ -62,7 +62,7 @@ fn n2_handover_there_and_back() {
     no_violations(&net);
 }
 
-#[test] // TS 38.412 §7: a phone returns over Xn to a gNB that has its former connection still: each is let go where it spoke
+#[test] // TS 38.412 §7: a UE returns over Xn to a gNB that has its former connection still: each is let go where it spoke
 fn back_before_the_former_connection_is_let_go() {
     let (mut net, ue, gnbs) = two_gnbs(7);
     for n in 1..=12 {
@@ -76,14 +76,14 @@ fn back_before_the_former_connection_is_let_go() {
     no_violations(&net);
 }
 
-/// An N2 handover that does not come to its end, of a gNB with these faults; the phone is at home again afterwards.
+/// An N2 handover that does not come to its end, of a gNB with these faults; the UE is at home again afterwards.
 fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
     let (mut net, ue, gnbs) = two_gnbs(seed);
     *net.gnb_mut(gnbs[usize::from(!at_source)]).faults_mut() = faults;
     net.hand_over(ue, gnbs[1], Via::N2);
     net.settle(SECOND * 60);
-    let phone = net.cta().phones().next().expect("a phone");
-    assert!(phone.amf.registered && phone.amf.target.is_none() && phone.amf.source.is_none());
+    let context = net.cta().contexts().next().expect("a UE");
+    assert!(context.amf.registered && context.amf.target.is_none() && context.amf.source.is_none());
     assert_eq!(net.gnb_ref(gnbs[1]).contexts(), 0, "the target keeps nothing");
     assert_eq!(net.upf_sessions(), 2);
     net
@@ -126,14 +126,14 @@ fn n2_handover_of_one_session_of_two() {
     net.hand_over(ue, gnbs[1], Via::N2);
     net.settle(SECOND * 3);
     assert_eq!(net.gnb_of(ue), gnbs[1]);
-    let phone = net.cta().phones().next().expect("a phone");
-    let up: Vec<UpState> = phone.sessions.values().map(|s| s.up).collect();
+    let context = net.cta().contexts().next().expect("a UE");
+    let up: Vec<UpState> = context.sessions.values().map(|s| s.up).collect();
     assert_eq!(up, [UpState::Active, UpState::Inactive]);
-    // The phone asks for it again, and the gNB has room now.
+    // The UE asks for it again, and the gNB has room now.
     net.gnb_mut(gnbs[1]).faults_mut().refuse_sessions.clear();
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    let phone = net.cta().phones().next().expect("a phone");
-    assert!(phone.sessions.values().all(|s| s.up == UpState::Active));
+    let context = net.cta().contexts().next().expect("a UE");
+    assert!(context.sessions.values().all(|s| s.up == UpState::Active));
     no_violations(&net);
 }

@@ -1,4 +1,4 @@
-//! An idle phone that registers at another AMF of the network, which fetches its context: TS 23.502 §4.2.2.2.2 steps 4, 5, 10,
+//! An idle UE that registers at another AMF of the network, which fetches its context: TS 23.502 §4.2.2.2.2 steps 4, 5, 10,
 //! TS 29.518 §5.2.2.2.1, §5.2.2.2.2.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
-use whimbrel_control::Phone;
+use whimbrel_control::UeContext;
 use whimbrel_control::amf::{Body, N14, Relation, Shown};
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
@@ -27,7 +27,7 @@ fn go(net: &mut Sim, to: GnbIndex) {
     net.settle(SECOND * 6);
 }
 
-/// The phone has its two sessions where it is, with these addresses, and its record is nowhere else.
+/// The UE has its two sessions where it is, with these addresses, and its record is nowhere else.
 fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>]) {
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
@@ -35,27 +35,27 @@ fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>])
         HERE => served_by(net, at_home(net), abroad(net), gnb),
         _ => served_by(net, abroad(net), at_home(net), gnb),
     }
-    let phone = if gnb == HERE { at_home(net) } else { abroad(net) }.expect("it is there");
-    assert_eq!(of(phone), addresses, "the UPF stays, and with it the addresses");
+    let ue = if gnb == HERE { at_home(net) } else { abroad(net) }.expect("it is there");
+    assert_eq!(of(ue), addresses, "the UPF stays, and with it the addresses");
     let slots = net.cta().occupancy().0 + net.abroad().occupancy().0;
     assert_eq!(slots, 1, "one of the cores knows it");
 }
 
-fn of(phone: &Phone) -> Vec<Option<std::net::Ipv4Addr>> {
-    phone.sessions.values().map(|s| s.ipv4).collect()
+fn of(ue: &UeContext) -> Vec<Option<std::net::Ipv4Addr>> {
+    ue.sessions.values().map(|s| s.ipv4).collect()
 }
 
 fn addresses(net: &Sim) -> Vec<Option<std::net::Ipv4Addr>> {
     of(at_home(net).expect("it is here"))
 }
 
-/// The name of the phone's keys: another one each time that it proves who it is.
+/// The name of the UE's keys: another one each time that it proves who it is.
 fn keys(net: &Sim) -> Option<NgKsi> {
     net.ue_ref(UE).security().map(|(ksi, _)| ksi)
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: nobody asks the phone who it is, its keys and sessions come along, and its former AMF forgets it; and back
-fn an_idle_phone_moves_to_another_amf_and_back() {
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: nobody asks the UE who it is, its keys and sessions come along, and its former AMF forgets it; and back
+fn an_idle_ue_moves_to_another_amf_and_back() {
     let mut net = scene(21);
     let addresses = addresses(&net);
     let proved = keys(&net);
@@ -71,12 +71,12 @@ fn an_idle_phone_moves_to_another_amf_and_back() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a phone whose connection its gNB still believes in: its former AMF lets that go
-fn a_phone_that_left_without_a_word() {
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a UE whose connection its gNB still believes in: its former AMF lets that go
+fn a_ue_that_left_without_a_word() {
     let mut net = scene(22);
     let (addresses, proved) = (addresses(&net), keys(&net));
     net.lose_radio(UE);
-    assert!(at_home(&net).is_some_and(Phone::is_connected));
+    assert!(at_home(&net).is_some_and(UeContext::is_connected));
     net.move_ue(UE, THERE);
     net.settle(SECOND * 6);
     lives(&mut net, THERE, &addresses);
@@ -84,12 +84,12 @@ fn a_phone_that_left_without_a_word() {
     no_violations(&net);
 }
 
-#[test] // packets that came while nobody knew where the phone is reach it there
+#[test] // packets that came while nobody knew where the UE is reach it there
 fn packets_that_wait_go_along() {
     let mut net = scene(23);
     go_idle(&mut net, UE);
     net.befalls_n14(1, Fate::Cut);
-    net.check_path(UE, psi(1)); // it waits, and the phone is paged in vain
+    net.check_path(UE, psi(1)); // it waits, and the UE is paged in vain
     net.mend_n14();
     go(&mut net, THERE);
     net.command(UE, Command::ServiceRequest);
@@ -99,7 +99,7 @@ fn packets_that_wait_go_along() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss, TS 24.501 §5.5.1.3.8 a, c: REGISTRATION ACCEPT never comes, and the phone shows its former AMF's 5G-GUTI once more
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss, TS 24.501 §5.5.1.3.8 a, c: REGISTRATION ACCEPT never comes, and the UE shows its former AMF's 5G-GUTI once more
 fn an_accept_that_is_lost_with_its_connection() {
     for (patience, handed_over) in [(1, false), (14, false), (40, false), (1, true), (40, true)] {
         let mut net = scene(29);
@@ -119,16 +119,16 @@ fn an_accept_that_is_lost_with_its_connection() {
         net.ue_mut(UE).faults_mut().ignore.clear();
         net.settle(SECOND * 40);
         lives(&mut net, THERE, &addresses);
-        assert_eq!(keys(&net), proved, "nobody asks the phone who it is");
+        assert_eq!(keys(&net), proved, "nobody asks the UE who it is");
         no_violations(&net);
     }
 }
 
-#[test] // TS 24.501 §5.5.1.3.8 a: the same of a home whose aggregator or control function is lost at any moment of it
-fn an_accept_that_is_lost_and_then_an_aggregator_or_a_control_function() {
+#[test] // TS 24.501 §5.5.1.3.8 a: the same of a home whose CTA or CPF is lost at any moment of it
+fn an_accept_that_is_lost_and_then_a_cta_or_a_cpf() {
     let home = || {
         let (home, abroad) = neighbours();
-        let mut net = with(Sim::mirrored(30, home, Faults::default(), 3, 1), abroad);
+        let mut net = with(Sim::replicated(30, home, Faults::default(), 3, 1), abroad);
         go(&mut net, THERE);
         go_idle(&mut net, UE);
         net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
@@ -179,14 +179,14 @@ fn a_stranger_there_keeps_its_record_here() {
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes
-fn whatever_befalls_any_message_phone_and_cores_agree() {
+fn whatever_befalls_any_message_ue_and_cores_agree() {
     let (before, said) = {
         let mut net = scene(26);
         let before = net.said_over_n14();
         go(&mut net, THERE);
         (before, net.said_over_n14())
     };
-    assert_eq!(said - before, 4, "a question, the context, the phone's registration, its sessions");
+    assert_eq!(said - before, 4, "a question, the context, the UE's registration, its sessions");
     for nth in before + 1..=said {
         for fate in Fate::ALL {
             let mut net = scene(26);
@@ -202,12 +202,12 @@ fn whatever_befalls_any_message_phone_and_cores_agree() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is given to nobody who cannot show what the phone has signed, and taken from nobody who was not asked
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is given to nobody who cannot show what the UE has signed, and taken from nobody who was not asked
 fn a_neighbour_that_lies() {
     let mut net = scene(27);
     go_idle(&mut net, UE);
-    let phone = at_home(&net).expect("it is here");
-    let (id, tmsi) = (phone.id, phone.amf.tmsi.expect("it has one"));
+    let ue = at_home(&net).expect("it is here");
+    let (id, tmsi) = (ue.id, ue.amf.tmsi.expect("it has one"));
     let relation = Relation { source: id, token: [7; 16] };
     let said = |body| N14 { relation, body }.to_flat();
     for (tmsi, nas) in
@@ -228,10 +228,10 @@ fn a_neighbour_that_lies() {
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: a home of several processes loses one of them at each message of the way out and in
-fn a_home_that_loses_an_aggregator_or_a_control_function() {
+fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
         let (home, abroad) = neighbours();
-        let mut net = with(Sim::mirrored(28, home, Faults::default(), 3, 1), abroad);
+        let mut net = with(Sim::replicated(28, home, Faults::default(), 3, 1), abroad);
         go_idle(&mut net, UE);
         net
     };
@@ -245,7 +245,7 @@ fn a_home_that_loses_an_aggregator_or_a_control_function() {
     );
 }
 
-/// Sequence numbers and ciphertexts of what the cores said to phones, until new keys were proposed.
+/// Sequence numbers and ciphertexts of what the cores said to UEs, until new keys were proposed.
 fn said(net: &mut Sim) -> Vec<(u8, Vec<u8>)> {
     let nas = net.tapped().into_iter().filter_map(|m| match m {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
@@ -265,12 +265,12 @@ fn no_count_twice(said: &[(u8, Vec<u8>)], what: &str) {
     }
 }
 
-#[test] // TS 33.501 §6.4.3: a core to which a phone returns uses no COUNT that another has used meanwhile under the same keys
-fn what_was_said_elsewhere_before_a_phone_returns_has_counts_of_its_own() {
+#[test] // TS 33.501 §6.4.3: a core to which a UE returns uses no COUNT that another has used meanwhile under the same keys
+fn what_was_said_elsewhere_before_a_ue_returns_has_counts_of_its_own() {
     let mut returned = 0;
     for step in 0..60 {
         let (home, mut there) = neighbours();
-        there.amf.access.authentication.after = Some(Duration::ZERO); // it challenges the phone, under the keys that came
+        there.amf.access.authentication.after = Some(Duration::ZERO); // it challenges the UE, under the keys that came
         let mut net = with(Sim::with(31, home, Faults::default()), there);
         go_idle(&mut net, UE);
         net.tap();
@@ -297,7 +297,7 @@ fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
     net.befalls_n14(net.said_over_n14() + 3, Fate::Cut);
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND * 20);
-    assert!(at_home(&net).is_some() && abroad(&net).is_some(), "each believes that it has the phone");
+    assert!(at_home(&net).is_some() && abroad(&net).is_some(), "each believes that it has the UE");
     let mut all = said(&mut net);
     let there = all.len();
     net.ue_mut(UE).faults_mut().ignore.clear();
@@ -309,7 +309,7 @@ fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
     assert_eq!(net.violations().0, 0);
 }
 
-#[test] // DESIGN §4 rule 10: the gNB has heard nothing of the phone yet, and knows its own name of the connection alone
+#[test] // DESIGN §4 rule 10: the gNB has heard nothing of the UE yet, and knows its own name of the connection alone
 fn a_panic_while_another_amf_is_asked_leaves_no_context_at_the_gnb() {
     let mut net = scene(33);
     go(&mut net, THERE);
@@ -317,10 +317,10 @@ fn a_panic_while_another_amf_is_asked_leaves_no_context_at_the_gnb() {
     net.befalls_n14(net.said_over_n14() + 1, Fate::Lost); // so it asks for a second
     net.move_ue(UE, HERE);
     net.settle(SECOND / 10);
-    let asks = net.phones().next().expect("it has come").id;
+    let asks = net.contexts().next().expect("it has come").id;
     assert_eq!(net.gnb_ref(HERE).contexts(), 1);
     net.order(asks, whimbrel_control::Command::Panic);
     net.settle(SECOND / 10);
-    assert_eq!((net.phones().count(), net.gnb_ref(HERE).contexts()), (0, 0));
+    assert_eq!((net.contexts().count(), net.gnb_ref(HERE).contexts()), (0, 0));
     comes_to_rest(&mut net, "afterwards");
 }

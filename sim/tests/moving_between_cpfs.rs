@@ -1,4 +1,4 @@
-//! Phones that move from one control function of a region to another (Neutrino §4.3): at a handover, and at any message at all.
+//! UEs that move from one CPF of a region to another (Neutrino §4.3): at a handover, and at any message at all.
 
 use crate::common::day::{live, stage};
 use crate::common::stage::session;
@@ -8,28 +8,28 @@ use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::Loss;
 
-/// A phone with a session, who serves it, who backs it, and who does neither.
-fn settled() -> (crate::common::day::Stage, whimbrel_control::PhoneId, [CpfId; 3]) {
+/// A UE with a session, who serves it, who backs it, and who does neither.
+fn settled() -> (crate::common::day::Stage, whimbrel_control::UeId, [CpfId; 3]) {
     let mut stage = stage(1, 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let serves = stage.net.cta().served_by(phone).expect("somebody does");
-    let backs = stage.net.cta().backed_by(phone)[0];
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(context).expect("somebody does");
+    let backs = stage.net.cta().backed_by(context)[0];
     let neither = [1, 2, 3].map(CpfId).into_iter().find(|id| *id != serves && *id != backs);
-    (stage, phone, [serves, backs, neither.expect("there are three")])
+    (stage, context, [serves, backs, neither.expect("there are three")])
 }
 
 #[test] // Neutrino §4.3: fast handover
-fn a_phone_goes_over_to_who_has_its_state_at_once() {
-    let (mut stage, phone, [serves, backs, _]) = settled();
+fn a_ue_goes_over_to_who_has_its_state_at_once() {
+    let (mut stage, ue, [serves, backs, _]) = settled();
     let before = stage.net.links_taken();
-    stage.net.move_phone(phone, backs);
-    assert_eq!(stage.net.cta().served_by(phone), Some(backs), "nothing had to travel first");
-    assert_eq!(stage.net.cta().backed_by(phone), [serves]);
+    stage.net.move_context(ue, backs);
+    assert_eq!(stage.net.cta().served_by(ue), Some(backs), "nothing had to travel first");
+    assert_eq!(stage.net.cta().backed_by(ue), [serves]);
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 3);
     assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
@@ -40,33 +40,33 @@ fn a_phone_goes_over_to_who_has_its_state_at_once() {
 
 #[test] // Neutrino §4.3: the default form
 fn the_handover_waits_where_the_state_has_to_come_first() {
-    let (mut stage, phone, [serves, backs, neither]) = settled();
-    stage.net.move_phone(phone, neither);
-    assert_eq!(stage.net.cta().served_by(phone), Some(serves), "its state is on its way");
+    let (mut stage, ue, [serves, backs, neither]) = settled();
+    stage.net.move_context(ue, neither);
+    assert_eq!(stage.net.cta().served_by(ue), Some(serves), "its state is on its way");
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 3);
-    assert_eq!(stage.net.cta().served_by(phone), Some(neither));
-    assert_eq!(stage.net.cta().backed_by(phone), [backs], "who served it is not needed any more");
+    assert_eq!(stage.net.cta().served_by(ue), Some(neither));
+    assert_eq!(stage.net.cta().backed_by(ue), [backs], "who served it is not needed any more");
     assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
     assert_eq!((stage.net.backed(), stage.net.cta().replicated().moved), (1, 1));
     no_violations(&stage.net);
 }
 
 #[test]
-fn a_phone_stays_where_nobody_is_to_go_to() {
-    let (mut stage, phone, [serves, ..]) = settled();
-    stage.net.move_phone(phone, CpfId(77));
+fn a_ue_stays_where_nobody_is_to_go_to() {
+    let (mut stage, ue, [serves, ..]) = settled();
+    stage.net.move_context(ue, CpfId(77));
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 3);
-    assert_eq!(stage.net.cta().served_by(phone), Some(serves));
+    assert_eq!(stage.net.cta().served_by(ue), Some(serves));
     assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
 }
 
-#[test] // whatever a phone is at, it goes on; what runs ends where it began
-fn a_day_of_phones_that_move_all_the_time() {
+#[test] // whatever a UE is at, it goes on; what runs ends where it began
+fn a_day_of_ues_that_move_all_the_time() {
     for every in [7, 11, 13, 17, 19, 23] {
         let mut stage = stage(1, 1);
-        stage.net.move_phones_every(every);
+        stage.net.move_contexts_every(every);
         live(&mut stage, &|| format!("they move after each {every} messages"));
         let told = stage.net.cta().replicated();
         assert_eq!((told.lost, told.diverged), (0, 0), "after each {every}");
@@ -75,10 +75,10 @@ fn a_day_of_phones_that_move_all_the_time() {
 }
 
 #[test] // the one that is moved from, moved to, or backs
-fn a_loss_at_every_message_of_a_day_of_phones_that_move() {
+fn a_loss_at_every_message_of_a_day_of_ues_that_move() {
     let restless = || {
         let mut stage = stage(2, 1);
-        stage.net.move_phones_every(13);
+        stage.net.move_contexts_every(13);
         stage
     };
     let taken = {

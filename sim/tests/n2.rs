@@ -1,4 +1,4 @@
-//! What concerns a gNB rather than a phone: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
+//! What concerns a gNB rather than a UE: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 fn octets(message: impl Into<Message>) -> Vec<u8> {
     let mut octets = Vec::new();
@@ -69,7 +69,7 @@ fn setup_without_a_common_slice_is_refused() {
 
 #[test] // TS 38.413 §8.7.2.2, §8.7.2.3: what is served is taken, what is not is refused and changes nothing
 fn ran_configuration_update() {
-    let (mut net, ue) = one_phone(2);
+    let (mut net, ue) = one_ue(2);
     let mut renamed = gnb_config(1);
     renamed.name = "elsewhere".to_owned();
     net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(renamed));
@@ -95,7 +95,7 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
     net.settle(SECOND);
     let second = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let ue = net.add_ue(second, phone_config(0));
+    let ue = net.add_ue(second, ue_config(0));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue), "the second one is served at once: it might be the first, restarted");
@@ -137,13 +137,13 @@ fn the_former_association_of_a_gnb_ends_before_the_new_one_is_up() {
     assert_eq!(order, ["up", "same identity", "down", "up"]);
 }
 
-/// Two gNBs with two registered phones each.
-fn four_phones(seed: u64) -> Sim {
+/// Two gNBs with two registered UEs each.
+fn four_ues(seed: u64) -> Sim {
     let mut net = network(seed);
     let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
     net.settle(SECOND / 10);
     for n in 0..4 {
-        let ue = net.add_ue(gnbs[n as usize / 2], phone_config(n));
+        let ue = net.add_ue(gnbs[n as usize / 2], ue_config(n));
         net.command(ue, Command::Register);
         net.settle(SECOND);
     }
@@ -155,24 +155,24 @@ fn four_phones(seed: u64) -> Sim {
 
 fn connection(net: &Sim, ue: UeIndex) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     let supi = net.ue_ref(ue).config().supi;
-    let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi))?;
-    phone.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id))
+    let context = net.cta().contexts().find(|p| p.amf.supi == Some(supi))?;
+    context.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id))
 }
 
-#[test] // TS 38.413 §8.7.4.2.2: all of its phones lose their connections, none its registration, and no other gNB's is touched
+#[test] // TS 38.413 §8.7.4.2.2: all of its UEs lose their connections, none its registration, and no other gNB's is touched
 fn ng_reset_of_the_whole_interface() {
-    let mut net = four_phones(3);
+    let mut net = four_ues(3);
     net.gnb_input(GnbIndex(0), gnb::Input::Reset);
     net.settle(SECOND);
     assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
     assert_eq!(connected, [false, false, true, true]);
-    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+    assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 4);
 }
 
 #[test] // TS 38.413 §8.7.4.2.2, §8.7.4.4: only what is named, by either identity; the list comes back whole, with what is unknown
 fn ng_reset_of_some_connections() {
-    let mut net = four_phones(4);
+    let mut net = four_ues(4);
     let (amf_id, _) = connection(&net, UeIndex(0)).expect("connected");
     let (others, _) = connection(&net, UeIndex(2)).expect("connected");
     let item = |amf: Option<AmfUeNgapId>, ran: Option<RanUeNgapId>| {
@@ -192,12 +192,12 @@ fn ng_reset_of_some_connections() {
     });
     assert_eq!(acknowledged, Some(list));
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
-    assert_eq!(connected, [false, true, true, true], "the phone of the other gNB is not this gNB's to reset");
+    assert_eq!(connected, [false, true, true, true], "the UE of the other gNB is not this gNB's to reset");
 }
 
-#[test] // TS 38.413 §8.6.1.3, §9.3.3.2: a first message under a name that a phone's connection has: the gNB has forgotten that one, and no other is touched
+#[test] // TS 38.413 §8.6.1.3, §9.3.3.2: a first message under a name that a UE's connection has: the gNB has forgotten that one, and no other is touched
 fn a_first_message_under_the_name_of_a_connection() {
-    let mut net = four_phones(14);
+    let mut net = four_ues(14);
     let (_, ran_id) = connection(&net, UeIndex(0)).expect("connected");
     let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(0x10).expect("36 bits"));
     let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") };
@@ -206,12 +206,12 @@ fn a_first_message_under_the_name_of_a_connection() {
     net.inject(GnbIndex(0), &octets(m));
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
     assert_eq!(connected, [false, true, true, true]);
-    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+    assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 4);
 }
 
 #[test] // TS 38.413 §8.7.4.4: resets cross: each is done and acknowledged, and nobody is left connected
 fn resets_that_cross() {
-    let mut net = four_phones(15);
+    let mut net = four_ues(15);
     let gnb = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
     net.reset_gnb(gnb);
     net.gnb_input(GnbIndex(0), gnb::Input::Reset);
@@ -224,7 +224,7 @@ fn resets_that_cross() {
 
 #[test] // TS 38.413 §8.7.4.2.2: named by the gNB's own identity alone
 fn ng_reset_of_a_connection_by_its_ran_ue_ngap_id() {
-    let mut net = four_phones(11);
+    let mut net = four_ues(11);
     let (_, ran_id) = connection(&net, UeIndex(1)).expect("connected");
     let mut item = UeAssociatedLogicalNgConnectionItem::new();
     item.ran_ue_ngap_id = Some(ran_id);
@@ -234,10 +234,10 @@ fn ng_reset_of_a_connection_by_its_ran_ue_ngap_id() {
     assert_eq!(connected, [true, false, true, true]);
 }
 
-#[test] // TS 38.413 §10.6: one gNB's message with another's identities reaches no phone
-fn another_gnbs_identities_reach_no_phone() {
-    let mut net = four_phones(5);
-    let before = net.cta().phones().map(|p| format!("{p:?}")).collect::<Vec<_>>();
+#[test] // TS 38.413 §10.6: one gNB's message with another's identities reaches no UE
+fn another_gnbs_identities_reach_no_ue() {
+    let mut net = four_ues(5);
+    let before = net.cta().contexts().map(|p| format!("{p:?}")).collect::<Vec<_>>();
     let (amf, ran) = connection(&net, UeIndex(0)).expect("connected");
     net.tap();
     let detach = UplinkNasTransport::new(amf, ran, vec![0x7e, 0x00, 0x45, 0x09, 0x00, 0x01, 0x00]);
@@ -255,15 +255,15 @@ fn another_gnbs_identities_reach_no_phone() {
     let counted =
         |e: &&RanEvent| matches!(e, RanEvent::Unserved { what, .. } if what.contains("never there"));
     assert_eq!(net.ran_events.iter().filter(counted).count(), 2);
-    let after = net.cta().phones().map(|p| format!("{p:?}")).collect::<Vec<_>>();
-    assert_eq!(before, after, "not even the clock of the phone has moved");
+    let after = net.cta().contexts().map(|p| format!("{p:?}")).collect::<Vec<_>>();
+    assert_eq!(before, after, "not even the clock of the UE has moved");
     let told = |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));
     assert_eq!(net.ran_events.iter().filter(told).count(), 1);
 }
 
-#[test] // TS 38.413 §10.6: also what the phone's own machine finds; a connection that was is no reason to take the phone to where the gNB is
-fn what_a_phone_finds_wrong_is_counted_and_told_within_bounds() {
-    let mut net = four_phones(8);
+#[test] // TS 38.413 §10.6: also what the UE's own machine finds; a connection that was is no reason to take the UE to where the gNB is
+fn what_a_ue_finds_wrong_is_counted_and_told_within_bounds() {
+    let mut net = four_ues(8);
     let (former, _) = connection(&net, UeIndex(0)).expect("connected");
     go_idle(&mut net, UeIndex(0));
     net.command(UeIndex(0), Command::ServiceRequest);
@@ -278,7 +278,7 @@ fn what_a_phone_finds_wrong_is_counted_and_told_within_bounds() {
     let errors = told.iter().filter(|m| matches!(m, Message::ErrorIndication(_))).count();
     assert!((50..=110).contains(&errors), "{errors} of 150");
     let counted =
-        |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("a phone's connection"));
+        |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("a UE's connection"));
     assert_eq!(net.ran_events.iter().filter(counted).count(), errors);
     let bitten = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: "error_indications", .. });
     assert!(net.ran_events.iter().any(|e| bitten(&e)));
@@ -286,7 +286,7 @@ fn what_a_phone_finds_wrong_is_counted_and_told_within_bounds() {
 
 #[test] // TS 38.413 §10.6: an identity that nobody bears
 fn an_unknown_identity_is_told_so() {
-    let (mut net, _) = one_phone(6);
+    let (mut net, _) = one_ue(6);
     net.tap();
     let unknown = AmfUeNgapId::new(123_456).expect("40 bits");
     net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(unknown, RanUeNgapId(9), vec![0x7e, 0, 0x43])));
@@ -298,7 +298,7 @@ fn an_unknown_identity_is_told_so() {
 
 #[test] // TS 38.413 §8.3.3, §10.6: NAS that crosses the command that ends its connection is no error; much later it is
 fn what_crosses_a_release_is_no_error() {
-    let mut net = four_phones(7);
+    let mut net = four_ues(7);
     let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
     net.command(UeIndex(1), Command::Deregister { switch_off: false });
     net.settle(SECOND / 2);
@@ -313,27 +313,27 @@ fn what_crosses_a_release_is_no_error() {
     assert!(matches!(answers.as_slice(), [Message::ErrorIndication(_)]), "{answers:?}");
 }
 
-#[test] // TS 38.413 §10.6: the gNB does not have the connection: it is let go here too, and the phone stays registered
+#[test] // TS 38.413 §10.6: the gNB does not have the connection: it is let go here too, and the UE stays registered
 fn error_indication_of_an_unknown_connection_ends_it() {
-    let mut net = four_phones(7);
+    let mut net = four_ues(7);
     let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
     let mut m = ErrorIndication::new();
     (m.amf_ue_ngap_id, m.ran_ue_ngap_id) = (Some(amf), Some(ran));
     m.cause = Some(CauseRadioNetwork::UnknownLocalUeNgapId.into());
     net.inject(GnbIndex(0), &octets(m));
     assert_eq!(connection(&net, UeIndex(1)), None);
-    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+    assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 4);
 }
 
 #[test] // TS 38.413 §8.6.4.2: what is being repeated is sent again at once, and once only
 fn nas_non_delivery_hastens_a_repetition() {
-    let (mut net, ue) = one_phone(8);
+    let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 99));
     net.command(ue, Command::Register);
     net.settle(SECOND / 10);
     let (amf, ran) = net
         .cta()
-        .phones()
+        .contexts()
         .next()
         .and_then(|p| p.amf.connection.as_ref())
         .map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id))
@@ -350,7 +350,7 @@ fn nas_non_delivery_hastens_a_repetition() {
 
 #[test] // TS 38.413 §8.3.3: after UE CONTEXT RELEASE COMMAND nothing is said on the connection
 fn what_crosses_the_release_gets_no_answer() {
-    let (mut net, ue) = one_phone(12);
+    let (mut net, ue) = one_ue(12);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     for stray in [vec![0x7e, 0, 0x55], vec![0x7e, 0, 0x5e], vec![0x7e, 0, 0x4c, 0x10, 0, 1, 0]] {

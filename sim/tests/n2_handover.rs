@@ -25,14 +25,14 @@ use whimbrel_ran::ue::Command;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 use whimbrel_user::{Destination, Origin};
 
-/// A registered phone with so many sessions; both gNBs are driven by hand.
+/// A registered UE with so many sessions; both gNBs are driven by hand.
 fn scene(seed: u64, sessions: usize) -> (Sim, UeIndex) {
     let (mut net, ue) = two_gnbs(seed, sessions);
     net.take_over(SOURCE);
     (net, ue)
 }
 
-/// The target was asked: our name of the phone there.
+/// The target was asked: our name of the UE there.
 fn preparing(seed: u64, sessions: &[u8]) -> (Sim, AmfUeNgapId) {
     let (mut net, _) = scene(seed, sessions.len());
     let m = handover_required(&net, sessions);
@@ -41,7 +41,7 @@ fn preparing(seed: u64, sessions: &[u8]) -> (Sim, AmfUeNgapId) {
     (net, id)
 }
 
-/// The source was told to send the phone.
+/// The source was told to send the UE.
 fn executing(seed: u64, sessions: &[u8], forwarding: bool) -> (Sim, AmfUeNgapId) {
     let (mut net, id) = preparing(seed, sessions);
     let list = sessions.iter().map(|&n| admitted(n, forwarding)).collect();
@@ -78,13 +78,13 @@ fn released(net: &mut Sim, gnb: GnbIndex) -> (AmfUeNgapId, Cause) {
     (id, m.cause.clone())
 }
 
-/// Nothing of a handover is left: no target, no source, no forwarding, and the phone is at rest.
+/// Nothing of a handover is left: no target, no source, no forwarding, and the UE is at rest.
 fn over(net: &mut Sim) {
     net.settle(SECOND * 2);
-    let p = phone(net);
+    let p = context(net);
     assert!(p.amf.target.is_none() && p.amf.source.is_none() && p.is_idle(), "{p:?}");
     assert!(p.sessions.values().all(|s| s.forwarding.is_none()));
-    assert_eq!(net.upf_sessions(), net.cta().phones().map(|p| p.sessions.len()).sum::<usize>());
+    assert_eq!(net.upf_sessions(), net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>());
 }
 
 fn tunnel_of(i: &UpTransportLayerInformation) -> End {
@@ -110,7 +110,7 @@ fn the_whole_with_direct_forwarding() {
         m.pdu_session_resource_setup_list_ho_req.iter().map(|i| i.pdu_session_id.value()).collect();
     assert_eq!(asked, [1, 2]);
     for i in &m.pdu_session_resource_setup_list_ho_req {
-        let n3 = phone(&net).sessions[&i.pdu_session_id].n3.expect("a tunnel");
+        let n3 = context(&net).sessions[&i.pdu_session_id].n3.expect("a tunnel");
         let t =
             PduSessionResourceSetupRequestTransfer::decode(&i.handover_request_transfer).expect("a transfer");
         assert_eq!(tunnel_of(&t.ul_ngu_up_tnl_information), (n3.address, n3.teid));
@@ -128,14 +128,14 @@ fn the_whole_with_direct_forwarding() {
     let forwarded = of(0).dl_forwarding_up_tnl_information.as_ref().map(tunnel_of);
     assert_eq!(forwarded, at_target(FORWARDED + 1), "the target's own tunnel");
     assert_eq!(of(1).dl_forwarding_up_tnl_information, None);
-    assert_eq!(downlink(&mut net, 1).0, None, "packets wait until the phone is there");
+    assert_eq!(downlink(&mut net, 1).0, None, "packets wait until the UE is there");
     say(&mut net, TARGET, notify(id));
     let (to, earlier) = downlink(&mut net, 1);
     assert_eq!(to, at_target(1));
     let ended: Vec<_> = earlier.into_iter().filter(|s| s.1 == END_MARKER).map(|s| Some(s.0)).collect();
     assert_eq!(ended, before, "one end marker into each tunnel that was left");
     assert_eq!(net.heard(SOURCE), [], "the source forwards what it still has");
-    assert!(phone(&net).is_idle(), "which keeps the phone from nothing");
+    assert!(context(&net).is_idle(), "which keeps the UE from nothing");
     over(&mut net);
     let cause = CauseRadioNetwork::SuccessfulHandover.into();
     assert_eq!(released(&mut net, SOURCE), (source.amf_ue_ngap_id, cause));
@@ -198,7 +198,7 @@ fn each_target_gets_a_fresh_next_hop() {
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.9.1.3.2 step 10; §4.9.1.3.3 step 8; TS 38.413 §8.4.2.4: some sessions are admitted, the others wait for the phone to ask
+#[test] // TS 23.502 §4.9.1.3.2 step 10; §4.9.1.3.3 step 8; TS 38.413 §8.4.2.4: some sessions are admitted, the others wait for the UE to ask
 fn some_sessions_are_admitted() {
     let (mut net, id) = preparing(5, &[1, 2, 3]);
     let mut m = acknowledgement(id, vec![admitted(2, false), admitted(9, false)]);
@@ -213,7 +213,7 @@ fn some_sessions_are_admitted() {
     let told = HandoverPreparationUnsuccessfulTransfer::decode(&list[0].transfer).expect("a transfer").cause;
     assert_eq!(told, cause);
     say(&mut net, TARGET, notify(id));
-    let up = |n| phone(&net).sessions[&psi(n)].up;
+    let up = |n| context(&net).sessions[&psi(n)].up;
     assert_eq!([up(1), up(2), up(3)], [UpState::Inactive, UpState::Active, UpState::Inactive]);
     let heard = net.heard(TARGET);
     let [Message::PduSessionResourceReleaseCommand(m)] = heard.as_slice() else { panic!("{heard:?}") };
@@ -281,14 +281,14 @@ fn the_target_is_silent() {
     assert_eq!(net.heard(SOURCE), []);
 }
 
-#[test] // whoever takes over says HANDOVER REQUEST again, and the target makes two contexts: it lets go of the second, in whatever state the phone is
+#[test] // whoever takes over says HANDOVER REQUEST again, and the target makes two contexts: it lets go of the second, in whatever state the UE is
 fn a_second_context_at_the_target_is_let_go() {
     let second = |id| {
         let mut m = acknowledgement(id, vec![admitted(1, false)]);
         m.ran_ue_ngap_id = RanUeNgapId(RAN_ID.0 + 1);
         m
     };
-    // Another context of the same name of ours is released by both names, and what the target answers is not of the phone.
+    // Another context of the same name of ours is released by both names, and what the target answers is not of the UE.
     let let_go = |net: &mut Sim, id| {
         say(net, TARGET, second(id));
         let heard = net.heard(TARGET);
@@ -383,7 +383,7 @@ fn a_slice_that_the_target_does_not_support() {
     let mut other = gnb_config(2);
     other.supported_tas[0].plmns[0].1 = vec![SNssai::sst(2)];
     net.add_gnb(other);
-    let ue = net.add_ue(SOURCE, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(SOURCE, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -402,7 +402,7 @@ fn a_slice_that_the_target_does_not_support() {
     assert_eq!(net.heard(TARGET), []);
 }
 
-#[test] // TS 23.502 §4.9.1.4; TS 38.413 §8.4.5.2: cancelled while the target is asked, and while the phone is on its way
+#[test] // TS 23.502 §4.9.1.4; TS 38.413 §8.4.5.2: cancelled while the target is asked, and while the UE is on its way
 fn the_source_cancels() {
     for seed in [19, 20] {
         let (mut net, id) = if seed == 19 { preparing(seed, &[1]) } else { executing(seed, &[1], true) };
@@ -413,7 +413,7 @@ fn the_source_cancels() {
         assert_eq!(released(&mut net, TARGET), (id, CauseRadioNetwork::HandoverCancelled.into()));
         assert_eq!(*connection(&net), c);
         over(&mut net);
-        // The phone's arrival is told too late: it crosses the command, or the target should know.
+        // The UE's arrival is told too late: it crosses the command, or the target should know.
         say(&mut net, TARGET, notify(id));
         assert_eq!(*connection(&net), c);
         assert_eq!(net.heard(TARGET), []);
@@ -450,7 +450,7 @@ fn ran_status_transfer() {
     assert_eq!(m.ran_status_transfer_transparent_container, container);
 }
 
-#[test] // TS 38.413 §8.4.9.2, §8.4.10.2: the early status of a phone that keeps both connections for a while goes the same way
+#[test] // TS 38.413 §8.4.9.2, §8.4.10.2: the early status of a UE that keeps both connections for a while goes the same way
 fn ran_early_status_transfer() {
     let (mut net, id) = executing(23, &[1], true);
     let c = connection(&net).clone();
@@ -504,8 +504,8 @@ fn notify_out_of_state() {
     assert_eq!(*connection(&net), c);
 }
 
-#[test] // TS 23.502 §4.9.1.3.3 lost: the phone never arrives
-fn the_phone_never_arrives() {
+#[test] // TS 23.502 §4.9.1.3.3 lost: the UE never arrives
+fn the_ue_never_arrives() {
     let (mut net, id) = executing(26, &[1], true);
     let c = connection(&net).clone();
     net.settle(SECOND * 20);
@@ -532,8 +532,8 @@ fn the_target_is_lost() {
     over(&mut net);
 }
 
-#[test] // TS 38.413 §10.6, §8.3.2: the target does not have the phone any more
-fn the_target_gives_the_phone_up() {
+#[test] // TS 38.413 §10.6, §8.3.2: the target does not have the UE any more
+fn the_target_gives_the_ue_up() {
     let (mut net, id) = preparing(29, &[1]);
     let mut e = ErrorIndication::new();
     e.amf_ue_ngap_id = Some(id);
@@ -545,22 +545,22 @@ fn the_target_gives_the_phone_up() {
     let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
     say(&mut net, TARGET, UeContextReleaseRequest::new(id, RAN_ID, cause));
     assert_eq!(released(&mut net, TARGET).0, id);
-    assert!(phone(&net).is_connected());
+    assert!(context(&net).is_connected());
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.9.1.3.3: the source's association is lost: a phone that has not left is lost with it, one that has may arrive
+#[test] // TS 23.502 §4.9.1.3.3: the source's association is lost: a UE that has not left is lost with it, one that has may arrive
 fn the_source_is_lost() {
     let (mut net, id) = preparing(31, &[1]);
     net.disconnect(SOURCE);
     net.settle(SECOND / 10);
     assert_eq!(released(&mut net, TARGET).0, id);
-    assert!(!phone(&net).is_connected() && phone(&net).amf.registered);
+    assert!(!context(&net).is_connected() && context(&net).amf.registered);
     over(&mut net);
     let (mut net, id) = executing(32, &[1], true);
     net.disconnect(SOURCE);
     net.settle(SECOND / 10);
-    assert!(phone(&net).is_connected());
+    assert!(context(&net).is_connected());
     say(&mut net, TARGET, notify(id));
     assert_eq!(connection(&net).ran_ue_ngap_id, RAN_ID);
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
@@ -569,11 +569,11 @@ fn the_source_is_lost() {
     net.disconnect(SOURCE);
     net.settle(SECOND * 20);
     assert_eq!(released(&mut net, TARGET).0, id);
-    assert!(!phone(&net).is_connected());
+    assert!(!context(&net).is_connected());
     over(&mut net);
 }
 
-#[test] // TS 38.413 §8.3.2: the source asks for the phone's release before it has sent it away: both connections end
+#[test] // TS 38.413 §8.3.2: the source asks for the UE's release before it has sent it away: both connections end
 fn the_source_asks_for_release() {
     let (mut net, id) = preparing(34, &[1]);
     let c = connection(&net).clone();
@@ -582,11 +582,11 @@ fn the_source_asks_for_release() {
     assert_eq!(released(&mut net, SOURCE).0, c.amf_ue_ngap_id);
     assert_eq!(released(&mut net, TARGET).0, id);
     net.settle(SECOND * 6);
-    assert!(!phone(&net).is_connected());
+    assert!(!context(&net).is_connected());
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.9.1.3.3; TS 38.413 §8.3.2: after HANDOVER COMMAND the source's release is the source's alone: the phone arrives, or is lost
+#[test] // TS 23.502 §4.9.1.3.3; TS 38.413 §8.3.2: after HANDOVER COMMAND the source's release is the source's alone: the UE arrives, or is lost
 fn the_source_asks_for_release_after_the_command() {
     for (seed, arrives) in [(35, true), (43, false)] {
         let (mut net, id) = executing(seed, &[1], true);
@@ -604,7 +604,7 @@ fn the_source_asks_for_release_after_the_command() {
         } else {
             net.settle(SECOND * 20);
             assert_eq!(released(&mut net, TARGET).0, id);
-            assert!(!phone(&net).is_connected() && phone(&net).amf.registered);
+            assert!(!context(&net).is_connected() && context(&net).amf.registered);
         }
         over(&mut net);
         assert_eq!(net.heard(SOURCE), []);
@@ -612,7 +612,7 @@ fn the_source_asks_for_release_after_the_command() {
 }
 
 #[test] // TS 23.502 §4.9.1.3.3 step 14: a source that asks for its release while it forwards gets it
-fn the_source_asks_for_release_after_the_phone_has_left() {
+fn the_source_asks_for_release_after_the_ue_has_left() {
     let (mut net, id) = executing(36, &[1], true);
     let c = connection(&net).clone();
     say(&mut net, TARGET, notify(id));
@@ -643,7 +643,7 @@ fn a_second_handover_required() {
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
 }
 
-#[test] // it was said again when an aggregator was lost: the phone is on its way, and its place there stays
+#[test] // it was said again when a CTA was lost: the UE is on its way, and its place there stays
 fn a_handover_required_that_comes_again_after_its_command() {
     let (mut net, id) = executing(38, &[1], true);
     let m = handover_required(&net, &[1]);
@@ -654,7 +654,7 @@ fn a_handover_required_that_comes_again_after_its_command() {
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
 }
 
-#[test] // TS 23.502 §4.9.1.2: the phone comes to a third gNB over Xn while it is prepared elsewhere
+#[test] // TS 23.502 §4.9.1.2: the UE comes to a third gNB over Xn while it is prepared elsewhere
 fn a_path_switch_ends_a_preparation() {
     let (mut net, id) = preparing(39, &[1]);
     let third = net.add_gnb(gnb_config(3));
@@ -671,7 +671,7 @@ fn a_path_switch_ends_a_preparation() {
 fn nas_messages_while_a_handover_runs() {
     for stage in [preparing(40, &[1]), executing(41, &[1], true)] {
         let (mut net, id) = stage;
-        let executing = phone(&net).amf.target.as_ref().is_some_and(|t| t.ran_ue_ngap_id.is_some());
+        let executing = context(&net).amf.target.as_ref().is_some_and(|t| t.ran_ue_ngap_id.is_some());
         let c = connection(&net).clone();
         // Not protected: SECURITY MODE COMPLETE, REGISTRATION COMPLETE, a 5GMM STATUS, garbage.
         for nas in [&[0x7e, 0, 0x5e][..], &[0x7e, 0, 0x43], &[0x7e, 0, 0x64, 0x6f], &[0xff]] {
@@ -688,8 +688,8 @@ fn nas_messages_while_a_handover_runs() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.1: what is to be said to a phone on its way is said once it is there; a repetition not twice
-fn nas_messages_to_a_phone_on_its_way_wait() {
+#[test] // TS 23.502 §4.9.1.3.1: what is to be said to a UE on its way is said once it is there; a repetition not twice
+fn nas_messages_to_a_ue_on_its_way_wait() {
     let (mut net, ue) = two_gnbs(42, 1);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
     net.command(ue, Command::Register);
@@ -710,32 +710,32 @@ fn nas_messages_to_a_phone_on_its_way_wait() {
 #[test] // TS 38.413 §8.4.1.2: the network's release of a session waits for the end of a handover
 fn a_session_release_waits_for_the_handover() {
     let (mut net, id) = executing(43, &[1], true);
-    let phone_id = phone(&net).id;
-    net.order(phone_id, CoreCommand::UpfRestarted(whimbrel_control::UpfId(0)));
+    let ue_id = context(&net).id;
+    net.order(ue_id, CoreCommand::UpfRestarted(whimbrel_control::UpfId(0)));
     net.settle(SECOND / 10);
     assert_eq!(net.heard(SOURCE), []);
     say(&mut net, TARGET, notify(id));
     net.settle(SECOND / 10);
     let heard = net.heard(TARGET);
-    assert!(!heard.is_empty() && phone(&net).is_connected(), "{heard:?}");
+    assert!(!heard.is_empty() && context(&net).is_connected(), "{heard:?}");
     net.settle(SECOND * 90);
-    assert!(phone(&net).sessions.is_empty());
+    assert!(context(&net).sessions.is_empty());
 }
 
-#[test] // TS 23.502 §4.2.2.3.3, §4.2.2.2.2 step 14e: whatever ends the phone's context, its target lets go
+#[test] // TS 23.502 §4.2.2.3.3, §4.2.2.2.2 step 14e: whatever ends the UE's context, its target lets go
 fn the_context_ends() {
     for stage in [preparing(44, &[1]), executing(45, &[1], true)] {
         let (mut net, id) = stage;
-        let phone_id = phone(&net).id;
-        net.order(phone_id, CoreCommand::Superseded);
+        let ue_id = context(&net).id;
+        net.order(ue_id, CoreCommand::Superseded);
         net.settle(SECOND / 10);
         assert_eq!(released(&mut net, TARGET).0, id);
-        assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+        assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3: the phone comes to another gNB by itself: a first message cancels the handover
-fn the_phone_comes_elsewhere() {
+#[test] // TS 23.502 §4.9.1.3: the UE comes to another gNB by itself: a first message cancels the handover
+fn the_ue_comes_elsewhere() {
     let (mut net, ue) = two_gnbs(46, 1);
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
@@ -744,7 +744,7 @@ fn the_phone_comes_elsewhere() {
     // It lost its radio, and registers anew.
     net.gnb_input(SOURCE, whimbrel_ran::gnb::Input::Reset);
     net.settle(SECOND / 10);
-    assert!(phone(&net).is_connected(), "it may arrive at the target still");
+    assert!(context(&net).is_connected(), "it may arrive at the target still");
     net.command(ue, Command::Register);
     net.settle(SECOND * 3);
     assert!(registered(&net, ue));
@@ -770,7 +770,7 @@ fn a_silent_upf() {
     over(&mut net);
 }
 
-#[test] // TS 38.413 §10.6: another gNB's handover messages reach no phone
+#[test] // TS 38.413 §10.6: another gNB's handover messages reach no UE
 fn another_gnbs_handover_messages() {
     let (mut net, id) = preparing(48, &[1]);
     let third = net.add_gnb(gnb_config(3));
@@ -820,7 +820,7 @@ fn there_and_back() {
     assert_eq!(released(&mut net, TARGET).1, CauseRadioNetwork::SuccessfulHandover.into());
 }
 
-#[test] // DESIGN: a run with handovers replays to the same octets from every point where the phone was idle
+#[test] // DESIGN: a run with handovers replays to the same octets from every point where the UE was idle
 fn handovers_replay() {
     let (mut net, _) = scene(50, 2);
     for n in 0..6 {
@@ -847,7 +847,7 @@ fn handovers_replay() {
     }
     assert_eq!(connection(&net).ran_ue_ngap_id, RAN_ID);
     let config = std::sync::Arc::new(whimbrel_sim::default_config());
-    let id = phone(&net).id;
+    let id = context(&net).id;
     assert!(net.recorder().replay(id, &config) > 40);
     over(&mut net);
 }

@@ -7,7 +7,7 @@ use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::ue::{Command, Reason, SessionRequest};
 use whimbrel_sim::{Faults, Sim, UeIndex};
 
-/// A phone that may have whatever its data network has.
+/// A UE that may have whatever its data network has.
 fn on_air(seed: u64, ethernet: bool, unstructured: bool) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.smf.data_networks.values_mut().for_each(|n| {
@@ -21,7 +21,7 @@ fn on_air(seed: u64, ethernet: bool, unstructured: bool) -> (Sim, UeIndex) {
     subscription.slices[0].dnns.iter_mut().for_each(|d| d.session_types = all);
     net.home().subscribe(subscription);
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -46,8 +46,8 @@ fn sessions_without_addresses() {
         go_idle(&mut net, ue);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        let phone = net.cta().phones().next().expect("a phone");
-        assert_eq!(phone.sessions.get(&info.id).map(|s| s.up), Some(UpState::Active));
+        let context = net.cta().contexts().next().expect("a UE");
+        assert_eq!(context.sessions.get(&info.id).map(|s| s.up), Some(UpState::Active));
         net.command(ue, Command::ReleaseSession(info.id));
         net.settle(SECOND);
         assert_eq!(net.upf_sessions(), 0);
@@ -55,7 +55,7 @@ fn sessions_without_addresses() {
     }
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #61, #58: the phone is told the one type that there is
+#[test] // TS 24.501 §6.4.1.4.1 #61, #58: the UE is told the one type that there is
 fn the_only_type_is_told() {
     for (seed, ethernet, cause) in [
         (3, true, SmCause::PduSessionTypeEthernetOnlyAllowed),

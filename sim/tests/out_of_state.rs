@@ -1,4 +1,4 @@
-//! Whatever state a phone is in, whatever it or its gNB says: no fault, nobody else is touched, and the phone can leave and
+//! Whatever state a UE is in, whatever it or its gNB says: no fault, nobody else is touched, and the UE can leave and
 //! come back (TS 24.501 §7.4, TS 38.413 §10.4).
 
 use crate::common::pdu::Pdu;
@@ -20,7 +20,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{GnbIndex, Sim, UpfState};
 
-/// What the phone is at when it is surprised.
+/// What the UE is at when it is surprised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Stranger,
@@ -41,9 +41,9 @@ enum State {
     Deregistered,
     /// A target is being asked (TS 23.502 §4.9.1.3.2).
     HandoverPreparation,
-    /// The source was told to send the phone (§4.9.1.3.3).
+    /// The source was told to send the UE (§4.9.1.3.3).
     HandoverExecution,
-    /// A target has the phone, and its path waits for the UPF (§4.9.1.2.2).
+    /// A target has the UE, and its path waits for the UPF (§4.9.1.2.2).
     PathSwitch,
 }
 
@@ -67,7 +67,7 @@ const STATES: [State; 17] = [
     State::PathSwitch,
 ];
 
-/// A canary with a session on the second gNB, and a phone in that state on the first. The third is by hand: it is the target of
+/// A canary with a session on the second gNB, and a UE in that state on the first. The third is by hand: it is the target of
 /// handovers.
 fn in_state(state: State) -> Sim {
     let mut net = stage(Sim::new(state as u64));
@@ -89,7 +89,7 @@ fn in_state(state: State) -> Sim {
     }
     net.command(VICTIM, session());
     net.settle(SECOND);
-    let phone = {
+    let ue = {
         let supi = net.ue_ref(VICTIM).config().supi;
         net.cta().find(supi).expect("it is registered")
     };
@@ -109,12 +109,12 @@ fn in_state(state: State) -> Sim {
         State::Deregistering => {
             let deaf = (MessageType::DeregistrationRequestUeTerminated, 99);
             net.ue_mut(VICTIM).faults_mut().ignore.push(deaf);
-            net.order(phone, CoreCommand::Deregister);
+            net.order(ue, CoreCommand::Deregister);
             net.settle(SECOND / 10);
         }
         State::Rejected => {
             go_idle(&mut net, VICTIM);
-            net.order(phone, CoreCommand::Superseded);
+            net.order(ue, CoreCommand::Superseded);
             net.command(VICTIM, Command::ServiceRequest);
             net.settle(SECOND / 20);
             assert!(victim(&net).is_some_and(|p| p.awaits_release()));
@@ -125,7 +125,7 @@ fn in_state(state: State) -> Sim {
             assert!(victim(&net).is_some_and(|p| p.awaits_release() && p.sessions.len() == 1));
         }
         State::HandoverPreparation | State::HandoverExecution => {
-            // The phone does not hear the command: it stays where it is.
+            // The UE does not hear the command: it stays where it is.
             net.ue_mut(VICTIM).faults_mut().ignore_handovers = 1;
             net.hand_over(VICTIM, BY_HAND, Via::N2);
             net.settle(SECOND / 20);
@@ -155,9 +155,9 @@ fn octets(m: impl Into<Message>) -> Vec<u8> {
     m.into().to_vec()
 }
 
-/// The phone that is surprised, as the core has it.
-fn victim(net: &Sim) -> Option<&whimbrel_control::Phone> {
-    net.cta().phones().find(|p| p.amf.supi != Some(net.ue_ref(CANARY).config().supi))
+/// The UE that is surprised, as the core has it.
+fn victim(net: &Sim) -> Option<&whimbrel_control::UeContext> {
+    net.cta().contexts().find(|p| p.amf.supi != Some(net.ue_ref(CANARY).config().supi))
 }
 
 /// The names of its connection: where it is served, or at the target.
@@ -169,7 +169,7 @@ fn names_of(net: &Sim, at_target: bool) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     }
 }
 
-/// Every 5GMM message as a phone or a network would write it, with little within (TS 24.501 §8.2).
+/// Every 5GMM message as a UE or a network would write it, with little within (TS 24.501 §8.2).
 fn nas_messages() -> Vec<Vec<u8>> {
     let suci: [u8; 15] = [0, 13, 1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10];
     let tmsi: [u8; 9] = [0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4];
@@ -233,7 +233,7 @@ fn with_names(octets: &[u8], amf: AmfUeNgapId, ran: RanUeNgapId) -> Vec<u8> {
     message.to_octets()
 }
 
-/// Elements that name a phone (TS 38.413 §9.4.7).
+/// Elements that name a UE (TS 38.413 §9.4.7).
 const AMF_UE_NGAP_ID: u16 = 10;
 const RAN_UE_NGAP_ID: u16 = 85;
 const SOURCE_AMF_UE_NGAP_ID: u16 = 100;
@@ -263,14 +263,14 @@ fn any_ngap_message_in_any_state() {
             let nobody = (AmfUeNgapId::new(77).expect("40 bits"), RanUeNgapId(1));
             let (amf, ran) = names_of(&net, false).unwrap_or(nobody);
             net.inject(GnbIndex(0), &with_names(octets, amf, ran));
-            // What ends the interface takes the phones of this gNB with it: it comes back like one that was restarted.
+            // What ends the interface takes the UEs of this gNB with it: it comes back like one that was restarted.
             net.restart_gnb(GnbIndex(0));
             judge(&mut net, &|| format!("{name} in {state:?}"));
         }
     }
 }
 
-#[test] // TS 38.413 §8.4.2 to §8.4.5, §10.4: of the gNB to which the phone is being handed over
+#[test] // TS 38.413 §8.4.2 to §8.4.5, §10.4: of the gNB to which the UE is being handed over
 fn any_ngap_message_of_a_target() {
     let messages = ngap_messages();
     for state in [State::HandoverPreparation, State::HandoverExecution, State::PathSwitch] {
@@ -323,7 +323,7 @@ enum Asked {
     PathSwitch,
 }
 
-/// A phone for which the UPF was asked that; and the requests.
+/// A UE for which the UPF was asked that; and the requests.
 fn asked(what: Asked) -> (Sim, Vec<Vec<u8>>) {
     let mut net = match what {
         Asked::Establishment => in_state(State::Connected),
@@ -406,8 +406,8 @@ fn any_pfcp_answer_to_any_request() {
         let (net, requests) = asked(what);
         let canary = {
             let supi = net.ue_ref(CANARY).config().supi;
-            let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("the canary");
-            phone.sessions.values().next().expect("its session").cp_seid
+            let ue = net.cta().contexts().find(|p| p.amf.supi == Some(supi)).expect("the canary");
+            ue.sessions.values().next().expect("its session").cp_seid
         };
         let request = requests
             .first()
@@ -428,12 +428,12 @@ fn any_pfcp_answer_to_any_request() {
     }
 }
 
-#[test] // TS 29.244 §7.5.8: reports of no session, of the canary's, of the phone's own, in each state, of each kind
+#[test] // TS 29.244 §7.5.8: reports of no session, of the canary's, of the UE's own, in each state, of each kind
 fn any_pfcp_report_in_any_state() {
     for state in STATES {
         let mut net = in_state(state);
         let seids: Vec<Seid> =
-            net.cta().phones().flat_map(|p| p.sessions.values().map(|s| s.cp_seid)).collect();
+            net.cta().contexts().flat_map(|p| p.sessions.values().map(|s| s.cp_seid)).collect();
         let own = victim(&net).and_then(|p| p.sessions.values().next()).map(|s| s.cp_seid);
         for seid in
             [Some(Seid(0)), Some(Seid(1)), Some(Seid(u64::MAX)), own, own.map(|s| Seid(s.0 ^ 1)), None]

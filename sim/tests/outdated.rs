@@ -1,5 +1,5 @@
-//! Backups that do not get phones' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
-//! who has what is not, and no phone is ever served from what is. And logs that are full.
+//! Backups that do not get UEs' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
+//! who has what is not, and no UE is ever served from what is. And logs that are full.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::common::by_hand::{RAN_ID, octets, to_switch};
 use crate::common::day::of;
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::{Command as CoreCommand, PhoneId, RanEvent};
+use whimbrel_control::{Command as CoreCommand, RanEvent, UeId};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::PathSwitchRequest;
 use whimbrel_ran::gnb::Via;
@@ -19,11 +19,11 @@ use whimbrel_sim::{GnbIndex, Loss, Sim, UeIndex, default_config};
 /// Longer than a log waits for a backup, and the time until somebody looks after that.
 const LONG: Duration = Duration::from_secs(40);
 
-/// A registered phone with two backups, of which the second gets nothing any more from who serves the phone.
+/// A registered UE with two backups, of which the second gets nothing any more from who serves the UE.
 struct Scene {
     net: Sim,
     ue: UeIndex,
-    phone: PhoneId,
+    id: UeId,
     serves: CpfId,
     backs: [CpfId; 2],
 }
@@ -34,13 +34,13 @@ impl Scene {
         let (mut net, ue) = (stage.net, stage.ues[0]);
         net.command(ue, Command::Register);
         net.settle(SECOND);
-        let phone = net.phones().next().expect("it is registered").id;
-        let serves = net.cta().served_by(phone).expect("somebody serves it");
-        let backs = net.cta().backed_by(phone).try_into().expect("two backups");
-        Self { net, ue, phone, serves, backs }
+        let context = net.contexts().next().expect("it is registered").id;
+        let serves = net.cta().served_by(context).expect("somebody serves it");
+        let backs = net.cta().backed_by(context).try_into().expect("two backups");
+        Self { net, ue, id: context, serves, backs }
     }
 
-    /// The phone has a session now, of which the second backup does not hear from who serves the phone.
+    /// The UE has a session now, of which the second backup does not hear from who serves the UE.
     fn session_without_second(&mut self) {
         self.net.stick(self.serves, self.backs[1]);
         self.net.command(self.ue, session());
@@ -51,12 +51,12 @@ impl Scene {
         assert_eq!(self.net.complaints, [(self.backs[1], Complaint::Lagging)]);
     }
 
-    /// Who serves the phone dies at its next message. Who serves it then.
+    /// Who serves the UE dies at its next message. Who serves it then.
     fn lose_who_serves(&mut self, next: Command) -> Option<CpfId> {
         self.net.lose_cpf_at(self.net.links_taken() + 1, Loss::Before);
         self.net.command(self.ue, next);
         self.net.settle(SECOND * 3);
-        self.net.cta().served_by(self.phone)
+        self.net.cta().served_by(self.id)
     }
 }
 
@@ -64,7 +64,7 @@ impl Scene {
 fn an_outdated_backup_gets_the_state_from_another_backup() {
     let mut scene = Scene::new(Logs::default());
     scene.session_without_second();
-    // When the two others die one after the other, the phone does not notice.
+    // When the two others die one after the other, the UE does not notice.
     scene.lose_who_serves(Command::PeriodicRegistration);
     go_idle(&mut scene.net, scene.ue);
     scene.lose_who_serves(Command::ServiceRequest);
@@ -75,7 +75,7 @@ fn an_outdated_backup_gets_the_state_from_another_backup() {
 }
 
 #[test]
-fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_phone() {
+fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
     let mut scene = Scene::new(Logs::default());
     let [first, second] = scene.backs;
     scene.net.stick(first, second);
@@ -88,7 +88,7 @@ fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_phone() {
     assert_eq!(
         (told.taken_over, told.lost, told.diverged),
         (1, 1, 0),
-        "nobody has it: the phone registers anew"
+        "nobody has it: the UE registers anew"
     );
     assert!(registered(&scene.net, scene.ue));
     no_violations(&scene.net);
@@ -105,7 +105,7 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
     go_idle(&mut scene.net, scene.ue);
     scene.net.advance(LONG);
     let held = scene.net.backed();
-    // What it was asked for stays stuck; what was sent before the word comes late: the session's state, and the idle phone's.
+    // What it was asked for stays stuck; what was sent before the word comes late: the session's state, and the idle UE's.
     assert!(scene.net.unstick(scene.serves, second) >= 2);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
@@ -116,11 +116,11 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
     no_violations(&scene.net);
 }
 
-#[test] // Neutrino §4.2.4 (4): who serves a phone dies in its second procedure, and no backup has said that it holds what the first one led to
+#[test] // Neutrino §4.2.4 (4): who serves a UE dies in its second procedure, and no backup has said that it holds what the first one led to
 fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing() {
     for (marking, lost) in [(Marking::WithoutLog, 0), (Marking::AtNextProcedure, 1)] {
-        let phone = Bounds { marking, ..Bounds::default() };
-        let mut scene = Scene::new(Logs { phone, ..Logs::default() });
+        let ue = Bounds { marking, ..Bounds::default() };
+        let mut scene = Scene::new(Logs { ue, ..Logs::default() });
         scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
         scene.net.command(scene.ue, session());
         scene.net.settle(SECOND);
@@ -147,9 +147,9 @@ fn how_long_a_log_waits_is_configured() {
 }
 
 #[test]
-fn a_phone_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
-    let phone = Bounds { inputs: 3, ..Bounds::default() };
-    let mut scene = Scene::new(Logs { phone, ..Logs::default() });
+fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
+    let ue = Bounds { inputs: 3, ..Bounds::default() };
+    let mut scene = Scene::new(Logs { ue, ..Logs::default() });
     assert_eq!(scene.net.cta().unbacked(), 0);
     scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
     scene.net.command(scene.ue, session());
@@ -161,19 +161,19 @@ fn a_phone_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one
     no_violations(&scene.net);
 }
 
-/// A registered phone with one backup, which gets nothing any more from who serves the phone, and so many control functions.
-fn cut_off(cpfs: u16, logs: Logs) -> (Sim, UeIndex, PhoneId, [CpfId; 2]) {
+/// A registered UE with one backup, which gets nothing any more from who serves the UE, and so many CPFs.
+fn cut_off(cpfs: u16, logs: Logs) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     let stage = of(Sim::with_logs(1, default_config(), cpfs, 1, logs), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
-    let phone = net.phones().next().expect("it is registered").id;
-    let serves = net.cta().served_by(phone).expect("somebody serves it");
-    let [backs] = net.cta().backed_by(phone).try_into().expect("one backup");
+    let context = net.contexts().next().expect("it is registered").id;
+    let serves = net.cta().served_by(context).expect("somebody serves it");
+    let [backs] = net.cta().backed_by(context).try_into().expect("one backup");
     net.stick(serves, backs);
-    (net, ue, phone, [serves, backs])
+    (net, ue, context, [serves, backs])
 }
 
 /// What the log does not lead on from is not held by anybody else, or how often a log was full.
@@ -181,7 +181,7 @@ fn given_up(net: &Sim) -> (usize, u64) {
     (net.cta().unbacked(), net.cta().bounds().find(|(l, _)| *l == "log").map_or(0, |(_, times)| times))
 }
 
-/// The phone sleeps and comes back, so often.
+/// The UE sleeps and comes back, so often.
 fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
     for _ in 0..times {
         go_idle(net, ue);
@@ -191,23 +191,23 @@ fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
 }
 
 #[test]
-fn a_busy_phone_whose_backup_does_not_get_its_state_gets_another_one_before_its_log_is_full() {
-    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log_is_full() {
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
     for _ in 0..20 {
         wakes_up(&mut net, ue, 1);
         net.advance(SECOND / 4);
         assert_eq!(given_up(&net), (0, 0));
     }
-    let [other] = net.cta().backed_by(phone).try_into().expect("one backup");
+    let [other] = net.cta().backed_by(context).try_into().expect("one backup");
     assert_ne!(other, backs);
     assert_eq!(net.complaints, [(backs, Complaint::Lagging)]);
     // Late states come where nobody asks for them any more.
     assert!(net.unstick(serves, backs) > 0);
     net.settle(SECOND);
-    assert_eq!((net.backed(), net.cta().backed_by(phone)), (1, vec![other]), "the phone stays");
+    assert_eq!((net.backed(), net.cta().backed_by(context)), (1, vec![other]), "the UE stays");
     net.lose_cpf(serves);
     net.settle(SECOND);
-    assert_eq!(net.cta().served_by(phone), Some(other));
+    assert_eq!(net.cta().served_by(context), Some(other));
     wakes_up(&mut net, ue, 1);
     let told = net.cta().replicated();
     assert_eq!((told.taken_over, told.lost, told.diverged), (1, 0, 0));
@@ -216,13 +216,13 @@ fn a_busy_phone_whose_backup_does_not_get_its_state_gets_another_one_before_its_
 }
 
 #[test]
-fn a_phone_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
-    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+fn a_ue_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
     go_idle(&mut net, ue);
     assert_eq!(net.cta().logged().1, 1, "the log waits");
     net.advance(LONG);
     assert_eq!((net.cta().logged(), given_up(&net)), ((0, 0), (0, 0)));
-    assert!(!net.cta().backed_by(phone).contains(&backs));
+    assert!(!net.cta().backed_by(context).contains(&backs));
     net.lose_cpf(serves);
     net.settle(SECOND);
     net.command(ue, Command::ServiceRequest);
@@ -233,14 +233,14 @@ fn a_phone_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
 }
 
 #[test]
-fn a_phone_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
-    let phone = Bounds { inputs: 3, ..Bounds::default() };
-    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs { phone, ..Logs::default() });
+fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
+    let ue = Bounds { inputs: 3, ..Bounds::default() };
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs { ue, ..Logs::default() });
     wakes_up(&mut net, ue, 1);
     assert_eq!(net.cta().unbacked(), 1);
     net.advance(SECOND * 10);
     assert_eq!(net.cta().unbacked(), 0);
-    assert!(!net.cta().backed_by(phone).contains(&backs));
+    assert!(!net.cta().backed_by(context).contains(&backs));
     net.lose_cpf(serves);
     wakes_up(&mut net, ue, 1);
     assert_eq!(net.cta().replicated().lost, 0);
@@ -249,41 +249,40 @@ fn a_phone_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
 
 #[test]
 fn who_gets_the_state_first_stays_where_two_do_not() {
-    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
     let other = (1..=3).map(CpfId).find(|c| ![serves, backs].contains(c)).expect("a third one");
     net.stick(serves, other);
     go_idle(&mut net, ue);
     net.advance(LONG * 3);
-    assert_eq!(net.cta().backed_by(phone), [other, backs], "it is tried");
+    assert_eq!(net.cta().backed_by(context), [other, backs], "it is tried");
     assert_eq!(net.cta().logged().1, 1, "and what the log leads on from stays");
     net.unstick(serves, backs);
     net.advance(LONG * 2);
-    assert_eq!((net.cta().backed_by(phone), net.cta().logged()), (vec![backs], (0, 0)));
+    assert_eq!((net.cta().backed_by(context), net.cta().logged()), (vec![backs], (0, 0)));
     net.unstick(serves, other);
     net.settle(SECOND);
-    assert_eq!((net.backed(), net.cta().backed_by(phone)), (1, vec![backs]));
+    assert_eq!((net.backed(), net.cta().backed_by(context)), (1, vec![backs]));
     no_violations(&net);
 }
 
 #[test]
 fn where_there_is_nobody_else_a_backup_that_does_not_get_the_state_stays() {
-    let (mut net, ue, phone, [_, backs]) = cut_off(2, Logs::default());
+    let (mut net, ue, context, [_, backs]) = cut_off(2, Logs::default());
     wakes_up(&mut net, ue, 3);
     net.advance(LONG);
-    assert_eq!((net.cta().backed_by(phone), given_up(&net)), (vec![backs], (0, 0)));
+    assert_eq!((net.cta().backed_by(context), given_up(&net)), (vec![backs], (0, 0)));
     assert_eq!(net.cta().logged().1, 1, "what the log has nobody else has");
     // Somebody comes.
     net.add_cpf();
     net.advance(LONG);
-    assert!(net.cta().logged() == (0, 0) && !net.cta().backed_by(phone).contains(&backs));
+    assert!(net.cta().logged() == (0, 0) && !net.cta().backed_by(context).contains(&backs));
     no_violations(&net);
 }
 
-#[test] // one bound for a phone, one for all: what is given up is told as what it is, and costs nobody service
+#[test] // one bound for a UE, one for all: what is given up is told as what it is, and costs nobody service
 fn a_full_log_costs_the_replay_and_not_the_service() {
-    let phone = Bounds { inputs: 3, ..Bounds::default() };
-    let full =
-        [("log", Logs { phone, ..Logs::default() }), ("logs", Logs { octets: 1000, ..Logs::default() })];
+    let ue = Bounds { inputs: 3, ..Bounds::default() };
+    let full = [("log", Logs { ue, ..Logs::default() }), ("logs", Logs { octets: 1000, ..Logs::default() })];
     for (limit, logs) in full {
         let mut scene = Scene::new(logs);
         let bitten = |net: &Sim| net.cta().bounds().find(|(l, _)| *l == limit).map_or(0, |(_, times)| times);
@@ -304,16 +303,16 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
     }
 }
 
-/// A connected phone with a session, of which nobody but who serves it has the state, and the log is given up.
+/// A connected UE with a session, of which nobody but who serves it has the state, and the log is given up.
 fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
-    let phone = Bounds { inputs: 3, ..Bounds::default() };
-    let stage = of(Sim::with_logs(1, default_config(), 2, 1, Logs { phone, ..Logs::default() }), 1);
+    let ue = Bounds { inputs: 3, ..Bounds::default() };
+    let stage = of(Sim::with_logs(1, default_config(), 2, 1, Logs { ue, ..Logs::default() }), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let phone = net.phones().next().expect("it is registered").id;
-    let serves = net.cta().served_by(phone).expect("somebody serves it");
-    net.stick(serves, net.cta().backed_by(phone)[0]);
+    let context = net.contexts().next().expect("it is registered").id;
+    let serves = net.cta().served_by(context).expect("somebody serves it");
+    net.stick(serves, net.cta().backed_by(context)[0]);
     net.command(ue, session());
     net.settle(SECOND);
     wakes_up(&mut net, ue, 1);
@@ -321,8 +320,8 @@ fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     (net, ue, stage.gnbs)
 }
 
-#[test] // TS 38.413 §8.4.4.3: a control function is lost, and its phones with it, at each message while a gNB waits for a phone's paths
-fn a_path_switch_of_a_phone_that_is_lost_is_refused() {
+#[test] // TS 38.413 §8.4.4.3: a CPF is lost, and its UEs with it, at each message while a gNB waits for a UE's paths
+fn a_path_switch_of_a_ue_that_is_lost_is_refused() {
     let mut lost = 0;
     for nth in 1..=6 {
         let (mut net, ue, gnbs) = alone();
@@ -344,12 +343,11 @@ fn a_path_switch_of_a_phone_that_is_lost_is_refused() {
     assert!(lost >= 2, "{lost}: before the request was run, and while the UPF was asked");
 }
 
-/// What the second gNB hears when it asks for the path of the phone, so long after something has happened to that one.
-fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, PhoneId)) -> Vec<Message> {
+/// What the second gNB hears when it asks for the path of the UE, so long after something has happened to that one.
+fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, UeId)) -> Vec<Message> {
     let (mut net, _, gnbs) = alone();
-    let phone = net.phones().next().expect("it is registered");
-    let (id, amf_ue_ngap_id) =
-        (phone.id, phone.amf.connection.as_ref().expect("it is connected").amf_ue_ngap_id);
+    let ue = net.contexts().next().expect("it is registered");
+    let (id, amf_ue_ngap_id) = (ue.id, ue.amf.connection.as_ref().expect("it is connected").amf_ue_ngap_id);
     net.take_over(gnbs[1]);
     net.advance(SECOND * 10);
     happens(&mut net, id);
@@ -359,12 +357,12 @@ fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, PhoneId)) -> Vec<M
     net.heard(gnbs[1])
 }
 
-#[test] // TS 38.413 §8.4.4.3: a gNB asks for the path of a phone that is let go, however the one crosses the other
-fn a_path_switch_that_crosses_the_end_of_its_phone_is_refused() {
+#[test] // TS 38.413 §8.4.4.3: a gNB asks for the path of a UE that is let go, however the one crosses the other
+fn a_path_switch_that_crosses_the_end_of_its_ue_is_refused() {
     for milliseconds in 0..60 {
-        let ends: [fn(&mut Sim, PhoneId); 2] = [
-            |net, phone| net.lose_cpf(net.cta().served_by(phone).expect("somebody serves it")),
-            |net, phone| net.order(phone, CoreCommand::Superseded),
+        let ends: [fn(&mut Sim, UeId); 2] = [
+            |net, ue| net.lose_cpf(net.cta().served_by(ue).expect("somebody serves it")),
+            |net, ue| net.order(ue, CoreCommand::Superseded),
         ];
         for end in ends {
             let heard = asked_after(Duration::from_millis(milliseconds), end);

@@ -1,4 +1,4 @@
-//! What becomes of packets while their phone is handed over through the core: TS 23.502 §4.9.1.3, L25GC §3.3.
+//! What becomes of packets while their UE is handed over through the core: TS 23.502 §4.9.1.3, L25GC §3.3.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::{HandoverCancel, UeContextReleaseRequest};
 use whimbrel_ran::gnb::{Event as GnbEvent, Faults as GnbFaults, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Loss, N3_LATENCY, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Loss, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
 
 /// Time between two packets.
 const INTERVAL: Duration = Duration::from_micros(250);
@@ -34,14 +34,14 @@ fn network(seed: u64, mode: HandoverDownlink, cpfs: u16) -> Sim {
     }
 }
 
-/// Two gNBs, and a phone with a session at the first.
+/// Two gNBs, and a UE with a session at the first.
 fn scene(mut net: Sim, direct: bool) -> (Sim, PduSessionId) {
     for n in 1..=2 {
         let mut config = gnb_config(n);
         config.direct_forwarding = direct;
         net.add_gnb(config);
     }
-    net.add_ue(GNBS[0], phone_config(1));
+    net.add_ue(GNBS[0], ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
     net.settle(SECOND);
@@ -61,7 +61,7 @@ fn send(net: &mut Sim, session: PduSessionId, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// What the phone has got of a run with a handover in its midst.
+/// What the UE has got of a run with a handover in its midst.
 fn handed_over(net: &mut Sim, session: PduSessionId) -> Vec<u32> {
     send(net, session, 0..BEFORE);
     net.hand_over(UE, GNBS[1], Via::N2);
@@ -86,7 +86,7 @@ fn no_packet_is_lost_where_gnbs_forward() {
             let held = held_most(&mut net, session);
             assert_eq!(lost(&net.received(UE), &what), 0, "{}", what());
             assert_eq!(net.gnb_of(UE), GNBS[1]);
-            // The phone is on its way for some milliseconds; only in the one mode the UPF has its packets.
+            // The UE is on its way for some milliseconds; only in the one mode the UPF has its packets.
             assert_eq!(held > 10, mode == HandoverDownlink::Buffer, "{held}: {}", what());
             assert_eq!(net.upf().u.counters().held, 0);
             no_violations(&net);
@@ -122,8 +122,8 @@ fn without_forwarding_only_what_is_on_n3_is_lost() {
     assert!(lost[1] > 4 * on_n3, "{lost:?}");
 }
 
-#[test] // TS 23.502 §4.9.1.4, §4.9.1.3.2 failure and silence: a phone that stays gets everything where it is
-fn a_phone_that_stays_gets_all_its_packets() {
+#[test] // TS 23.502 §4.9.1.4, §4.9.1.3.2 failure and silence: a UE that stays gets everything where it is
+fn a_ue_that_stays_gets_all_its_packets() {
     let refuse = CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell;
     let faults = [
         (0, GnbFaults { cancel_at_command: true, ..Default::default() }),
@@ -144,8 +144,8 @@ fn a_phone_that_stays_gets_all_its_packets() {
     }
 }
 
-#[test] // Neutrino §4.2.5: a control function is lost at each message of the handover
-fn no_packet_is_lost_with_a_control_function() {
+#[test] // Neutrino §4.2.5: a CPF is lost at each message of the handover
+fn no_packet_is_lost_with_a_cpf() {
     let region = || scene(network(6, HandoverDownlink::Buffer, 3), false);
     let (mut net, session) = region();
     let first = net.links_taken() + 1;
@@ -167,7 +167,7 @@ fn no_packet_is_lost_with_a_control_function() {
     }
 }
 
-/// Packets of these numbers for the only session of a phone whose gNBs are driven by hand: where each of those that leave goes.
+/// Packets of these numbers for the only session of a UE whose gNBs are driven by hand: where each of those that leave goes.
 fn by_hand(net: &mut Sim, packets: usize) -> Vec<Option<by_hand::End>> {
     let mut to = Vec::new();
     for _ in 0..packets {
@@ -180,7 +180,7 @@ fn by_hand(net: &mut Sim, packets: usize) -> Vec<Option<by_hand::End>> {
 }
 
 #[test] // TS 23.502 §4.9.1.3.3 lost; TS 38.413 §8.4.1.3, §8.3.2: packets are held from HANDOVER COMMAND on; who stays, for whatever reason, gets them first
-fn what_was_held_goes_where_the_phone_is() {
+fn what_was_held_goes_where_the_ue_is() {
     type Then = fn(&mut Sim, whimbrel_ids::AmfUeNgapId);
     let arrives: Then = |net, id| say(net, TARGET, by_hand::notify(id));
     let ends: [(Then, bool); 5] = [
@@ -210,7 +210,7 @@ fn what_was_held_goes_where_the_phone_is() {
         let m = handover_required(&net, &[1]);
         say(&mut net, SOURCE, m);
         let id = by_hand::request(&mut net).amf_ue_ngap_id;
-        assert_eq!(by_hand(&mut net, 2), [source; 2], "the phone is at its source while the target thinks");
+        assert_eq!(by_hand(&mut net, 2), [source; 2], "the UE is at its source while the target thinks");
         say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, seed % 2 == 0)]));
         assert_eq!(by_hand(&mut net, 4), [], "they wait, and are before HANDOVER COMMAND");
         command(&mut net);
@@ -219,13 +219,13 @@ fn what_was_held_goes_where_the_phone_is() {
         let there = if arrives { by_hand::at_target(1) } else { source };
         assert_eq!(by_hand(&mut net, 1), [there; 5], "four that were held and a newer one, seed {seed}");
         net.settle(SECOND * 3);
-        assert!(by_hand::phone(&net).sessions.values().all(|s| !s.departing && s.forwarding.is_none()));
+        assert!(by_hand::context(&net).sessions.values().all(|s| !s.departing && s.forwarding.is_none()));
         assert_eq!(by_hand(&mut net, 1), [there]);
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.3, §4.2.3.3: the phone is lost between its gNBs: what was held waits on, and pages it
-fn what_was_held_for_a_phone_that_is_lost_pages_it() {
+#[test] // TS 23.502 §4.9.1.3.3, §4.2.3.3: the UE is lost between its gNBs: what was held waits on, and pages it
+fn what_was_held_for_a_ue_that_is_lost_pages_it() {
     let (mut net, session) = scene(network(20, HandoverDownlink::Buffer, 0), false);
     net.gnb_mut(GNBS[0]).faults_mut().lose_command = true;
     send(&mut net, session, 0..10);

@@ -21,9 +21,9 @@ use whimbrel_pfcp::msg::{DownlinkDataReport, SessionModificationResponse, Sessio
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
-/// A registered phone with one session, idle.
+/// A registered UE with one session, idle.
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(
@@ -41,12 +41,12 @@ fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
 }
 
 fn up_state(net: &Sim) -> Option<UpState> {
-    net.cta().phones().next().and_then(|p| p.sessions.values().next().map(|s| s.up))
+    net.cta().contexts().next().and_then(|p| p.sessions.values().next().map(|s| s.up))
 }
 
 /// The UPF tells that a downlink packet waits.
 fn downlink_data(net: &mut Sim, sequence: u32) {
-    let session = net.cta().phones().next().and_then(|p| p.sessions.values().next());
+    let session = net.cta().contexts().next().and_then(|p| p.sessions.values().next());
     let seid = session.expect("a session").cp_seid;
     let mut m = SessionReportRequest::new(ReportType::DLDR);
     m.downlink_data_report = Some(DownlinkDataReport {
@@ -59,8 +59,8 @@ fn downlink_data(net: &mut Sim, sequence: u32) {
     net.inject_pfcp(&octets);
 }
 
-#[test] // TS 23.502 §4.2.3.3; TS 24.501 §5.6.2.2.1, §5.4.4.2, §5.4.4.4; TS 38.413 §8.5.1.2; TS 33.512 §4.2.2.5.1; TS 33.501 §6.12.3; TS 29.244 §6.3.5.3: a downlink packet brings an idle phone back, and it gets a new 5G-GUTI
-fn downlink_data_pages_an_idle_phone() {
+#[test] // TS 23.502 §4.2.3.3; TS 24.501 §5.6.2.2.1, §5.4.4.2, §5.4.4.4; TS 38.413 §8.5.1.2; TS 33.512 §4.2.2.5.1; TS 33.501 §6.12.3; TS 29.244 §6.3.5.3: a downlink packet brings an idle UE back, and it gets a new 5G-GUTI
+fn downlink_data_pages_an_idle_ue() {
     let (mut net, ue) = idle_with_session(1);
     let guti = net.ue_ref(ue).guti();
     downlink_data(&mut net, 77);
@@ -89,7 +89,7 @@ fn downlink_data_while_the_user_plane_comes_up() {
     downlink_data(&mut net, 77);
     net.settle(SECOND / 10);
     let sequence = Frame::parse(led).expect("a request of ours").header.sequence;
-    let ours = net.cta().phones().next().and_then(|p| p.sessions.values().next().map(|s| s.cp_seid));
+    let ours = net.cta().contexts().next().and_then(|p| p.sessions.values().next().map(|s| s.cp_seid));
     let accepted = SessionModificationResponse::new(Cause::RequestAccepted);
     net.inject_pfcp(&whimbrel_pfcp::Message::from(accepted).to_octets(ours, sequence));
     net.settle(SECOND / 10);
@@ -97,7 +97,7 @@ fn downlink_data_while_the_user_plane_comes_up() {
     no_violations(&net);
 }
 
-/// The phone of [`idle_with_session`], with two more gNBs in its area, under this policy of where it is paged first.
+/// The UE of [`idle_with_session`], with two more gNBs in its area, under this policy of where it is paged first.
 fn among_three_gnbs(seed: u64, near: Duration) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.paging_near = near;
@@ -105,7 +105,7 @@ fn among_three_gnbs(seed: u64, near: Duration) -> (Sim, UeIndex) {
     for n in 1..=3 {
         net.add_gnb(gnb_config(n));
     }
-    let ue = net.add_ue(GnbIndex(0), whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(GnbIndex(0), whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -130,7 +130,7 @@ fn paging_reaches_every_gnb_of_the_area() {
 }
 
 #[test] // TS 23.501 §5.4.3.2; TS 23.502 §4.2.3.3 step 4b; TS 38.413 §8.5.1.2: first where it was seen, then, if it does not answer, in the whole registration area
-fn a_phone_is_paged_first_where_it_was_seen() {
+fn a_ue_is_paged_first_where_it_was_seen() {
     let (mut net, ue) = among_three_gnbs(13, MINUTE);
     net.tap();
     downlink_data(&mut net, 90);
@@ -157,7 +157,7 @@ fn a_phone_is_paged_first_where_it_was_seen() {
 }
 
 #[test] // TS 23.501 §5.4.3.2, §5.4.6.2: a gNB that its last one recommends is asked, too; what was seen too long ago says nothing; nor does a gNB that is gone
-fn where_a_phone_is_likely_to_be() {
+fn where_a_ue_is_likely_to_be() {
     let (mut net, ue) = among_three_gnbs(14, MINUTE);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
@@ -189,7 +189,7 @@ fn a_repeated_report_pages_once() {
     assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
 }
 
-#[test] // TS 24.501 §5.6.2.3; TS 23.502 §4.2.3.3 step 4, step 5: T3513 expires, the phone is given up, its registration stands, a later packet pages again
+#[test] // TS 24.501 §5.6.2.3; TS 23.502 §4.2.3.3 step 4, step 5: T3513 expires, the UE is given up, its registration stands, a later packet pages again
 fn paging_ends() {
     let (mut net, ue) = idle_with_session(5);
     net.tap();
@@ -197,7 +197,7 @@ fn paging_ends() {
     downlink_data(&mut net, 81);
     net.advance(Duration::from_secs(30));
     assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 4);
-    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered && p.is_idle()));
+    assert!(net.cta().contexts().next().is_some_and(|p| p.amf.registered && p.is_idle()));
     downlink_data(&mut net, 82);
     assert!(net.tapped().iter().any(|m| matches!(m, Message::Paging(_))), "a later packet pages again");
 }
@@ -217,7 +217,7 @@ fn configuration_update_command_lost_once() {
     );
 }
 
-#[test] // TS 23.502 §4.2.3.3 step 4b, TS 24.501 §5.3.4: a phone is paged in its own registration area, wherever that lies
+#[test] // TS 23.502 §4.2.3.3 step 4b, TS 24.501 §5.3.4: a UE is paged in its own registration area, wherever that lies
 fn paging_goes_to_the_registration_area() {
     let mut config = whimbrel_sim::default_config();
     config.amf.tacs = (1..=40).map(|n| whimbrel_ids::Tac::new(n).expect("24 bits")).collect();
@@ -225,7 +225,7 @@ fn paging_goes_to_the_registration_area() {
     let mut cell = gnb_config(1);
     cell.supported_tas = vec![area(33)];
     let gnb = net.add_gnb(cell);
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -238,9 +238,9 @@ fn paging_goes_to_the_registration_area() {
     assert_eq!(up_state(&net), Some(UpState::Active));
 }
 
-/// The operator deregisters the phone, which is idle.
+/// The operator deregisters the UE, which is idle.
 fn deregister(net: &mut Sim) {
-    let id = net.cta().phones().next().expect("it is registered").id;
+    let id = net.cta().contexts().next().expect("it is registered").id;
     net.order(id, whimbrel_control::Command::Deregister);
 }
 
@@ -248,45 +248,45 @@ fn pagings(net: &mut Sim) -> usize {
     net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count()
 }
 
-#[test] // TS 23.502 §4.2.2.3.3 idle, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle phone is paged, and told to leave
-fn an_idle_phone_is_paged_to_be_deregistered() {
+#[test] // TS 23.502 §4.2.2.3.3 idle, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle UE is paged, and told to leave
+fn an_idle_ue_is_paged_to_be_deregistered() {
     let (mut net, ue) = idle_with_session(8);
     net.tap();
     deregister(&mut net);
     assert_eq!(pagings(&mut net), 1);
-    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered), "it stays until it is told");
+    assert!(net.cta().contexts().next().is_some_and(|p| p.amf.registered), "it stays until it is told");
     deregister(&mut net);
     assert_eq!(pagings(&mut net), 0, "it is paged already");
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
-    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+    assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
     no_violations(&net);
 }
 
 #[test] // TS 23.502 §4.2.3.3 step 5, TS 24.501 §5.6.2.3 b: it does not answer to paging: its context ends all the same
-fn a_phone_that_cannot_be_paged_is_deregistered() {
+fn a_ue_that_cannot_be_paged_is_deregistered() {
     let (mut net, ue) = idle_with_session(9);
     net.tap();
     net.unplug(ue);
     deregister(&mut net);
     net.advance(Duration::from_secs(30));
     assert_eq!(pagings(&mut net), 4);
-    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+    assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 e: it comes with a mobility update instead: it gets its accept, and is told to leave
-fn a_phone_paged_to_be_deregistered_comes_with_something_else() {
+fn a_ue_paged_to_be_deregistered_comes_with_something_else() {
     let (mut net, ue) = idle_with_session(10);
     deregister(&mut net);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
-    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+    assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
     no_violations(&net);
 }
 
 #[test] // TS 24.501 §5.3.7: after the mobile reachable timer nobody is paged
-fn a_phone_that_is_overdue_is_not_paged() {
+fn a_ue_that_is_overdue_is_not_paged() {
     let (mut net, ue) = idle_with_session(11);
     net.unplug(ue);
     let timers = whimbrel_sim::default_config().timers;
@@ -296,18 +296,18 @@ fn a_phone_that_is_overdue_is_not_paged() {
     assert_eq!(pagings(&mut net), 0);
     deregister(&mut net);
     net.settle(SECOND);
-    assert_eq!((pagings(&mut net), net.cta().phones().count()), (0, 0));
+    assert_eq!((pagings(&mut net), net.cta().contexts().count()), (0, 0));
 }
 
-/// The pagings that the phone's gNB has heard.
+/// The pagings that the UE's gNB has heard.
 fn heard(net: &mut Sim) -> Vec<Paging> {
     let paging = |m| if let Message::Paging(m) = m { Some(m) } else { None };
     net.heard(GnbIndex(0)).into_iter().filter_map(paging).collect()
 }
 
-/// Its gNB lets a phone go, and recommends a cell to page it in.
+/// Its gNB lets a UE go, and recommends a cell to page it in.
 fn release_by_hand(net: &mut Sim, recommended: Vec<RecommendedCellItem>) {
-    let tai = net.cta().phones().next().and_then(|p| p.amf.tai).expect("an area");
+    let tai = net.cta().contexts().next().and_then(|p| p.amf.tai).expect("an area");
     release_recommending(net, recommended, AmfPagingTarget::Tai(tai));
 }
 
@@ -330,9 +330,9 @@ fn release_recommending(net: &mut Sim, recommended: Vec<RecommendedCellItem>, no
     assert_eq!(up_state(net), Some(UpState::Inactive));
 }
 
-#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the phone comes back when it is paged, with the priority of what waits and the number of the attempt
+#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the UE comes back when it is paged, with the priority of what waits and the number of the attempt
 fn paging_is_assisted() {
-    let (mut net, ue) = one_phone(12);
+    let (mut net, ue) = one_ue(12);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
@@ -342,9 +342,9 @@ fn paging_is_assisted() {
     let c = connection(&net).clone();
     let mut capability = UeRadioCapabilityForPaging::new();
     capability.ue_radio_capability_for_paging_of_nr = Some(vec![4, 0, 78]);
-    for (of_paging, of_phone) in [(capability.clone(), 1), (too_long(), 2)] {
+    for (of_paging, of_ue) in [(capability.clone(), 1), (too_long(), 2)] {
         let mut told = UeRadioCapabilityInfoIndication::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
-        told.ue_radio_capability = vec![of_phone];
+        told.ue_radio_capability = vec![of_ue];
         told.ue_radio_capability_for_paging = Some(of_paging);
         net.inject(GnbIndex(0), &octets(told));
     }
@@ -371,7 +371,7 @@ fn paging_is_assisted() {
     }
 }
 
-/// A capability for paging that no phone has.
+/// A capability for paging that no UE has.
 fn too_long() -> UeRadioCapabilityForPaging {
     let mut capability = UeRadioCapabilityForPaging::new();
     capability.ue_radio_capability_for_paging_of_nr = Some(vec![0; 513]);

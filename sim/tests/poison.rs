@@ -1,10 +1,10 @@
-//! An input that ends whoever runs it: a process that aborts, overflows its stack or never comes back. It costs the control function that
-//! met it first, and its own phone a registration (DESIGN: "poison").
+//! An input that ends whoever runs it: a process that aborts, overflows its stack or never comes back. It costs the CPF that
+//! met it first, and its own UE a registration (DESIGN: "poison").
 
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::{Envelope, Event, Payload, PhoneId};
+use whimbrel_control::{Envelope, Event, Payload, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::Via;
@@ -12,19 +12,19 @@ use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Down, Up};
 use whimbrel_resilience::{CodeVersion, Member, MemberOutbox, Trial, Tried};
 use whimbrel_sim::{
-    Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, phone_config,
+    Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, ue_config,
 };
 
-/// Two gNBs, three phones, three control functions with so many backups a phone.
+/// Two gNBs, three UEs, three CPFs with so many backups a UE.
 fn stage(backups: usize) -> (Sim, [GnbIndex; 2], Vec<UeIndex>) {
     let mut net = Sim::in_region(1, default_config(), Faults::default(), 3, backups);
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
-    let ues = (1..=3).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    let ues = (1..=3).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
     (net, gnbs, ues)
 }
 
-/// What the phones do, all at once.
+/// What the UEs do, all at once.
 fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
     for step in 0..6 {
         for &ue in ues {
@@ -41,21 +41,21 @@ fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
     }
 }
 
-/// The phones that were given up for an input.
+/// The UEs that were given up for an input.
 fn given_up(net: &Sim) -> usize {
     let fault = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::Fault, .. });
     net.events.iter().filter(|(_, e)| fault(&e.event)).count()
 }
 
 #[test]
-fn each_input_of_a_day_may_be_poison_and_costs_one_control_function_and_one_registration() {
+fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
     let inputs = {
         let (mut net, gnbs, ues) = stage(1);
         net.poison(u64::MAX);
         live(&mut net, gnbs, &ues);
         net.handed()
     };
-    assert!(inputs > 60, "{inputs} inputs are not a day of three phones");
+    assert!(inputs > 60, "{inputs} inputs are not a day of three UEs");
     for nth in 1..=inputs {
         let (mut net, gnbs, ues) = stage(1);
         net.poison(nth);
@@ -64,13 +64,13 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_control_function_and_one_regi
         assert_eq!((told.cpfs_lost, told.poisoned, told.lost), (1, 1, 0), "input {nth} of {inputs}");
         assert_eq!((given_up(&net), told.diverged), (1, 0), "input {nth} of {inputs}");
         let unaffected = ues.iter().filter(|&&ue| registered(&net, ue)).count();
-        assert!(unaffected >= ues.len() - 1, "input {nth} of {inputs}: {unaffected} phones are there");
+        assert!(unaffected >= ues.len() - 1, "input {nth} of {inputs}: {unaffected} UEs are there");
         morning(&mut net);
     }
 }
 
 #[test]
-fn without_a_trial_every_control_function_follows_the_first() {
+fn without_a_trial_every_cpf_follows_the_first() {
     for (tasters, left) in [(false, 0), (true, 2)] {
         let (mut net, gnbs, ues) = stage(2);
         if !tasters {
@@ -104,32 +104,32 @@ fn poison_among_all_else_that_goes_wrong() {
         morning(&mut net);
         let told = net.cta().replicated();
         assert_eq!(told.diverged, 0, "seed {seed}");
-        assert!(told.poisoned <= 1, "seed {seed}: one input, one phone");
+        assert!(told.poisoned <= 1, "seed {seed}: one input, one UE");
         poisoned += told.poisoned;
     }
-    assert!(poisoned > 5, "{poisoned} phones met it");
+    assert!(poisoned > 5, "{poisoned} UEs met it");
 }
 
-/// A member that serves two phones, and has an input of the first tried.
+/// A member that serves two UEs, and has an input of the first tried.
 fn member_with_a_trial() -> (Member, Trial) {
     let mut member = Member::new(default_config().into());
     let mut out = MemberOutbox::default();
-    for phone in [FIRST, SECOND_PHONE] {
-        member.handle(Down::Serve { phone, term: 2, backups: Vec::new() }, &mut out);
+    for ue in [FIRST, SECOND_UE] {
+        member.handle(Down::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
     }
-    member.handle(Down::Try { phone: FIRST, inputs: vec![tick(FIRST, 1)] }, &mut out);
+    member.handle(Down::Try { ue: FIRST, inputs: vec![tick(FIRST, 1)] }, &mut out);
     assert!(out.up.is_empty(), "nothing ran");
     let trial = out.trials.pop().expect("one is to be tried");
     (member, trial)
 }
 
-const FIRST: PhoneId = PhoneId { slot: 1, generation: 1 };
-const SECOND_PHONE: PhoneId = PhoneId { slot: 2, generation: 1 };
+const FIRST: UeId = UeId { slot: 1, generation: 1 };
+const SECOND_UE: UeId = UeId { slot: 2, generation: 1 };
 
-fn tick(phone: PhoneId, clock: u64) -> Envelope {
+fn tick(ue: UeId, clock: u64) -> Envelope {
     Envelope {
         code_version: CodeVersion::own().0,
-        phone,
+        ue,
         cta_term: 1,
         owner_term: 2,
         clock,
@@ -143,20 +143,20 @@ fn tick(phone: PhoneId, clock: u64) -> Envelope {
 }
 
 /// Which inputs were run, in order.
-fn ran(out: &MemberOutbox) -> Vec<(PhoneId, u64)> {
-    let ran = |up: &Up| if let Up::Ran { phone, clock, .. } = up { Some((*phone, *clock)) } else { None };
+fn ran(out: &MemberOutbox) -> Vec<(UeId, u64)> {
+    let ran = |up: &Up| if let Up::Ran { ue, clock, .. } = up { Some((*ue, *clock)) } else { None };
     out.up.iter().filter_map(ran).collect()
 }
 
 #[test]
-fn while_one_phone_waits_for_a_trial_the_others_go_on() {
+fn while_one_ue_waits_for_a_trial_the_others_go_on() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
-    member.handle(Down::Run(tick(SECOND_PHONE, 1)), &mut out);
-    assert_eq!(ran(&out), [(SECOND_PHONE, 1)]);
+    member.handle(Down::Run(tick(SECOND_UE, 1)), &mut out);
+    assert_eq!(ran(&out), [(SECOND_UE, 1)]);
     member.tried(trial.id, Tried::Unharmed, &mut out);
-    assert_eq!(ran(&out), [(SECOND_PHONE, 1), (FIRST, 1), (FIRST, 2)]);
+    assert_eq!(ran(&out), [(SECOND_UE, 1), (FIRST, 1), (FIRST, 2)]);
     member.tried(trial.id, Tried::Unharmed, &mut out);
     assert_eq!(ran(&out).len(), 3, "it is told once");
 }
@@ -166,16 +166,16 @@ fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
     member.tried(trial.id, Tried::EndedAfter(0), &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2, inputs: (1, 1) }]));
+    assert!(matches!(out.up[..], [Up::Poisoned { ue: FIRST, term: 2, inputs: (1, 1) }]));
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
     assert_eq!(ran(&out), []);
-    member.handle(Down::Forget { phone: FIRST, term: u32::MAX }, &mut out);
+    member.handle(Down::Forget { ue: FIRST, term: u32::MAX }, &mut out);
     member.handle(Down::Run(tick(FIRST, 3)), &mut out);
     assert_eq!(ran(&out), []);
 }
 
 #[test]
-fn a_phone_that_says_too_much_while_it_waits_is_given_up() {
+fn a_ue_that_says_too_much_while_it_waits_is_given_up() {
     let (mut member, _) = member_with_a_trial();
     let mut out = MemberOutbox::default();
     for clock in 2..=65 {
@@ -183,14 +183,14 @@ fn a_phone_that_says_too_much_while_it_waits_is_given_up() {
     }
     assert!(out.up.is_empty());
     member.handle(Down::Run(tick(FIRST, 66)), &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, .. }]));
+    assert!(matches!(out.up[..], [Up::Poisoned { ue: FIRST, .. }]));
 }
 
 #[test]
-fn a_phone_that_is_gone_meanwhile_is_not_missed() {
+fn a_ue_that_is_gone_meanwhile_is_not_missed() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
-    member.handle(Down::Forget { phone: FIRST, term: u32::MAX }, &mut out);
+    member.handle(Down::Forget { ue: FIRST, term: u32::MAX }, &mut out);
     member.tried(trial.id, Tried::EndedAfter(0), &mut out);
     assert!(out.up.is_empty());
 }

@@ -1,4 +1,4 @@
-//! What who predicts handovers hears of phones, and what the user plane does with what it says: Synergy §III-C.
+//! What who predicts handovers hears of UEs, and what the user plane does with what it says: Synergy §III-C.
 
 use crate::common::by_hand::*;
 use crate::common::*;
@@ -13,7 +13,7 @@ use whimbrel_ngap::msg::{HandoverCancel, LocationReport};
 use whimbrel_sim::Sim;
 use whimbrel_user::{Destination, Origin};
 
-/// Two gNBs, a phone with a session at the first, and a UPF that is asked for what is predicted.
+/// Two gNBs, a UE with a session at the first, and a UPF that is asked for what is predicted.
 fn scene(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
     let (mut net, ue) = two_gnbs(seed, 1);
     let mut config = (*net.config()).clone();
@@ -22,14 +22,14 @@ fn scene(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
     (net, ue)
 }
 
-/// The phone has a packet for the network, by way of the target.
+/// The UE has a packet for the network, by way of the target.
 fn uplink_by_target(net: &mut Sim) {
     assert!(!sent_by_target(net).is_empty(), "it goes on to the network");
 }
 
-/// What the UPF sends when the phone has.
+/// What the UPF sends when the UE has.
 fn sent_by_target(net: &mut Sim) -> Vec<(Destination, Vec<u8>)> {
-    let s = &phone(net).sessions[&psi(1)];
+    let s = &context(net).sessions[&psi(1)];
     let (ours, address) = (s.n3.expect("a tunnel"), s.ipv4.expect("an address"));
     let mut inner = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
     inner.extend(address.octets());
@@ -48,8 +48,8 @@ fn expected() -> Tunnel {
     Tunnel { teid, address }
 }
 
-#[test] // Synergy §III-C: the path switches with the phone's first packet from the target, and what was held goes first; HANDOVER NOTIFY finds it done
-fn packets_follow_the_phone_before_handover_notify() {
+#[test] // Synergy §III-C: the path switches with the UE's first packet from the target, and what was held goes first; HANDOVER NOTIFY finds it done
+fn packets_follow_the_ue_before_handover_notify() {
     let (mut net, _) = scene(1);
     net.take_over(SOURCE);
     let source = an(&net, 1).expect("a tunnel");
@@ -69,7 +69,7 @@ fn packets_follow_the_phone_before_handover_notify() {
     assert_eq!(an(&net, 1), Some(there));
 }
 
-#[test] // TS 23.502 §4.9.1.4: the target is lost after the UPF has seen the phone there: the packets go back
+#[test] // TS 23.502 §4.9.1.4: the target is lost after the UPF has seen the UE there: the packets go back
 fn a_handover_that_fails_all_the_same_is_taken_back() {
     for cancelled in [true, false] {
         let (mut net, _) = scene(2);
@@ -94,13 +94,13 @@ fn a_handover_that_fails_all_the_same_is_taken_back() {
     }
 }
 
-#[test] // Synergy §III-C: a predictor says where the phone will be; it is forgotten if the phone does not come
+#[test] // Synergy §III-C: a predictor says where the UE will be; it is forgotten if the UE does not come
 fn who_predicts_a_handover_is_heard() {
     let (mut net, _) = scene(3);
-    let (id, source) = (phone(&net).id, an(&net, 1));
+    let (id, source) = (context(&net).id, an(&net, 1));
     net.order(id, CoreCommand::Expected(psi(1), expected()));
     net.settle(SECOND / 10);
-    assert_eq!(downlink(&mut net, 1).0, source, "the phone is where it was");
+    assert_eq!(downlink(&mut net, 1).0, source, "the UE is where it was");
     uplink_by_target(&mut net);
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
     // Over Xn the target says so later.
@@ -110,12 +110,12 @@ fn who_predicts_a_handover_is_heard() {
     assert_eq!(downlink(&mut net, 1), (at_target(1), vec![]));
 
     let (mut net, _) = scene(4);
-    let (id, source) = (phone(&net).id, an(&net, 1));
+    let (id, source) = (context(&net).id, an(&net, 1));
     net.order(id, CoreCommand::Expected(psi(1), expected()));
     net.advance(SECOND * 6);
     assert_eq!(sent_by_target(&mut net), [], "it waits for the SMF to name the gNB");
     assert_eq!(downlink(&mut net, 1).0, source, "it was five seconds ago");
-    // Of what nothing can show that the phone is there, nothing is expected; nor of a session that is none.
+    // Of what nothing can show that the UE is there, nothing is expected; nor of a session that is none.
     let there = source.expect("a tunnel");
     net.order(id, CoreCommand::Expected(psi(1), Tunnel { teid: Teid(9), address: there.0 }));
     net.order(id, CoreCommand::Expected(psi(7), expected()));
@@ -124,13 +124,13 @@ fn who_predicts_a_handover_is_heard() {
 }
 
 #[test] // Synergy §III-C.1: location reports, the measurements behind HANDOVER REQUIRED, and arrivals are told, where that is wanted
-fn signs_of_where_a_phone_goes_are_told() {
+fn signs_of_where_a_ue_goes_are_told() {
     for wanted in [true, false] {
         let (mut net, _) = two_gnbs(5, 1);
         let mut config = (*net.config()).clone();
         config.amf.signs = wanted;
         net.configure(config);
-        let id = phone(&net).id;
+        let id = context(&net).id;
         net.take_over(SOURCE);
         net.order(id, CoreCommand::Locate(Locate::CellChanges));
         net.settle(SECOND / 10);

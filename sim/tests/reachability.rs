@@ -1,4 +1,4 @@
-//! When a phone can be reached and who is told, and who goes before others: TS 23.502 §4.2.5, TS 24.501 §5.3.7, TS 23.501 §5.22.
+//! When a UE can be reached and who is told, and who goes before others: TS 23.502 §4.2.5, TS 24.501 §5.3.7, TS 23.501 §5.22.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use whimbrel_control::{Command as Order, Event as CoreEvent};
 use whimbrel_nas::ie::{GprsTimer3, MicoIndication, MmCause};
 use whimbrel_ngap::ie::RrcEstablishmentCause;
 use whimbrel_ran::ue::{AskFor, Command, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn on_air(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.ue_mut(ue).faults_mut().ask_for = Some(ask.into());
     net.command(ue, Command::Register);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
@@ -27,19 +27,19 @@ fn told(net: &Sim) -> usize {
 }
 
 fn order(net: &mut Sim) {
-    let id = net.cta().phones().next().expect("a phone").id;
+    let id = net.cta().contexts().next().expect("a UE").id;
     net.order(id, Order::TellReachable);
 }
 
-#[test] // TS 23.502 §4.2.5.2: a connected phone can be reached now
-fn a_connected_phone_is_told_of_at_once() {
+#[test] // TS 23.502 §4.2.5.2: a connected UE can be reached now
+fn a_connected_ue_is_told_of_at_once() {
     let (mut net, _) = on_air(1, AskFor::default());
     order(&mut net);
     assert_eq!(told(&net), 1);
 }
 
-#[test] // TS 23.502 §4.2.5.2, §4.2.5.3: an idle phone is told of when it shows itself, once for each who asked
-fn an_idle_phone_is_told_of_when_it_comes() {
+#[test] // TS 23.502 §4.2.5.2, §4.2.5.3: an idle UE is told of when it shows itself, once for each who asked
+fn an_idle_ue_is_told_of_when_it_comes() {
     for come in [Command::ServiceRequest, Command::PeriodicRegistration] {
         let (mut net, ue) = on_air(2, AskFor::default());
         go_idle(&mut net, ue);
@@ -57,8 +57,8 @@ fn an_idle_phone_is_told_of_when_it_comes() {
     }
 }
 
-#[test] // TS 23.502 §4.2.5.2: a stranger that names the phone tells nobody anything
-fn a_stranger_is_not_the_phone() {
+#[test] // TS 23.502 §4.2.5.2: a stranger that names the UE tells nobody anything
+fn a_stranger_is_not_the_ue() {
     let (mut net, ue) = on_air(3, AskFor::default());
     go_idle(&mut net, ue);
     order(&mut net);
@@ -75,7 +75,7 @@ fn strict() -> AskFor {
 }
 
 #[test] // TS 24.501 §5.3.7 strictly periodic; TS 23.501 §5.4.1.3: T3512 runs from the registration, connected or not
-fn a_strictly_periodic_phone_comes_by_the_clock() {
+fn a_strictly_periodic_ue_comes_by_the_clock() {
     let (mut net, ue) = on_air(4, strict());
     go_idle(&mut net, ue);
     let registrations = |net: &Sim| {
@@ -98,7 +98,7 @@ fn a_strictly_periodic_phone_comes_by_the_clock() {
 }
 
 #[test] // TS 24.501 §5.3.7 strictly periodic: one that does not come by the clock is given up by the clock
-fn a_strictly_periodic_phone_is_given_up_by_the_clock() {
+fn a_strictly_periodic_ue_is_given_up_by_the_clock() {
     let (mut net, ue) = on_air(5, strict());
     go_idle(&mut net, ue);
     net.advance(50 * MINUTE);
@@ -108,30 +108,30 @@ fn a_strictly_periodic_phone_is_given_up_by_the_clock() {
     // It loses its power: nothing is heard of it any more.
     net.lose_power(ue);
     net.advance(17 * MINUTE); // 67 since the registration
-    assert_eq!(net.cta().phones().count(), 1);
+    assert_eq!(net.cta().contexts().count(), 1);
     net.advance(2 * MINUTE); // T3512, four minutes, and four more for the implicit deregistration
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
     assert_eq!(net.upf_sessions(), 0);
 }
 
-#[test] // TS 24.501 §5.3.7 strictly periodic: the time that passes while the phone is connected is counted, too
+#[test] // TS 24.501 §5.3.7 strictly periodic: the time that passes while the UE is connected is counted, too
 fn a_strictly_periodic_timer_runs_while_connected() {
     let (mut net, ue) = on_air(6, strict());
-    net.advance(62 * MINUTE); // connected all the time: the phone has registered once more, at the hour
+    net.advance(62 * MINUTE); // connected all the time: the UE has registered once more, at the hour
     assert!(registered(&net, ue) && net.ue_ref(ue).is_connected());
     go_idle(&mut net, ue);
     net.lose_power(ue);
     net.advance(65 * MINUTE);
-    assert_eq!(net.cta().phones().count(), 1);
+    assert_eq!(net.cta().contexts().count(), 1);
     net.advance(2 * MINUTE); // 128 after the first, 68 after the second
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
-/// A network that keeps back what is not urgent, with a phone that is registered and idle since before.
+/// A network that keeps back what is not urgent, with a UE that is registered and idle since before.
 fn congested(seed: u64, priority: Priority) -> (Sim, UeIndex) {
     let mut net = Sim::with(seed, default_config(), Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.home().subscribe(Subscription { priority, ..subscription() });
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
@@ -171,7 +171,7 @@ fn priority_that_is_not_subscribed() {
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
         assert!(registered(&net, ue), "it is kept back, not thrown out");
-        let stranger = net.add_ue(whimbrel_sim::GnbIndex(0), phone_config(2));
+        let stranger = net.add_ue(whimbrel_sim::GnbIndex(0), ue_config(2));
         net.ue_mut(stranger).faults_mut().claim = Some(claim);
         net.command(stranger, Command::Register);
         net.settle(SECOND);

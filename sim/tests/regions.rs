@@ -1,17 +1,17 @@
-//! gNBs of several regions under one aggregator (Neutrino §4.3): who serves a phone is of the region that it is in, and a handover to another
-//! region takes the phone's state along, at once where a replica has it.
+//! gNBs of several regions under one CTA (Neutrino §4.3): who serves a UE is of the region that it is in, and a handover to another
+//! region takes the UE's state along, at once where a replica has it.
 
 use std::collections::BTreeSet;
 
 use crate::common::day::{Stage, live, of};
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{CtaLoss, Loss, Sim, default_config, phone_config};
+use whimbrel_sim::{CtaLoss, Loss, Sim, default_config, ue_config};
 
 const HOME: &str = "1220";
 /// Of the same larger region.
@@ -23,7 +23,7 @@ fn region(text: &str) -> Region {
     text.parse().expect("a region")
 }
 
-/// The second gNB is elsewhere; control functions are where it says, numbered from 1.
+/// The second gNB is elsewhere; CPFs are where it says, numbered from 1.
 fn network(elsewhere: &str, places: &[&str], backups: usize) -> Sim {
     let mut areas = Areas::default();
     areas.add(&region(elsewhere), [2], []).expect("said once");
@@ -31,25 +31,25 @@ fn network(elsewhere: &str, places: &[&str], backups: usize) -> Sim {
     Sim::in_regions(7, default_config(), &places, areas, backups)
 }
 
-/// A phone with a session at the first gNB.
-fn settled(net: Sim) -> (Stage, PhoneId) {
+/// A UE with a session at the first gNB.
+fn settled(net: Sim) -> (Stage, UeId) {
     let mut stage = of(net, 1);
     stage.net.command(stage.ues[0], Command::Register);
     stage.net.settle(SECOND);
     stage.net.command(stage.ues[0], session());
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    (stage, phone)
+    let ue = stage.net.contexts().next().expect("it is registered").id;
+    (stage, ue)
 }
 
-/// Who serves the phone, and who backs it.
-fn served(stage: &Stage, phone: PhoneId) -> (Option<CpfId>, Vec<CpfId>) {
-    let mut backed = stage.net.cta().backed_by(phone);
+/// Who serves the UE, and who backs it.
+fn served(stage: &Stage, ue: UeId) -> (Option<CpfId>, Vec<CpfId>) {
+    let mut backed = stage.net.cta().backed_by(ue);
     backed.sort();
-    (stage.net.cta().served_by(phone), backed)
+    (stage.net.cta().served_by(ue), backed)
 }
 
-/// How many phones moved, and of these at once.
+/// How many UEs moved, and of these at once.
 fn moved(stage: &Stage) -> (u64, u64) {
     let told = stage.net.cta().replicated();
     assert_eq!((told.moves_given_up, told.lost, told.diverged), (0, 0, 0));
@@ -57,15 +57,15 @@ fn moved(stage: &Stage) -> (u64, u64) {
 }
 
 #[test] // the proactive replica is there: the fast form, both ways
-fn a_handover_next_door_finds_the_phones_state_there() {
+fn a_handover_next_door_finds_the_ues_state_there() {
     for via in [Via::Xn, Via::N2] {
-        let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
-        assert_eq!(served(&stage, phone), (Some(CpfId(1)), vec![CpfId(2)]));
+        let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], 1));
+        assert_eq!(served(&stage, ue), (Some(CpfId(1)), vec![CpfId(2)]));
         for (to, serves, backs, moves) in [(1, 2, 1, 1), (0, 1, 2, 2)] {
             stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
             stage.net.settle(SECOND * 3);
             assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
-            assert_eq!(served(&stage, phone), (Some(CpfId(serves)), vec![CpfId(backs)]), "{via:?}");
+            assert_eq!(served(&stage, ue), (Some(CpfId(serves)), vec![CpfId(backs)]), "{via:?}");
             assert_eq!(moved(&stage), (moves, moves), "{via:?}");
         }
         assert_eq!(stage.net.backed(), 1);
@@ -75,14 +75,14 @@ fn a_handover_next_door_finds_the_phones_state_there() {
 }
 
 #[test] // TS 23.502 §4.9.1.3.3 step 14: what is still forwarded from the gNB before does not keep it
-fn a_phone_that_goes_to_and_fro_is_served_where_it_is() {
+fn a_ue_that_goes_to_and_fro_is_served_where_it_is() {
     for (via, backups) in [(Via::Xn, 0), (Via::Xn, 1), (Via::N2, 0), (Via::N2, 1)] {
-        let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], backups));
+        let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], backups));
         for (moves, to) in (1..).zip([1, 0, 1, 0, 1]) {
             stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
             stage.net.settle(SECOND / 5);
             assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
-            assert_eq!(served(&stage, phone).0, Some(CpfId(to as u16 + 1)), "{via:?}, {backups} backups");
+            assert_eq!(served(&stage, ue).0, Some(CpfId(to as u16 + 1)), "{via:?}, {backups} backups");
             assert_eq!(moved(&stage), (moves, if backups == 0 { 0 } else { moves }), "{via:?}");
         }
         stage.net.settle(SECOND * 3);
@@ -91,39 +91,39 @@ fn a_phone_that_goes_to_and_fro_is_served_where_it_is() {
     }
 }
 
-#[test] // the default form: the handover waits for the state, and who served the phone forgets it
+#[test] // the default form: the handover waits for the state, and who served the UE forgets it
 fn a_handover_to_where_nobody_has_the_state_takes_it_along() {
     for via in [Via::Xn, Via::N2] {
-        let (mut stage, phone) = settled(network(NEXT, &[HOME, "1222", HOME, NEXT], 1));
-        let (serves, backs) = served(&stage, phone);
+        let (mut stage, ue) = settled(network(NEXT, &[HOME, "1222", HOME, NEXT], 1));
+        let (serves, backs) = served(&stage, ue);
         assert_ne!(backs, [CpfId(4)], "the ring has another: else this shows nothing");
         stage.net.hand_over(stage.ues[0], stage.gnbs[1], via);
         stage.net.settle(SECOND * 3);
         assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
-        assert_eq!(served(&stage, phone), (Some(CpfId(4)), backs), "{via:?}");
+        assert_eq!(served(&stage, ue), (Some(CpfId(4)), backs), "{via:?}");
         assert_ne!(serves, Some(CpfId(4)));
         assert_eq!(moved(&stage), (1, 0), "{via:?}");
         no_violations(&stage.net);
     }
 }
 
-#[test] // without a replica anywhere the state is still there when its phone comes
+#[test] // without a replica anywhere the state is still there when its UE comes
 fn without_backups_every_handover_to_another_region_takes_the_state_along() {
-    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 0));
+    let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], 0));
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 3);
-    assert_eq!((served(&stage, phone), moved(&stage)), ((Some(CpfId(2)), vec![]), (1, 0)));
+    assert_eq!((served(&stage, ue), moved(&stage)), ((Some(CpfId(2)), vec![]), (1, 0)));
     assert_eq!(stage.net.backed(), 0, "who served it has forgotten it");
     no_violations(&stage.net);
 }
 
-#[test] // Neutrino §4.3: within a region the control function stays
+#[test] // Neutrino §4.3: within a region the CPF stays
 fn a_handover_within_a_region_moves_nobody() {
     let mut areas = Areas::default();
     areas.add(&region(NEXT), [3], []).expect("said once");
     let places = [HOME, HOME, NEXT].map(region);
-    let (mut stage, phone) = settled(Sim::in_regions(7, default_config(), &places, areas, 1));
-    let before = served(&stage, phone);
+    let (mut stage, ue) = settled(Sim::in_regions(7, default_config(), &places, areas, 1));
+    let before = served(&stage, ue);
     for via in [Via::N2, Via::Xn] {
         for to in [1, 0] {
             stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
@@ -131,41 +131,41 @@ fn a_handover_within_a_region_moves_nobody() {
             assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
         }
     }
-    assert_eq!((served(&stage, phone), moved(&stage)), (before, (0, 0)));
+    assert_eq!((served(&stage, ue), moved(&stage)), (before, (0, 0)));
 }
 
 #[test]
-fn a_phone_that_wakes_up_in_another_region_is_served_there_from_then_on() {
-    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
+fn a_ue_that_wakes_up_in_another_region_is_served_there_from_then_on() {
+    let (mut stage, context) = settled(network(NEXT, &[HOME, NEXT], 1));
     let ue = stage.ues[0];
     go_idle(&mut stage.net, ue);
     stage.net.move_ue(ue, stage.gnbs[1]);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
-    assert_eq!(served(&stage, phone), (Some(CpfId(2)), vec![CpfId(1)]));
+    assert_eq!(served(&stage, context), (Some(CpfId(2)), vec![CpfId(1)]));
     no_violations(&stage.net);
 }
 
 #[test]
-fn a_phone_begins_in_the_region_of_its_gnb() {
+fn a_ue_begins_in_the_region_of_its_gnb() {
     let mut stage = of(network(NEXT, &[HOME, NEXT], 1), 0);
-    let ue = stage.net.add_ue(stage.gnbs[1], phone_config(1));
+    let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    assert_eq!(served(&stage, phone), (Some(CpfId(2)), vec![CpfId(1)]));
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    assert_eq!(served(&stage, context), (Some(CpfId(2)), vec![CpfId(1)]));
     assert_eq!(moved(&stage), (0, 0));
 }
 
 #[test] // further away, but served, until somebody of its own is there
-fn a_phone_of_a_region_without_control_functions_is_served_elsewhere() {
+fn a_ue_of_a_region_without_cpfs_is_served_elsewhere() {
     let mut stage = of(network(FAR, &[HOME, NEXT], 1), 0);
-    let ue = stage.net.add_ue(stage.gnbs[1], phone_config(1));
+    let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
     assert!(registered(&stage.net, ue));
-    let phone = stage.net.phones().next().expect("it is registered").id;
-    let (serves, backs) = served(&stage, phone);
+    let context = stage.net.contexts().next().expect("it is registered").id;
+    let (serves, backs) = served(&stage, context);
     let both = BTreeSet::from_iter(backs.into_iter().chain(serves));
     assert_eq!((both, stage.net.cta().unbacked()), (BTreeSet::from([CpfId(1), CpfId(2)]), 0));
     stage.net.add_cpf_in(&region(FAR));
@@ -174,7 +174,7 @@ fn a_phone_of_a_region_without_control_functions_is_served_elsewhere() {
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
     stage.net.settle(SECOND);
-    assert_eq!(served(&stage, phone).0, Some(comes));
+    assert_eq!(served(&stage, context).0, Some(comes));
     stage.net.lose_cpf(comes);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
@@ -183,25 +183,25 @@ fn a_phone_of_a_region_without_control_functions_is_served_elsewhere() {
 }
 
 #[test] // TS 38.413 §8.4.1.3: the target does not answer
-fn a_handover_that_fails_leads_the_phone_back() {
-    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
-    let before = served(&stage, phone);
+fn a_handover_that_fails_leads_the_ue_back() {
+    let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], 1));
+    let before = served(&stage, ue);
     stage.net.take_over(stage.gnbs[1]);
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 30);
     assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[0]);
-    assert_eq!(served(&stage, phone), before);
+    assert_eq!(served(&stage, ue), before);
     assert_eq!(moved(&stage), (2, 1), "there at once, and back with what came of it");
 }
 
 #[test] // its backups are of the larger region that it is in, as many as before
-fn a_phone_that_comes_to_another_larger_region_is_backed_there() {
-    let (mut stage, phone) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
-    assert_eq!(served(&stage, phone), (Some(CpfId(1)), vec![CpfId(2)]));
+fn a_ue_that_comes_to_another_larger_region_is_backed_there() {
+    let (mut stage, ue) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
+    assert_eq!(served(&stage, ue), (Some(CpfId(1)), vec![CpfId(2)]));
     for (to, serves, backs, moves) in [(1, 3, 4, 1), (0, 1, 2, 2)] {
         stage.net.hand_over(stage.ues[0], stage.gnbs[to], Via::N2);
         stage.net.settle(SECOND * 3);
-        assert_eq!(served(&stage, phone), (Some(CpfId(serves)), vec![CpfId(backs)]));
+        assert_eq!(served(&stage, ue), (Some(CpfId(serves)), vec![CpfId(backs)]));
         assert_eq!(moved(&stage), (moves, 0));
         assert_eq!(stage.net.backed(), 1, "nobody has a state that is not needed");
     }
@@ -209,8 +209,8 @@ fn a_phone_that_comes_to_another_larger_region_is_backed_there() {
 }
 
 #[test] // Neutrino §4.2 after §4.3
-fn who_serves_a_phone_that_moved_may_be_lost() {
-    let (mut stage, phone) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
+fn who_serves_a_ue_that_moved_may_be_lost() {
+    let (mut stage, ue) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::Xn);
     stage.net.settle(SECOND * 3);
     let next = stage.net.links_taken() + 1;
@@ -219,7 +219,7 @@ fn who_serves_a_phone_that_moved_may_be_lost() {
     stage.net.command(stage.ues[0], Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
     assert!(registered(&stage.net, stage.ues[0]));
-    assert_eq!(served(&stage, phone).0, Some(CpfId(4)), "the next best is of the same larger region");
+    assert_eq!(served(&stage, ue).0, Some(CpfId(4)), "the next best is of the same larger region");
     no_violations(&stage.net);
 }
 
@@ -246,10 +246,10 @@ fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
 }
 
 #[test]
-fn the_aggregators_mirror_knows_where_phones_are() {
+fn the_ctas_cta_replica_knows_where_ues_are() {
     let day = || {
         let mut net = network(FAR, &[HOME, HOME, FAR, FAR], 1);
-        net.add_mirror();
+        net.add_cta_replica();
         of(net, 1)
     };
     let mut stage = day();

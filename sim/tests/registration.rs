@@ -11,7 +11,7 @@ use whimbrel_ran::ue::{Command, Event, Reason};
 
 #[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4, §5.4.1.3.2, §5.4.1.3.4, §5.4.2.4; TS 23.502 §4.2.2.2.2 initial, step 9, step 21, step 22; TS 38.413 §8.6.1.2, §8.6.2.2, §8.6.3.2: with SUCI, 5G-AKA, security mode, new 5G-GUTI
 fn initial_registration() {
-    let (mut net, ue) = one_phone(1);
+    let (mut net, ue) = one_ue(1);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -19,9 +19,9 @@ fn initial_registration() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.5.1.3.4; TS 23.502 §4.2.2.2.2 mobility: a phone that is known registers again under its security context, without a challenge
+#[test] // TS 24.501 §5.5.1.3.4; TS 23.502 §4.2.2.2.2 mobility: a UE that is known registers again under its security context, without a challenge
 fn mobility_registration_under_the_context_in_force() {
-    let (mut net, ue) = one_phone(2);
+    let (mut net, ue) = one_ue(2);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let first = net.ue_ref(ue).guti();
@@ -34,7 +34,7 @@ fn mobility_registration_under_the_context_in_force() {
 
 #[test] // TS 24.501 §5.5.1.3.4 periodic; TS 23.502 §4.2.2.2.2 periodic: the periodic registration, from idle
 fn periodic_registration_from_idle() {
-    let (mut net, ue) = one_phone(3);
+    let (mut net, ue) = one_ue(3);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
@@ -44,21 +44,21 @@ fn periodic_registration_from_idle() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.3.7; TS 23.501 §5.4.1.1: T3512 on the phone's side brings it back before the network gives it up
-fn a_phone_keeps_its_registration_for_a_day() {
-    let (mut net, ue) = one_phone(4);
+#[test] // TS 24.501 §5.3.7; TS 23.501 §5.4.1.1: T3512 on the UE's side brings it back before the network gives it up
+fn a_ue_keeps_its_registration_for_a_day() {
+    let (mut net, ue) = one_ue(4);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.advance(Duration::from_secs(24 * 3600));
     assert!(registered(&net, ue));
-    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered));
+    assert!(net.cta().contexts().next().is_some_and(|p| p.amf.registered));
     no_violations(&net);
 }
 
 #[test] // TS 24.501 §5.5.1.2.8 c: REGISTRATION ACCEPT is sent again when T3550 expires
 fn registration_accept_lost_once() {
-    let (mut net, ue) = one_phone(5);
+    let (mut net, ue) = one_ue(5);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 1));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(10));
@@ -68,7 +68,7 @@ fn registration_accept_lost_once() {
 
 #[test] // TS 24.501 §5.4.1.3.7 b: AUTHENTICATION REQUEST is sent again when T3560 expires
 fn authentication_request_lost_once() {
-    let (mut net, ue) = one_phone(6);
+    let (mut net, ue) = one_ue(6);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(12));
@@ -78,10 +78,10 @@ fn authentication_request_lost_once() {
 #[test] // TS 24.501 §5.4.1.3.7 b: after the fifth expiry of T3560 the network gives up
 fn authentication_request_never_answered() {
     let mut config = whimbrel_sim::default_config();
-    config.timers.t3560 = Duration::from_secs(2); // five of them pass before the phone's own T3510 does
+    config.timers.t3560 = Duration::from_secs(2); // five of them pass before the UE's own T3510 does
     let mut net = whimbrel_sim::Sim::with(7, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 99));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(40));
@@ -91,7 +91,7 @@ fn authentication_request_never_answered() {
 
 #[test] // TS 24.501 §5.4.2.7 b: SECURITY MODE COMMAND is sent again when T3560 expires
 fn security_mode_command_lost_once() {
-    let (mut net, ue) = one_phone(8);
+    let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::SecurityModeCommand, 1));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(12));
@@ -100,7 +100,7 @@ fn security_mode_command_lost_once() {
 
 #[test] // TS 24.501 §5.4.1.3.5; TS 33.512 §4.2.2.1.2; TS 33.501 §6.1.3.2: RES* is wrong
 fn wrong_res_star_is_rejected() {
-    let (mut net, ue) = one_phone(9);
+    let (mut net, ue) = one_ue(9);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -109,11 +109,11 @@ fn wrong_res_star_is_rejected() {
     assert_eq!(net.cta().occupancy(), (0, 0), "nothing is left of it");
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 c: the phone finds the MAC wrong: its key is another
+#[test] // TS 24.501 §5.4.1.3.7 c: the UE finds the MAC wrong: its key is another
 fn wrong_key_is_rejected() {
     let mut net = network(10);
     let gnb = net.add_gnb(gnb_config(1));
-    let mut config = whimbrel_sim::phone_config(1);
+    let mut config = whimbrel_sim::ue_config(1);
     config.k = whimbrel_security::K::new([0x5a; 16]);
     let ue = net.add_ue(gnb, config);
     net.command(ue, Command::Register);
@@ -123,7 +123,7 @@ fn wrong_key_is_rejected() {
 
 #[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f, TS 33.512 §4.2.2.1.1, TS 33.501 §6.1.3.3: the USIM is ahead and resynchronises
 fn sqn_out_of_range_is_repaired() {
-    let (mut net, ue) = one_phone(11); // a fresh USIM, to which the time is too far ahead
+    let (mut net, ue) = one_ue(11); // a fresh USIM, to which the time is too far ahead
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -134,7 +134,7 @@ fn sqn_out_of_range_is_repaired() {
 
 #[test] // TS 29.524 §4.3.2: a subscriber that nobody knows
 fn unknown_subscriber_is_told() {
-    let (mut net, ue) = one_phone(12);
+    let (mut net, ue) = one_ue(12);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
     net.command(ue, Command::Register);
@@ -147,12 +147,12 @@ fn unknown_subscriber_is_told() {
 fn tracking_area_not_served() {
     let mut net = network(13);
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     let mut elsewhere = gnb_config(2);
     elsewhere.supported_tas.insert(0, area(7));
     // The gNB broadcasts a served area too, or it could not set up; its cell is in the other.
     let gnb = net.add_gnb(elsewhere);
-    let far = net.add_ue(gnb, whimbrel_sim::phone_config(2));
+    let far = net.add_ue(gnb, whimbrel_sim::ue_config(2));
     net.command(ue, Command::Register);
     net.command(far, Command::Register);
     net.settle(SECOND);
@@ -164,7 +164,7 @@ fn tracking_area_not_served() {
 fn no_common_algorithm() {
     let mut net = network(14);
     let gnb = net.add_gnb(gnb_config(1));
-    let mut config = whimbrel_sim::phone_config(1);
+    let mut config = whimbrel_sim::ue_config(1);
     let mut profile = (*config.profile).clone();
     profile.security_capability = whimbrel_nas::ie::UeSecurityCapability::with_eps(0xf0, 0x80, 0, 0);
     config.profile = profile.into();
@@ -180,7 +180,7 @@ fn no_slice_in_common() {
     config.amf.slices.push(whimbrel_ids::SNssai::sst(2));
     let mut net = whimbrel_sim::Sim::with(15, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     let mut subscription = subscription();
     subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
     net.home().subscribe(subscription);
@@ -190,22 +190,22 @@ fn no_slice_in_common() {
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 step 14: the subscriber appears elsewhere; its former context ends
-fn a_second_phone_with_the_same_sim_ends_the_first() {
+fn a_second_ue_with_the_same_sim_ends_the_first() {
     let mut net = network(16);
     let gnb = net.add_gnb(gnb_config(1));
-    let first = net.add_ue(gnb, whimbrel_sim::phone_config(1));
-    let second = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let first = net.add_ue(gnb, whimbrel_sim::ue_config(1));
+    let second = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.command(first, Command::Register);
     net.settle(SECOND);
     net.command(second, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, second));
-    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 1);
+    assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 1);
 }
 
-#[test] // TS 24.501 §4.4.4.3; TS 33.512 §4.2.2.1.4: a wrong MAC touches nothing; the phone starts over by its own timer
+#[test] // TS 24.501 §4.4.4.3; TS 33.512 §4.2.2.1.4: a wrong MAC touches nothing; the UE starts over by its own timer
 fn a_message_with_a_wrong_mac_is_dropped() {
-    let (mut net, ue) = one_phone(17);
+    let (mut net, ue) = one_ue(17);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
@@ -214,15 +214,15 @@ fn a_message_with_a_wrong_mac_is_dropped() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: a phone of which nobody knows shows a 5G-GUTI and is asked for its SUCI
+#[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: a UE of which nobody knows shows a 5G-GUTI and is asked for its SUCI
 fn unknown_guti_is_identified() {
-    let (mut net, ue) = one_phone(18);
+    let (mut net, ue) = one_ue(18);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
-    let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Superseded); // it does not learn it
-    assert_eq!(net.cta().phones().count(), 0);
+    let context = net.cta().contexts().next().expect("it is registered").id;
+    net.order(context, whimbrel_control::Command::Superseded); // it does not learn it
+    assert_eq!(net.cta().contexts().count(), 0);
     net.command(ue, Command::PeriodicRegistration);
     net.settle(Duration::from_secs(30));
     assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events);
@@ -231,7 +231,7 @@ fn unknown_guti_is_identified() {
 #[test] // TS 23.502 §4.2.6 loss: the connection is lost at every point of a registration: the next attempt succeeds, nothing is left over
 fn a_gnb_restart_at_any_point() {
     for millis in 0..60 {
-        let (mut net, ue) = one_phone(100 + millis);
+        let (mut net, ue) = one_ue(100 + millis);
         net.command(ue, Command::Register);
         net.settle(Duration::from_millis(millis));
         let gnb = whimbrel_sim::GnbIndex(0);
@@ -239,12 +239,12 @@ fn a_gnb_restart_at_any_point() {
         net.settle(Duration::from_secs(120));
         let ue_state = net.ue_events(ue).last().map(|(_, e)| e.clone());
         assert!(registered(&net, ue), "restart after {millis} ms: {ue_state:?}");
-        assert!(net.cta().phones().count() <= 1, "restart after {millis} ms left a context behind");
+        assert!(net.cta().contexts().count() <= 1, "restart after {millis} ms left a context behind");
         assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));
     }
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
+#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9: the operator's own cause and T3346 (a wrong cause makes UEs retry thousands of times)
 fn configured_cause_and_back_off() {
     let mut config = whimbrel_sim::default_config();
     let answer =
@@ -252,7 +252,7 @@ fn configured_cause_and_back_off() {
     config.refusals.insert(whimbrel_control::refusal::RefusalKind::UnknownSubscriber, answer);
     let mut net = whimbrel_sim::Sim::with(20, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
@@ -270,9 +270,9 @@ fn configured_cause_and_back_off() {
     assert!(reject.is_some_and(|m| m.t3346.is_some()), "T3346 goes along");
 }
 
-#[test] // TS 23.501 §5.4.4.1: what one gNB learned of the phone's radio, the next gets in INITIAL CONTEXT SETUP REQUEST
+#[test] // TS 23.501 §5.4.4.1: what one gNB learned of the UE's radio, the next gets in INITIAL CONTEXT SETUP REQUEST
 fn radio_capability_is_stored_and_returned() {
-    let (mut net, ue) = one_phone(21);
+    let (mut net, ue) = one_ue(21);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
@@ -288,23 +288,23 @@ fn radio_capability_is_stored_and_returned() {
     no_violations(&net);
 }
 
-#[test] // equal radio capabilities are kept once, for the memory of a million phones
-fn phones_of_one_make_share_their_radio_capability() {
+#[test] // equal radio capabilities are kept once, for the memory of a million UEs
+fn ues_of_one_make_share_their_radio_capability() {
     let mut net = network(23);
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);
     for n in 0..2 {
-        let ue = net.add_ue(gnb, whimbrel_sim::phone_config(n));
+        let ue = net.add_ue(gnb, whimbrel_sim::ue_config(n));
         net.command(ue, Command::Register);
     }
     net.settle(SECOND);
-    let kept: Vec<_> = net.cta().phones().filter_map(|p| p.amf.radio_capability.clone()).collect();
+    let kept: Vec<_> = net.cta().contexts().filter_map(|p| p.amf.radio_capability.clone()).collect();
     assert!(kept.len() == 2 && std::sync::Arc::ptr_eq(&kept[0], &kept[1]));
 }
 
 #[test] // the slot of a subscriber that is refused after authentication is forgotten at the UDM too
-fn a_refused_phone_leaves_nothing_at_the_udm() {
-    let (mut net, ue) = one_phone(22);
+fn a_refused_ue_leaves_nothing_at_the_udm() {
+    let (mut net, ue) = one_ue(22);
     let mut subscription = subscription();
     subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
     net.home().subscribe(subscription);
@@ -314,10 +314,10 @@ fn a_refused_phone_leaves_nothing_at_the_udm() {
 }
 
 #[test] // TS 23.501 §5.15.5.2.1: the subscribed default stands in for slices that are not to be had, which are told as rejected
-fn a_phone_that_asks_for_a_slice_in_vain_gets_its_default() {
+fn a_ue_that_asks_for_a_slice_in_vain_gets_its_default() {
     let mut net = network(19);
     let gnb = net.add_gnb(gnb_config(1));
-    let mut config = whimbrel_sim::phone_config(1);
+    let mut config = whimbrel_sim::ue_config(1);
     let mut profile = (*config.profile).clone();
     profile.requested_nssai = vec![whimbrel_ids::SNssai::sst(9)];
     config.profile = profile.into();

@@ -7,13 +7,13 @@ use crate::common::*;
 use whimbrel_control::config::{Config, RefusalAnswer};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::udm::{MobilityRestrictions, ServiceArea, Subscription};
-use whimbrel_control::{Command as CoreCommand, Phone};
+use whimbrel_control::{Command as CoreCommand, UeContext};
 use whimbrel_ids::{Instant, Tac};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{AtOnce, Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{CtaLoss, Faults, Loss, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{CtaLoss, Faults, Loss, Sim, UeIndex, default_config, ue_config};
 
 /// Within it a request that follows at once is answered; it is shorter than `release_delay`.
 const AT_ONCE: Duration = Duration::from_millis(150);
@@ -26,13 +26,13 @@ fn with(seed: u64, change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
 
 fn on_air(mut net: Sim) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND);
     (net, ue)
 }
 
-fn phone(net: &Sim) -> &Phone {
-    net.phones().next().expect("a context")
+fn context(net: &Sim) -> &UeContext {
+    net.contexts().next().expect("a context")
 }
 
 /// Registered with a session, idle, and unknown to the core, as after a restart.
@@ -41,10 +41,10 @@ fn unknown_to_the_core(net: &mut Sim, ue: UeIndex) {
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     go_idle(net, ue);
-    let id = phone(net).id;
+    let id = context(net).id;
     net.order(id, CoreCommand::Superseded);
     net.settle(SECOND);
-    assert_eq!(net.phones().count(), 0);
+    assert_eq!(net.contexts().count(), 0);
 }
 
 fn releases(net: &mut Sim) -> usize {
@@ -76,7 +76,7 @@ fn a_ue_that_registers_at_once_after_service_reject_9_is_served_on_its_connectio
         assert!(out_of_service(&net, ue) < AT_ONCE);
         net.command(ue, Command::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
-        assert_eq!((phone(&net).sessions.len(), net.upf_sessions()), (1, 1));
+        assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (1, 1));
         no_violations(&net);
     }
 }
@@ -87,7 +87,7 @@ fn a_ue_that_waits_after_service_reject_9_is_released_after_the_delay() {
     unknown_to_the_core(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     net.settle(AT_ONCE);
-    assert!(net.ue_ref(ue).is_connected() && net.phones().all(|p| p.amf.connection_until.is_some()));
+    assert!(net.ue_ref(ue).is_connected() && net.contexts().all(|p| p.amf.connection_until.is_some()));
     assert_eq!(net.cta().occupancy(), (1, 1));
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -182,10 +182,10 @@ fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_conn
         let count = |of: fn(&Message) -> bool| tapped.iter().filter(|m| of(m)).count();
         assert_eq!(count(|m| matches!(m, Message::UeContextReleaseCommand(_))), 0);
         assert_eq!(count(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))), 1);
-        assert_eq!((phone(&net).sessions.len(), net.upf_sessions()), (0, 0));
+        assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (0, 0));
         net.command(ue, Command::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
-        assert_eq!((phone(&net).sessions.len(), net.upf_sessions()), (1, 1));
+        assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (1, 1));
         no_violations(&net);
     }
 }
@@ -272,14 +272,14 @@ fn a_flood_of_rejected_ues_keeps_nobody_out() {
     (config.limits.strangers, config.limits.strangers_per_gnb) = (4, 4);
     let mut net = Sim::with(13, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ues: Vec<UeIndex> = (1..=12).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (1..=12).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND);
     for ue in &ues[..11] {
         net.command(*ue, Command::Register);
         net.settle(SECOND);
         go_idle(&mut net, *ue);
     }
-    for id in net.phones().map(|p| p.id).collect::<Vec<_>>() {
+    for id in net.contexts().map(|p| p.id).collect::<Vec<_>>() {
         net.order(id, CoreCommand::Superseded);
     }
     net.settle(SECOND);
@@ -309,7 +309,7 @@ fn a_ue_that_is_being_authenticated_does_not_give_way() {
     (config.limits.strangers, config.limits.strangers_per_gnb) = (1, 1);
     let mut net = Sim::with(14, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let (slow, late) = (net.add_ue(gnb, phone_config(1)), net.add_ue(gnb, phone_config(2)));
+    let (slow, late) = (net.add_ue(gnb, ue_config(1)), net.add_ue(gnb, ue_config(2)));
     net.settle(SECOND);
     net.ue_mut(slow).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
     net.command(slow, Command::Register);
@@ -337,15 +337,15 @@ fn survives(net: impl Fn() -> Sim, loss: impl Fn(&mut Sim, u64)) {
 }
 
 #[test] // the wait is part of the UE's state: whoever takes it over goes on with it
-fn the_delay_survives_the_loss_of_a_control_function() {
+fn the_delay_survives_the_loss_of_a_cpf() {
     let region = || Sim::in_region(15, default_config(), Faults::default(), 3, 2);
     survives(region, |net, message| net.lose_cpf_at(net.links_taken() + message, Loss::ALL[0]));
 }
 
 #[test]
-fn the_delay_survives_the_loss_of_the_aggregator() {
-    let mirrored = || Sim::mirrored(16, default_config(), Faults::default(), 3, 1);
-    survives(mirrored, |net, message| net.lose_cta_at(net.inputs_taken() + message, CtaLoss::Held));
+fn the_delay_survives_the_loss_of_the_cta() {
+    let replicated = || Sim::replicated(16, default_config(), Faults::default(), 3, 1);
+    survives(replicated, |net, message| net.lose_cta_at(net.inputs_taken() + message, CtaLoss::Held));
 }
 
 #[test] // and it ends, though its timer was another's

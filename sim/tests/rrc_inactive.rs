@@ -1,7 +1,7 @@
-//! Phones that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8, TS 38.413 §8.3.5.
+//! UEs that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8, TS 38.413 §8.3.5.
 
 use crate::common::by_hand::{
-    SOURCE, TARGET, connection, handover_required, octets, path_switch_request, phone, request,
+    SOURCE, TARGET, connection, context, handover_required, octets, path_switch_request, request,
 };
 use crate::common::by_hand::{say, two_gnbs};
 use crate::common::*;
@@ -15,15 +15,15 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::msg::RrcInactiveTransitionReport;
 use whimbrel_ran::gnb::Input;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, ue_config};
 
 fn index(tmsi: Tmsi) -> UeIdentityIndexValue {
     UeIdentityIndexValue::IndexLength10((tmsi.0 % 1024) as u16)
 }
 
-/// What a gNB needs to page the phone as it is registered now.
+/// What a gNB needs to page the UE as it is registered now.
 fn current(net: &Sim) -> CoreNetworkAssistanceInformationForInactive {
-    let amf = &phone(net).amf;
+    let amf = &context(net).amf;
     let timer = GprsTimer3::from_duration(whimbrel_sim::default_config().timers.t3512);
     CoreNetworkAssistanceInformationForInactive::new(
         index(amf.tmsi.expect("it is registered")),
@@ -32,9 +32,9 @@ fn current(net: &Sim) -> CoreNetworkAssistanceInformationForInactive {
     )
 }
 
-#[test] // TS 23.501 §5.3.3.2.5; TS 23.502 §4.8.1.1; TS 38.413 §8.3.1.2: with its context the gNB learns how the phone listens
+#[test] // TS 23.501 §5.3.3.2.5; TS 23.502 §4.8.1.1; TS 38.413 §8.3.1.2: with its context the gNB learns how the UE listens
 fn assistance_goes_with_the_context() {
-    let (mut net, ue) = one_phone(1);
+    let (mut net, ue) = one_ue(1);
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -54,7 +54,7 @@ fn no_assistance_where_it_is_not_wanted() {
     config.amf.access.rrc_inactive = false;
     let mut net = Sim::with(2, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     net.tap();
     net.command(ue, Command::Register);
@@ -66,7 +66,7 @@ fn no_assistance_where_it_is_not_wanted() {
     }
 }
 
-#[test] // TS 38.413 §8.4.2.2, §8.4.4.2; TS 23.502 §4.8.1.1: a gNB that takes the phone over learns it, too, by either way
+#[test] // TS 38.413 §8.4.2.2, §8.4.4.2; TS 23.502 §4.8.1.1: a gNB that takes the UE over learns it, too, by either way
 fn assistance_goes_with_a_handover() {
     let (mut net, _) = two_gnbs(3, 1);
     let wanted = current(&net);
@@ -83,7 +83,7 @@ fn assistance_goes_with_a_handover() {
     assert_eq!(told, Some(Some(wanted)));
 }
 
-#[test] // TS 23.502 §4.2.4.2, §4.8.1.1; TS 38.413 §8.3.4.2: a new 5G-GUTI, or another area, of a phone whose context a gNB has
+#[test] // TS 23.502 §4.2.4.2, §4.8.1.1; TS 38.413 §8.3.4.2: a new 5G-GUTI, or another area, of a UE whose context a gNB has
 fn a_new_guti_is_told_to_the_gnb() {
     let (mut net, ue) = two_gnbs(4, 1);
     net.tap();
@@ -101,13 +101,13 @@ fn a_new_guti_is_told_to_the_gnb() {
     no_violations(&net);
 }
 
-#[test] // TS 38.413 §8.3.5.2; TS 23.502 §4.8.3; TS 23.501 §5.3.3.2.5: the gNB tells that the phone rests and that it is back
+#[test] // TS 38.413 §8.3.5.2; TS 23.502 §4.8.3; TS 23.501 §5.3.3.2.5: the gNB tells that the UE rests and that it is back
 fn the_rrc_state_is_reported_and_kept() {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.rrc_reports = true;
     let mut net = Sim::with(6, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     net.tap();
     net.command(ue, Command::Register);
@@ -118,13 +118,13 @@ fn the_rrc_state_is_reported_and_kept() {
     });
     assert!(asked);
     for inactive in [true, false, true] {
-        let before = phone(&net).amf.seen.clone().expect("it was seen");
+        let before = context(&net).amf.seen.clone().expect("it was seen");
         net.advance(SECOND / 2);
-        net.gnb_input(gnb, Input::Inactive(whimbrel_ran::PhoneId(0), inactive));
+        net.gnb_input(gnb, Input::Inactive(whimbrel_ran::UeId(0), inactive));
         net.settle(SECOND / 10);
         assert_eq!(connection(&net).rrc_inactive, inactive);
-        let now = phone(&net).amf.seen.clone().expect("it was seen");
-        assert!(now.at > before.at && phone(&net).is_connected());
+        let now = context(&net).amf.seen.clone().expect("it was seen");
+        assert!(now.at > before.at && context(&net).is_connected());
     }
     no_violations(&net);
 }

@@ -3,7 +3,7 @@
 //! Not here: NAS-based redirection to EPS and the control plane CIoT cases (there is no EPS and no CIoT here), and the change
 //! of AMF (one AMF).
 
-use crate::common::by_hand::{self, octets, phone};
+use crate::common::by_hand::{self, context, octets};
 use crate::common::*;
 use whimbrel_control::event::Dropped;
 use whimbrel_control::{Event as CoreEvent, Payload, Refusal};
@@ -13,20 +13,20 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::UplinkNasTransport;
 use whimbrel_ran::ue::{Command, Event, Reason};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
 
-/// A registered phone whose inputs are recorded.
+/// A registered UE whose inputs are recorded.
 fn one_registered(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
 }
 
-/// The uplink NAS messages of the only phone, as they came, with the NGAP message around each.
+/// The uplink NAS messages of the only UE, as they came, with the NGAP message around each.
 fn uplink(net: &mut Sim) -> Vec<(Vec<u8>, UplinkNasTransport)> {
-    let recorded = net.recorder().phones().flat_map(|(_, inputs)| inputs.iter());
+    let recorded = net.recorder().contexts().flat_map(|(_, inputs)| inputs.iter());
     let ngap = recorded.filter_map(|r| match &r.envelope.payload {
         Payload::Ngap { octets, .. } => Some(octets.to_vec()),
         _ => None,
@@ -42,7 +42,7 @@ fn dropped(net: &Sim, wanted: Dropped) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == wanted)).count()
 }
 
-/// A plain NAS message on the phone's connection.
+/// A plain NAS message on the UE's connection.
 fn inject_plain(net: &mut Sim, message: impl Into<mm::Message>) {
     let mut pdu = Vec::new();
     message.into().encode(&mut pdu);
@@ -57,15 +57,15 @@ fn inject(net: &mut Sim, pdu: Vec<u8>) {
 }
 
 fn algorithms(net: &Sim) -> (CipheringAlgorithm, IntegrityAlgorithm) {
-    let security = phone(net).amf.security.as_ref().expect("a security context");
+    let security = context(net).amf.security.as_ref().expect("a security context");
     (security.ciphering(), security.integrity())
 }
 
-/// A phone of these algorithms.
+/// A UE of these algorithms.
 fn with_capability(seed: u64, capability: UeSecurityCapability) -> (Sim, UeIndex) {
     let mut net = Sim::with(seed, default_config(), Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let mut config = phone_config(1);
+    let mut config = ue_config(1);
     let mut profile = (*config.profile).clone();
     profile.security_capability = capability;
     config.profile = profile.into();
@@ -77,7 +77,7 @@ fn with_capability(seed: u64, capability: UeSecurityCapability) -> (Sim, UeIndex
 
 #[test] // TS 33.512 §4.2.2.1.1 TC_SYNC_FAIL_SEAF_AMF: no new challenge before the token of the failure was used
 fn tc_sync_fail_seaf_amf() {
-    let (mut net, ue) = one_phone(1); // a fresh USIM refuses the first SQN, which is the time
+    let (mut net, ue) = one_ue(1); // a fresh USIM refuses the first SQN, which is the time
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -99,7 +99,7 @@ fn tc_sync_fail_seaf_amf() {
 
 #[test] // TS 33.512 §4.2.2.1.2 TC_RES_STAR_VERIFICATION_FAILURE
 fn tc_res_star_verification_failure() {
-    let (mut net, ue) = one_phone(2);
+    let (mut net, ue) = one_ue(2);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -120,7 +120,7 @@ fn tc_nas_int_failure_amf() {
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
     net.command(ue, Command::Deregister { switch_off: true });
     net.settle(SECOND);
-    assert!(net.cta().phones().any(|p| p.amf.registered), "a message that fails its check ends nothing");
+    assert!(net.cta().contexts().any(|p| p.amf.registered), "a message that fails its check ends nothing");
 }
 
 #[test] // TS 33.512 §4.2.2.3.1 TC_NAS_REPLAY_AMF: what was taken once is not taken again
@@ -139,7 +139,7 @@ fn tc_nas_replay_amf() {
     no_violations(&net);
 }
 
-#[test] // TS 33.512 §4.2.2.3.2 TC_NAS_NULL_INT_AMF: NIA0 is never chosen, whatever the phone offers
+#[test] // TS 33.512 §4.2.2.3.2 TC_NAS_NULL_INT_AMF: NIA0 is never chosen, whatever the UE offers
 fn tc_nas_null_int_amf() {
     let (net, _) = with_capability(5, UeSecurityCapability::with_eps(0xf0, 0xf0, 0xf0, 0xf0));
     assert_eq!(algorithms(&net).1, IntegrityAlgorithm::Nia2);
@@ -157,7 +157,7 @@ fn tc_nas_int_selection_use_amf() {
         config.amf.integrity.sort_by_key(|i| *i != integrity);
         let mut net = Sim::with(seed, config, Faults::default());
         let gnb = net.add_gnb(gnb_config(1));
-        let ue = net.add_ue(gnb, phone_config(1));
+        let ue = net.add_ue(gnb, ue_config(1));
         net.tap();
         net.command(ue, Command::Register);
         net.settle(SECOND);
@@ -172,7 +172,7 @@ fn tc_nas_int_selection_use_amf() {
         no_violations(&net);
     }
     let (net, _) = with_capability(10, UeSecurityCapability::with_eps(0xa0, 0x10, 0xf0, 0x70));
-    assert_eq!(algorithms(&net), (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia3), "what the phone has");
+    assert_eq!(algorithms(&net), (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia3), "what the UE has");
 }
 
 #[test] // TS 33.512 §4.2.2.4.1 TC_BIDDING_DOWN_XN_AMF: capabilities that a gNB changes in a path switch are put right
@@ -208,7 +208,7 @@ fn tc_5g_guti_allocation_amf() {
     assert!(tmsis.windows(2).all(|w| w[0].abs_diff(w[1]) > 0xff), "{tmsis:x?}");
 }
 
-#[test] // TS 33.512 §4.2.2.6.1 TC_UE_SEC_CAP_HANDLING_AMF: none, or none that is acceptable: the phone is refused
+#[test] // TS 33.512 §4.2.2.6.1 TC_UE_SEC_CAP_HANDLING_AMF: none, or none that is acceptable: the UE is refused
 fn tc_ue_sec_cap_handling_amf() {
     for (seed, nea, nia) in [(13, 0xf0, 0), (14, 0, 0x70), (15, 0, 0), (16, 0x80, 0x80)] {
         let (net, ue) = with_capability(seed, UeSecurityCapability::with_eps(nea, nia, 0, 0));
@@ -220,9 +220,9 @@ fn tc_ue_sec_cap_handling_amf() {
     }
 }
 
-#[test] // TS 33.512 §4.2.2.6.2 TC_UE_SEC_CAP_AS_AMF: what the gNB is told is what the phone said
+#[test] // TS 33.512 §4.2.2.6.2 TC_UE_SEC_CAP_AS_AMF: what the gNB is told is what the UE said
 fn tc_ue_sec_cap_as_amf() {
-    let (mut net, ue) = one_phone(17);
+    let (mut net, ue) = one_ue(17);
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -234,9 +234,9 @@ fn tc_ue_sec_cap_as_amf() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 33.501 §6.7.2, TS 24.501 §5.4.2.5: a man in the middle lowers the capabilities: the phone sees it
+#[test] // TS 33.501 §6.7.2, TS 24.501 §5.4.2.5: a man in the middle lowers the capabilities: the UE sees it
 fn tc_bidding_down_at_registration() {
-    let (mut net, ue) = one_phone(18);
+    let (mut net, ue) = one_ue(18);
     net.ue_mut(ue).faults_mut().bid_down = Some(UeSecurityCapability::with_eps(0x40, 0x40, 0, 0));
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -273,14 +273,14 @@ fn tc_nas_count_jump() {
     let (mut net, ue) = one_registered(20);
     // Deregistration by switch-off is sent and lost; the network hears a later message.
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::MmStatus, 1));
-    let taken = phone(&net).amf.security.as_ref().map(|s| s.counts().uplink_next);
+    let taken = context(&net).amf.security.as_ref().map(|s| s.counts().uplink_next);
     let messages = uplink(&mut net);
     let (octets, _) = messages.last().expect("REGISTRATION COMPLETE").clone();
     for _ in 0..300 {
         net.inject(by_hand::SOURCE, &octets); // an old COUNT, three hundred times
     }
     net.settle(SECOND);
-    assert_eq!(phone(&net).amf.security.as_ref().map(|s| s.counts().uplink_next), taken);
+    assert_eq!(context(&net).amf.security.as_ref().map(|s| s.counts().uplink_next), taken);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -291,10 +291,10 @@ fn tc_nas_count_jump() {
 fn keys_and_identities_are_not_printed() {
     let (mut net, ue) = one_registered(21);
     let config = net.ue_ref(ue).config().clone();
-    let shown = format!("{:?}", phone(&net));
+    let shown = format!("{:?}", context(&net));
     let recorded: String = {
-        let inputs = net.recorder().phones().flat_map(|(_, inputs)| inputs.iter());
-        inputs.map(|r| format!("{:?}", (&r.envelope.phone, &r.envelope.time))).collect()
+        let inputs = net.recorder().contexts().flat_map(|(_, inputs)| inputs.iter());
+        inputs.map(|r| format!("{:?}", (&r.envelope.ue, &r.envelope.time))).collect()
     };
     let events: String = core_events(&net).map(|e| format!("{e:?}")).collect();
     let hex = |octets: &[u8]| octets.iter().map(|o| format!("{o:02x}")).collect::<String>();

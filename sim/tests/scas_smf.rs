@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::by_hand::{self, octets, phone, psi, to_switch};
+use crate::common::by_hand::{self, context, octets, psi, to_switch};
 use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
 use whimbrel_control::config::{Config, UpProtection, UpSecurity};
@@ -16,7 +16,7 @@ use whimbrel_ngap::transfer::{
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestTransfer, PduSessionResourceSetupRequestTransfer,
 };
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, Sim, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, default_config, ue_config};
 
 const REQUIRED: UpSecurity =
     UpSecurity { integrity: UpProtection::Required, confidentiality: UpProtection::Required };
@@ -37,7 +37,7 @@ fn indication(local: Option<UpSecurity>, subscribed: Option<UpSecurity>) -> Opti
     of_all.slices[0].dnns[0].up_security = subscribed;
     net.home().subscribe(of_all);
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.tap();
     net.command(ue, Command::Register);
     net.command(ue, internet());
@@ -91,7 +91,7 @@ fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndic
     let mut net = Sim::with(2, config, Faults::default());
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
-    let ue = net.add_ue(by_hand::SOURCE, phone_config(1));
+    let ue = net.add_ue(by_hand::SOURCE, ue_config(1));
     net.command(ue, Command::Register);
     net.command(ue, internet());
     net.settle(SECOND);
@@ -112,7 +112,7 @@ fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndic
         PathSwitchRequestAcknowledgeTransfer::decode(&acknowledged.expect("an acknowledgement").transfer);
     let alarm = core_events(&net)
         .any(|e| matches!(e, CoreEvent::UpSecurityPolicyDiffers { psi: which, .. } if *which == psi(1)));
-    assert!(phone(&net).sessions.contains_key(&psi(1)));
+    assert!(context(&net).sessions.contains_key(&psi(1)));
     (transfer.expect("its transfer").security_indication, alarm)
 }
 
@@ -136,7 +136,7 @@ fn tc_up_policy_check_smf() {
 fn tc_charging_id_uniqueness_smf() {
     let mut net = network(3);
     let gnb = net.add_gnb(gnb_config(1));
-    let ues: Vec<_> = (1..=20).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+    let ues: Vec<_> = (1..=20).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     for &ue in &ues {
         net.command(ue, Command::Register);
     }
@@ -147,7 +147,7 @@ fn tc_charging_id_uniqueness_smf() {
             (0..3).for_each(|_| net.command(ue, internet()));
         }
         net.settle(SECOND * 3);
-        let now: Vec<_> = net.cta().phones().flat_map(|p| p.sessions.values().map(|s| s.cp_seid)).collect();
+        let now: Vec<_> = net.cta().contexts().flat_map(|p| p.sessions.values().map(|s| s.cp_seid)).collect();
         assert_eq!(now.len(), 60);
         for seid in now {
             assert!(seen.insert(seid), "{seid:?} again in round {round}");

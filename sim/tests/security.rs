@@ -1,8 +1,8 @@
-//! Keys, algorithms and identities between phone, gNB and core: TS 33.501.
+//! Keys, algorithms and identities between UE, gNB and core: TS 33.501.
 
 use std::sync::Arc;
 
-use crate::common::by_hand::{connection, octets, phone};
+use crate::common::by_hand::{connection, context, octets};
 use crate::common::*;
 use whimbrel_control::{Payload, Refusal};
 use whimbrel_nas::ie::{IdentityType, MmCause, UeSecurityCapability};
@@ -14,10 +14,10 @@ use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSour
 use whimbrel_security::{
     CipheringAlgorithm, HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, IntegrityAlgorithm,
 };
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -49,7 +49,7 @@ fn each_algorithm_serves() {
             config.amf.integrity = vec![IntegrityAlgorithm::ALL[usize::from(i)]];
             let mut net = Sim::with(1, config, Faults::default());
             let gnb = net.add_gnb(gnb_config(1));
-            let mut config = phone_config(1);
+            let mut config = ue_config(1);
             let mut profile = (*config.profile).clone();
             profile.security_capability =
                 UeSecurityCapability::with_eps(0x80 >> c | 0x80, 0x80 >> i, 0xf0, 0x70);
@@ -58,9 +58,9 @@ fn each_algorithm_serves() {
             net.command(ue, Command::Register);
             net.command(ue, Command::EstablishSession(SessionRequest::default()));
             net.settle(SECOND);
-            let security = phone(&net).amf.security.as_ref().expect("a security context");
+            let security = context(&net).amf.security.as_ref().expect("a security context");
             assert_eq!((security.ciphering().identity(), security.integrity().identity()), (c, i));
-            assert_eq!(net.upf_sessions(), 1, "what the phone said was understood");
+            assert_eq!(net.upf_sessions(), 1, "what the UE said was understood");
             net.command(ue, Command::Deregister { switch_off: false });
             net.settle(SECOND);
             assert_eq!((net.ue_ref(ue).state(), net.cta().occupancy()), (MmState::Deregistered, (0, 0)));
@@ -69,7 +69,7 @@ fn each_algorithm_serves() {
     }
 }
 
-#[test] // TS 24.501 §4.4.4.2: what is said without protection is what a phone takes so, and nothing is once there are keys
+#[test] // TS 24.501 §4.4.4.2: what is said without protection is what a UE takes so, and nothing is once there are keys
 fn what_is_told_without_integrity() {
     let (mut net, ue) = on_air(2);
     let sent = downlink(&mut net);
@@ -94,11 +94,11 @@ fn what_is_told_without_integrity() {
     assert!(rejects.into_iter().any(|m| matches!(m, mm::Message::RegistrationReject(_))));
 }
 
-#[test] // TS 33.501 §6.12.4, §6.12.2; TS 24.501 §5.4.3.2: who a phone is, is asked for by its SUCI alone
+#[test] // TS 33.501 §6.12.4, §6.12.2; TS 24.501 §5.4.3.2: who a UE is, is asked for by its SUCI alone
 fn the_identity_is_asked_for_concealed() {
     let (mut net, ue) = on_air(3);
     go_idle(&mut net, ue);
-    let id = phone(&net).id;
+    let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
     net.tapped();
     net.command(ue, Command::Register);
@@ -122,9 +122,9 @@ fn setups(net: &mut Sim) -> Vec<SecurityKey> {
     sent.collect()
 }
 
-#[test] // TS 33.501 §6.8.1.1.2, §6.8.1.2.2: the gNB's key is the phone's, after registration and after idle, and never twice the same
+#[test] // TS 33.501 §6.8.1.1.2, §6.8.1.2.2: the gNB's key is the UE's, after registration and after idle, and never twice the same
 fn each_connection_has_a_key_of_its_own() {
-    let (mut net, ue) = one_phone(4);
+    let (mut net, ue) = one_ue(4);
     net.tap();
     net.command(ue, Command::Register);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
@@ -139,7 +139,7 @@ fn each_connection_has_a_key_of_its_own() {
     }
     assert_eq!(keys.len(), 4);
     assert!(keys.iter().enumerate().all(|(i, k)| !keys[..i].contains(k)), "a key was used twice");
-    no_violations(&net); // the phone compares each with its own
+    no_violations(&net); // the UE compares each with its own
 }
 
 /// Home network keys 1 (profile A), 2 (profile B) and 7 (profile A), and a network that has them.
@@ -161,21 +161,21 @@ fn home(seed: u64) -> (Sim, [HomeNetworkPublicKey; 3]) {
 
 fn concealed(n: u32, key: &HomeNetworkPublicKey, key_id: u8) -> UeConfig {
     let suci = SuciSource::Concealed { key: Arc::new(key.clone()), key_id, seed: [n as u8; 32] };
-    UeConfig { suci, ..phone_config(n) }
+    UeConfig { suci, ..ue_config(n) }
 }
 
-#[test] // TS 33.501 §6.12.2, §C.3.4.1, §C.3.4.2: phones of several home network keys and of both profiles, and one without
+#[test] // TS 33.501 §6.12.2, §C.3.4.1, §C.3.4.2: UEs of several home network keys and of both profiles, and one without
 fn several_home_network_keys() {
     let (mut net, [a, b, other]) = home(5);
-    let mut phones: Vec<_> = [(1, &a, 1), (2, &b, 2), (3, &other, 7)]
+    let mut ues: Vec<_> = [(1, &a, 1), (2, &b, 2), (3, &other, 7)]
         .map(|(n, key, id)| net.add_ue(GnbIndex(0), concealed(n, key, id)))
         .into();
-    phones.push(net.add_ue(GnbIndex(0), phone_config(4))); // the null scheme
-    for &ue in &phones {
+    ues.push(net.add_ue(GnbIndex(0), ue_config(4))); // the null scheme
+    for &ue in &ues {
         net.command(ue, Command::Register);
     }
     net.settle(SECOND);
-    assert!(phones.iter().all(|&ue| registered(&net, ue)));
+    assert!(ues.iter().all(|&ue| registered(&net, ue)));
     no_violations(&net);
 }
 
@@ -197,7 +197,7 @@ fn a_home_network_key_that_is_not_ours() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 33.501 §6.12.2: a SUCI is made afresh, so that nobody can tell that two registrations are one phone's
+#[test] // TS 33.501 §6.12.2: a SUCI is made afresh, so that nobody can tell that two registrations are one UE's
 fn a_suci_is_not_used_twice() {
     let (mut net, [a, ..]) = home(7);
     let ue = net.add_ue(GnbIndex(0), concealed(1, &a, 1));
@@ -206,10 +206,10 @@ fn a_suci_is_not_used_twice() {
         net.settle(SECOND * 70);
         assert!(registered(&net, ue));
         go_idle(&mut net, ue);
-        let id = phone(&net).id;
+        let id = context(&net).id;
         net.order(id, whimbrel_control::Command::Superseded); // its next 5G-GUTI leads nowhere: it is asked
     }
-    let recorded = net.recorder().phones().flat_map(|(_, inputs)| inputs.iter());
+    let recorded = net.recorder().contexts().flat_map(|(_, inputs)| inputs.iter());
     let ngap = recorded.filter_map(|r| match &r.envelope.payload {
         Payload::InitialUeMessage { octets, .. } | Payload::Ngap { octets, .. } => {
             Message::decode(octets).ok()
@@ -233,22 +233,22 @@ fn a_suci_is_not_used_twice() {
     assert!(sucis.iter().enumerate().all(|(i, s)| !sucis[..i].contains(s)));
 }
 
-#[test] // TS 33.501 §6.3.2.1, §6.4.3: a message under one phone's keys says nothing on another's connection
-fn a_context_is_of_one_phone() {
-    let (mut net, ue) = one_phone(8);
-    let other = net.add_ue(GnbIndex(0), phone_config(2));
+#[test] // TS 33.501 §6.3.2.1, §6.4.3: a message under one UE's keys says nothing on another's connection
+fn a_context_is_of_one_ue() {
+    let (mut net, ue) = one_ue(8);
+    let other = net.add_ue(GnbIndex(0), ue_config(2));
     for ue in [ue, other] {
         net.command(ue, Command::Register);
         net.settle(SECOND);
     }
     let supi = net.ue_ref(ue).config().supi;
-    let victim = |net: &Sim| net.cta().phones().find(|p| p.amf.supi == Some(supi)).map(|p| p.id);
+    let victim = |net: &Sim| net.cta().contexts().find(|p| p.amf.supi == Some(supi)).map(|p| p.id);
     let id = victim(&net).expect("registered");
     // The other's uplink messages, put on the connection of the first.
-    let recorded = net.recorder().phones().flat_map(|(_, inputs)| inputs.iter());
+    let recorded = net.recorder().contexts().flat_map(|(_, inputs)| inputs.iter());
     let foreign: Vec<_> = recorded
         .filter_map(|r| match &r.envelope.payload {
-            Payload::Ngap { octets, .. } if r.envelope.phone != id => Message::decode(octets).ok(),
+            Payload::Ngap { octets, .. } if r.envelope.ue != id => Message::decode(octets).ok(),
             _ => None,
         })
         .filter_map(|m| match m {
@@ -257,13 +257,13 @@ fn a_context_is_of_one_phone() {
         })
         .collect();
     assert!(foreign.len() >= 3);
-    let before = net.cta().phone(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
-    let c = net.cta().phone(id).and_then(|p| p.amf.connection.clone()).expect("connected");
+    let before = net.cta().context(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let c = net.cta().context(id).and_then(|p| p.amf.connection.clone()).expect("connected");
     for pdu in foreign {
         net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, pdu)));
         net.settle(SECOND / 10);
     }
-    let after = net.cta().phone(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let after = net.cta().context(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
     assert_eq!(before, after);
     assert!(registered(&net, ue) && registered(&net, other));
 }
@@ -274,7 +274,7 @@ fn the_former_context_holds_until_the_new_one_is_confirmed() {
     config.amf.access.authentication.every_registrations = Some(1);
     let mut net = Sim::with(9, config, Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, Command::Register);
@@ -282,7 +282,7 @@ fn the_former_context_holds_until_the_new_one_is_confirmed() {
     net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::SecurityModeCommand, 99));
     net.command(ue, Command::Register); // it is challenged, and does not hear SECURITY MODE COMMAND
     net.settle(SECOND);
-    assert!(connection(&net).secured && phone(&net).amf.registered);
+    assert!(connection(&net).secured && context(&net).amf.registered);
     net.command(ue, Command::Deregister { switch_off: false });
     net.settle(SECOND * 20);
     assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));

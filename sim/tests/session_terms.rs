@@ -17,16 +17,16 @@ fn psi(n: u8) -> PduSessionId {
     PduSessionId::new(n).expect("1 to 15")
 }
 
-/// A phone with a session of this SSC mode, which it asks for and subscribes to.
+/// A UE with a session of this SSC mode, which it asks for and subscribes to.
 fn with_session(seed: u64, mode: SscMode) -> (Sim, UeIndex) {
     let mut net = network(seed);
     net.home().subscribe(subscribed(mode));
     let gnb = net.add_gnb(gnb_config(1));
-    let mut phone = whimbrel_sim::phone_config(1);
-    let mut profile = (*phone.profile).clone();
+    let mut context = whimbrel_sim::ue_config(1);
+    let mut profile = (*context.profile).clone();
     profile.ssc_mode = mode;
-    phone.profile = profile.into();
-    let ue = net.add_ue(gnb, phone);
+    context.profile = profile.into();
+    let ue = net.add_ue(gnb, context);
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -44,18 +44,18 @@ fn subscribed(mode: SscMode) -> Subscription {
 
 /// The core's sessions.
 fn up(net: &Sim) -> Vec<(u8, UpState)> {
-    let sessions = net.cta().phones().flat_map(|p| p.sessions.values());
+    let sessions = net.cta().contexts().flat_map(|p| p.sessions.values());
     sessions.map(|s| (s.psi.value(), s.up)).collect()
 }
 
-/// The phone's sessions.
-fn at_phone(net: &Sim, ue: UeIndex) -> Vec<u8> {
+/// The UE's sessions.
+fn at_ue(net: &Sim, ue: UeIndex) -> Vec<u8> {
     net.ue_ref(ue).sessions().map(|s| s.id.value()).collect()
 }
 
 fn order(net: &mut Sim, modification: Modification) {
-    let phone = net.cta().phones().next().expect("a phone").id;
-    net.order(phone, CoreCommand::ModifySession(psi(1), modification));
+    let ue = net.cta().contexts().next().expect("a UE").id;
+    net.order(ue, CoreCommand::ModifySession(psi(1), modification));
 }
 
 fn released_with(net: &Sim, ue: UeIndex) -> Option<SmCause> {
@@ -71,54 +71,54 @@ fn the_successor_is_there_before_the_former_goes() {
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND);
     assert_eq!(up(&net), [(1, UpState::Active), (2, UpState::Active)], "both carry packets");
-    assert_eq!((at_phone(&net, ue), net.upf_sessions()), (vec![1, 2], 2));
-    let addresses: Vec<_> = net.cta().phones().flat_map(|p| p.sessions.values()).map(|s| s.ipv4).collect();
+    assert_eq!((at_ue(&net, ue), net.upf_sessions()), (vec![1, 2], 2));
+    let addresses: Vec<_> = net.cta().contexts().flat_map(|p| p.sessions.values()).map(|s| s.ipv4).collect();
     assert_ne!(addresses[0], addresses[1]);
     net.advance(Duration::from_secs(118));
     assert_eq!(up(&net).len(), 2, "not before its time");
     net.advance(SECOND * 3);
     assert_eq!(up(&net), [(2, UpState::Active)]);
-    assert_eq!((at_phone(&net, ue), net.upf_sessions()), (vec![2], 1));
+    assert_eq!((at_ue(&net, ue), net.upf_sessions()), (vec![2], 1));
     assert_eq!(released_with(&net, ue), Some(SmCause::RegularDeactivation));
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.5.2 step 5: the phone releases the former itself
-fn the_phone_releases_the_former() {
+#[test] // TS 23.502 §4.3.5.2 step 5: the UE releases the former itself
+fn the_ue_releases_the_former() {
     let (mut net, ue) = with_session(2, SscMode::Three);
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND);
     net.command(ue, Command::ReleaseSession(psi(1)));
     net.settle(Duration::from_secs(300));
-    assert_eq!(at_phone(&net, ue), [2]);
+    assert_eq!(at_ue(&net, ue), [2]);
     assert_eq!(up(&net), [(2, UpState::Active)]);
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.5.2: an idle phone is woken, and moves
-fn an_idle_phone_moves() {
+#[test] // TS 23.502 §4.3.5.2: an idle UE is woken, and moves
+fn an_idle_ue_moves() {
     let (mut net, ue) = with_session(3, SscMode::Three);
     go_idle(&mut net, ue);
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND * 5);
-    assert_eq!(at_phone(&net, ue), [1, 2]);
+    assert_eq!(at_ue(&net, ue), [1, 2]);
     net.settle(Duration::from_secs(130));
-    assert_eq!(at_phone(&net, ue), [2]);
+    assert_eq!(at_ue(&net, ue), [2]);
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.5.2: the successor cannot be had: the former goes all the same, and the phone is told to ask anew
+#[test] // TS 23.502 §4.3.5.2: the successor cannot be had: the former goes all the same, and the UE is told to ask anew
 fn no_successor_can_be_had() {
     let (mut net, ue) = with_session(4, SscMode::Three);
     net.home().subscribe(Subscription { slices: Vec::new(), ..subscription() });
     net.set_upf(UpfState::Silent);
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND * 8);
-    assert_eq!(at_phone(&net, ue), [1], "the former stands");
+    assert_eq!(at_ue(&net, ue), [1], "the former stands");
     net.set_upf(UpfState::Answering);
     net.settle(Duration::from_secs(130));
     assert_eq!(released_with(&net, ue), Some(SmCause::ReactivationRequested));
-    assert!(up(&net).is_empty() && at_phone(&net, ue).is_empty());
+    assert!(up(&net).is_empty() && at_ue(&net, ue).is_empty());
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: the command is lost and sent again; the successor is one
@@ -127,26 +127,26 @@ fn the_command_is_lost_once() {
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DlNasTransport, 1));
     order(&mut net, Modification::Reanchor);
     net.settle(Duration::from_secs(40));
-    assert_eq!(at_phone(&net, ue), [1, 2]);
+    assert_eq!(at_ue(&net, ue), [1, 2]);
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.4.5.2.5 #65: the successor has room beside the sessions that a phone may have
+#[test] // TS 24.501 §5.4.5.2.5 #65: the successor has room beside the sessions that a UE may have
 fn the_successor_is_one_more() {
     let mut config = whimbrel_sim::default_config();
-    config.limits.sessions_per_phone = 1;
+    config.limits.sessions_per_ue = 1;
     let (mut net, ue) = with_session(6, SscMode::Three);
     net.configure(config);
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND);
-    assert_eq!(at_phone(&net, ue), [1, 2]);
+    assert_eq!(at_ue(&net, ue), [1, 2]);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
-    assert_eq!(at_phone(&net, ue), [1, 2], "and no other has");
+    assert_eq!(at_ue(&net, ue), [1, 2], "and no other has");
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 1c: the subscription's AMBR and 5QI reach the phone, whether it is there or idle
-fn another_subscription_reaches_the_phone() {
+#[test] // TS 23.502 §4.3.3.2 step 1c: the subscription's AMBR and 5QI reach the UE, whether it is there or idle
+fn another_subscription_reaches_the_ue() {
     for idle in [false, true] {
         let (mut net, ue) = with_session(7, SscMode::One);
         if idle {
@@ -161,13 +161,13 @@ fn another_subscription_reaches_the_phone() {
         net.settle(SECOND * 5);
         let session = net.ue_ref(ue).sessions().next().expect("a session");
         assert_eq!(session.ambr_kbps, (400, 300), "idle: {idle}");
-        let core = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("a session");
+        let core = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("a session");
         assert_eq!((core.five_qi, core.ambr.dl_kbps, core.wanted.is_none()), (FiveQi(7), 400, true));
         no_violations(&net);
     }
 }
 
-#[test] // TS 23.502 §4.3.4.2 step 1b: a data network that the operator takes away ends its sessions, of phones that are idle too
+#[test] // TS 23.502 §4.3.4.2 step 1b: a data network that the operator takes away ends its sessions, of UEs that are idle too
 fn a_data_network_is_taken_away() {
     for idle in [false, true] {
         let (mut net, ue) = with_session(8, SscMode::One);
@@ -181,13 +181,13 @@ fn a_data_network_is_taken_away() {
         assert!(up(&net).is_empty() && net.upf_sessions() == 0);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        assert!(at_phone(&net, ue).is_empty());
+        assert!(at_ue(&net, ue).is_empty());
         assert!(registered(&net, ue));
         no_violations(&net);
     }
 }
 
-#[test] // TS 23.502 §4.3.7, §4.2.3.2 connected: one session's user plane goes, the other's stays; the phone has it set up again
+#[test] // TS 23.502 §4.3.7, §4.2.3.2 connected: one session's user plane goes, the other's stays; the UE has it set up again
 fn one_user_plane_of_two_is_let_go() {
     let (mut net, ue) = with_session(9, SscMode::One);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
@@ -224,6 +224,6 @@ fn all_sides_agree_after_losses() {
         net.command(ue, Command::ServiceRequest);
         net.settle(Duration::from_secs(240));
         let core: Vec<u8> = up(&net).into_iter().map(|(n, _)| n).collect();
-        assert_eq!((core.len(), core), (net.upf_sessions(), at_phone(&net, ue)), "seed {seed}");
+        assert_eq!((core.len(), core), (net.upf_sessions(), at_ue(&net, ue)), "seed {seed}");
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions that carry no IP, from the phone to the UPF: TS 23.501 §5.6.10.2 (Ethernet), §5.6.10.3 (unstructured).
+//! Sessions that carry no IP, from the UE to the UPF: TS 23.501 §5.6.10.2 (Ethernet), §5.6.10.3 (unstructured).
 
 use crate::common::*;
 use whimbrel_control::smf::UpState;
@@ -8,7 +8,7 @@ use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{Faults, Sim, UeIndex};
 use whimbrel_user::{DnIndex, Origin};
 
-/// A registered phone that may have sessions of every type, in a network that has them.
+/// A registered UE that may have sessions of every type, in a network that has them.
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.smf.data_networks.values_mut().for_each(|n| (n.ethernet, n.unstructured) = (true, true));
@@ -19,7 +19,7 @@ fn on_air(seed: u64) -> (Sim, UeIndex) {
     subscription.slices[0].dnns[0].session_types = all;
     net.home().subscribe(subscription);
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -33,7 +33,7 @@ fn establish(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     net.settle(SECOND);
 }
 
-/// The session is up at the phone, the SMF and the UPF.
+/// The session is up at the UE, the SMF and the UPF.
 fn is_up(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     let up = net.ue_events(ue).iter().find_map(|(_, e)| match e {
         Event::SessionUp { session, .. } => Some((**session).clone()),
@@ -41,7 +41,8 @@ fn is_up(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     });
     let up = up.expect("a session");
     assert_eq!((up.pdu_session_type, up.ipv4), (pdu_session_type, None));
-    let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("a session of the SMF");
+    let session =
+        net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("a session of the SMF");
     assert_eq!(session.up, UpState::Active);
     assert_eq!(net.upf().c.session_count(), 1);
     no_violations(net);
@@ -63,10 +64,10 @@ fn unstructured_session() {
     assert_eq!(net.upf().c.free_addresses(DnIndex(0)).expect("internet").1, free - 1);
 }
 
-#[test] // TS 23.501 §5.6.14: a network behind a phone, from its subscription to the UPF: packets to it and from it, and nobody else's
-fn networks_behind_a_phone() {
+#[test] // TS 23.501 §5.6.14: a network behind a UE, from its subscription to the UPF: packets to it and from it, and nobody else's
+fn networks_behind_a_ue() {
     use std::net::Ipv4Addr;
-    let (mut net, ue) = one_phone(9);
+    let (mut net, ue) = one_ue(9);
     let mut subscribed = crate::common::subscription();
     for dnn in &mut subscribed.slices[0].dnns {
         dnn.framed_routes = vec![([192, 168, 7, 0].into(), 24), ("2001:db8:99::".parse().expect("IPv6"), 48)];

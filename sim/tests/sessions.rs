@@ -7,7 +7,7 @@ use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UpfI
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ngap::ie::CauseRadioNetwork;
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, Event, Reason, SessionInfo, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
@@ -21,9 +21,9 @@ fn session(dnn: &str, pdu_session_type: PduSessionType) -> Command {
     Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type })
 }
 
-/// A registered phone.
+/// A registered UE.
 fn on_air(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -43,7 +43,7 @@ fn psi(n: u8) -> PduSessionId {
 }
 
 fn up_state(net: &Sim, n: u8) -> Option<UpState> {
-    net.cta().phones().find_map(|p| p.sessions.get(&psi(n)).map(|s| s.up))
+    net.cta().contexts().find_map(|p| p.sessions.get(&psi(n)).map(|s| s.up))
 }
 
 #[test] // TS 23.502 §4.3.2.2.1, step 11, §4.4.1.2, §4.4.1.3; TS 24.501 §6.4.1.2, §6.4.1.3; TS 29.244 §6.3.2.2, §6.3.3.2
@@ -84,7 +84,7 @@ fn ipv6_session() {
 
 #[test] // TS 24.501 §6.4.1.3 #50: IPv4v6 is narrowed with cause #50 where the subscription has IPv4 alone
 fn ipv4v6_is_narrowed_to_ipv4() {
-    let (mut net, ue) = one_phone(4);
+    let (mut net, ue) = one_ue(4);
     let mut subscription = subscription();
     subscription.slices[0].dnns[0].session_types.ipv6 = false;
     net.home().subscribe(subscription);
@@ -97,8 +97,8 @@ fn ipv4v6_is_narrowed_to_ipv4() {
     assert_eq!(up[0].cause, Some(SmCause::PduSessionTypeIpv4OnlyAllowed));
 }
 
-#[test] // several sessions of one phone
-fn two_sessions_of_one_phone() {
+#[test] // several sessions of one UE
+fn two_sessions_of_one_ue() {
     let (mut net, ue) = on_air(5);
     net.command(ue, internet(PduSessionType::Ipv4));
     net.command(ue, session("ims", PduSessionType::Ipv4v6));
@@ -129,7 +129,7 @@ fn unsupported_session_type_is_refused() {
 }
 
 #[test] // TS 24.501 §6.4.3.2, §6.4.3.3; TS 23.502 §4.3.4.2 step 1a
-fn session_released_by_the_phone() {
+fn session_released_by_the_ue() {
     let (mut net, ue) = on_air(8);
     net.command(ue, internet(PduSessionType::Ipv4));
     net.settle(SECOND);
@@ -141,7 +141,7 @@ fn session_released_by_the_phone() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.6, step 1b, step 5, §4.2.3.2 step 4; TS 38.413 §8.3.2.2, §8.3.3.2; TS 24.501 §5.6.1.2; TS 23.501 §5.8.3.2: packets wait while the phone is idle, and flow again when it returns
+#[test] // TS 23.502 §4.2.6, step 1b, step 5, §4.2.3.2 step 4; TS 38.413 §8.3.2.2, §8.3.3.2; TS 24.501 §5.6.1.2; TS 23.501 §5.8.3.2: packets wait while the UE is idle, and flow again when it returns
 fn idle_and_back() {
     let (mut net, ue) = on_air(9);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -157,14 +157,14 @@ fn idle_and_back() {
 }
 
 #[test] // TS 23.502 §4.2.2.3.2, §4.4.1.4; TS 24.501 §5.5.2.2.2; TS 29.244 §6.3.4.2: all sessions end with the registration
-fn deregistration_by_the_phone() {
+fn deregistration_by_the_ue() {
     for switch_off in [false, true] {
         let (mut net, ue) = on_air(10);
         net.command(ue, internet(PduSessionType::Ipv4));
         net.settle(SECOND);
         net.command(ue, Command::Deregister { switch_off });
         net.settle(SECOND);
-        assert_eq!(net.cta().phones().count(), 0);
+        assert_eq!(net.cta().contexts().count(), 0);
         assert_eq!(net.cta().occupancy(), (0, 0));
         assert_eq!(net.upf_sessions(), 0, "the UPF has let go too");
         no_violations(&net);
@@ -176,11 +176,11 @@ fn deregistration_by_the_operator() {
     let (mut net, ue) = on_air(11);
     net.command(ue, internet(PduSessionType::Ipv4));
     net.settle(SECOND);
-    let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Deregister);
+    let context = net.cta().contexts().next().expect("it is registered").id;
+    net.order(context, whimbrel_control::Command::Deregister);
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
     assert_eq!(net.upf_sessions(), 0);
     no_violations(&net);
 }
@@ -210,7 +210,7 @@ fn security_indication_as_configured() {
         config.smf.data_networks.values_mut().for_each(|n| n.up_security = configured);
         let mut net = Sim::with(20, config, whimbrel_sim::Faults::default());
         let gnb = net.add_gnb(gnb_config(1));
-        let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+        let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
         net.settle(SECOND / 10);
         net.command(ue, Command::Register);
         net.settle(SECOND);
@@ -246,7 +246,7 @@ fn security_indication_as_configured() {
 
 #[test] // TS 38.413 §8.3.1.2: sessions that begin at once share one INITIAL CONTEXT SETUP
 fn sessions_that_begin_before_the_context_is_set_up() {
-    let (mut net, ue) = one_phone(21);
+    let (mut net, ue) = one_ue(21);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
@@ -265,7 +265,7 @@ fn sessions_that_begin_before_the_context_is_set_up() {
 
 #[test] // TS 23.501 §5.8.2.2.1: the address that the subscription says
 fn a_static_address_is_given() {
-    let (mut net, ue) = one_phone(40);
+    let (mut net, ue) = one_ue(40);
     let mut subscription = subscription();
     subscription.slices[0].dnns[0].static_ipv4 = Some([10, 45, 7, 7].into());
     net.home().subscribe(subscription);
@@ -291,7 +291,7 @@ fn an_operators_session_cause_stays_in_its_protocol() {
     assert_eq!(refusal.mm_cause(&config), whimbrel_nas::ie::MmCause::DnnNotSupportedOrNotSubscribed);
 }
 
-#[test] // TS 24.501 §5.3.1.3: a phone that promised to follow on and does not is let go all the same
+#[test] // TS 24.501 §5.3.1.3: a UE that promised to follow on and does not is let go all the same
 fn a_promise_to_follow_on_is_not_believed_for_ever() {
     let (mut net, ue) = on_air(41);
     net.settle(std::time::Duration::from_secs(60));
@@ -299,7 +299,7 @@ fn a_promise_to_follow_on_is_not_believed_for_ever() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 38.413 §8.7.1.4: a gNB that lost its power is back before SCTP finds out: its former association ends, and its phones are idle
+#[test] // TS 38.413 §8.7.1.4: a gNB that lost its power is back before SCTP finds out: its former association ends, and its UEs are idle
 fn a_gnb_that_comes_back_ends_its_former_association() {
     let (mut net, ue) = on_air(42);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -326,7 +326,7 @@ fn gnbs_of_one_identity_leave_nothing_behind() {
     assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
 }
 
-#[test] // TS 23.502 §4.3.4.2, §4.2.3.2: the network ends sessions while their phone wants them: whatever comes first, phone, gNB, AMF, SMF and UPF agree
+#[test] // TS 23.502 §4.3.4.2, §4.2.3.2: the network ends sessions while their UE wants them: whatever comes first, UE, gNB, AMF, SMF and UPF agree
 fn sessions_that_end_while_they_are_wanted() {
     for connected in [false, true] {
         for after in -40..100_i32 {
@@ -336,15 +336,15 @@ fn sessions_that_end_while_they_are_wanted() {
                 net.settle(SECOND);
             }
             match connected {
-                true => net.gnb_input(GnbIndex(0), gnb::Input::LetSessionGo(PhoneId(0), psi(2))),
+                true => net.gnb_input(GnbIndex(0), gnb::Input::LetSessionGo(UeId(0), psi(2))),
                 false => net.release(ue, CauseRadioNetwork::UserInactivity.into()),
             }
             net.settle(SECOND);
             assert_eq!(up_state(&net, 2), Some(UpState::Inactive));
             let wanted = |net: &mut Sim| net.command(ue, Command::ServiceRequest);
             let ended = |net: &mut Sim| {
-                let phone = net.cta().phones().next().expect("a phone").id;
-                net.order(phone, CoreCommand::LeaveUpf(UpfId(0)));
+                let context = net.cta().contexts().next().expect("a UE").id;
+                net.order(context, CoreCommand::LeaveUpf(UpfId(0)));
             };
             let between = SECOND / 4000 * after.unsigned_abs();
             if after < 0 {
@@ -356,7 +356,7 @@ fn sessions_that_end_while_they_are_wanted() {
                 net.advance(between);
                 ended(&mut net);
             }
-            net.settle(SECOND / 5); // before a phone without sessions is let go, and all is forgotten
+            net.settle(SECOND / 5); // before a UE without sessions is let go, and all is forgotten
             assert_eq!(net.agree(), Ok(()), "connected {connected}, after {after} quarters of a millisecond");
             no_violations(&net);
         }

@@ -8,7 +8,7 @@ use whimbrel_control::{Refusal, UpfId};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, phone_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, ue_config};
 
 const A: UpfId = UpfId(0);
 const B: UpfId = UpfId(1);
@@ -26,14 +26,14 @@ fn session_of(dnn: &str) -> Command {
     })
 }
 
-/// A network of these UPFs with so many registered phones.
-fn network_of(seed: u64, upfs: &[Upf], phones: u32) -> (Sim, Vec<UeIndex>) {
+/// A network of these UPFs with so many registered UEs.
+fn network_of(seed: u64, upfs: &[Upf], ues: u32) -> (Sim, Vec<UeIndex>) {
     let mut config: Config = default_config();
     config.smf.upfs = upfs.to_vec();
     let mut net = Sim::with(seed, config, Faults::default());
     net.recorder().on = true;
     let gnb = net.add_gnb(gnb_config(1));
-    let ues: Vec<UeIndex> = (1..=phones).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+    let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND / 10);
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND);
@@ -48,8 +48,8 @@ fn sessions(net: &mut Sim) -> Vec<usize> {
 
 fn replays(net: &mut Sim) {
     let config = net.config();
-    let phones: Vec<_> = net.recorder().phones().map(|(id, _)| id).collect();
-    for id in phones {
+    let ues: Vec<_> = net.recorder().contexts().map(|(id, _)| id).collect();
+    for id in ues {
         net.recorder().replay(id, &config);
     }
 }
@@ -114,7 +114,7 @@ fn sessions_are_shared_out() {
     replays(&mut net);
 }
 
-#[test] // TS 23.502 §4.3.2.2.1 step 10: a UPF that is silent, though its association stands, costs the phone nothing but time
+#[test] // TS 23.502 §4.3.2.2.1 step 10: a UPF that is silent, though its association stands, costs the UE nothing but time
 fn a_silent_upf_is_passed_over() {
     let (mut net, ues) = network_of(4, &[upf("a"), Upf { priority: 1, ..upf("b") }], 2);
     net.set_nth_upf(A, UpfState::Silent);
@@ -138,7 +138,7 @@ fn a_late_answer_does_not_harm_the_session_elsewhere() {
     net.set_nth_upf(A, UpfState::Mute);
     net.command(ues[0], session_of("internet"));
     net.settle(Duration::from_secs(10));
-    assert_eq!(sessions(&mut net), [1, 1], "one of nobody, and the phone's");
+    assert_eq!(sessions(&mut net), [1, 1], "one of nobody, and the UE's");
     net.set_nth_upf(A, UpfState::Answering);
     net.settle(Duration::from_secs(60));
     assert_eq!(sessions(&mut net), [0, 1]);
@@ -148,7 +148,7 @@ fn a_late_answer_does_not_harm_the_session_elsewhere() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §6.3.3, TS 23.502 §4.3.2.2.1 step 10: a UPF without free addresses sends phones to the next
+#[test] // TS 23.501 §6.3.3, TS 23.502 §4.3.2.2.1 step 10: a UPF without free addresses sends UEs to the next
 fn a_upf_whose_pool_is_empty_is_passed_over() {
     let (mut net, ues) = network_of(6, &[upf("a"), Upf { priority: 1, ..upf("b") }], 2);
     net.replace_upf(A, |config| {
@@ -201,7 +201,7 @@ fn a_restart_between_two_heartbeats() {
     net.check_user_plane();
 }
 
-#[test] // TS 23.527 §4.4: of three UPFs one dies: its phones are told to ask anew, and the others have them
+#[test] // TS 23.527 §4.4: of three UPFs one dies: its UEs are told to ask anew, and the others have them
 fn one_of_three_dies() {
     let (mut net, ues) = network_of(8, &[upf("a"), upf("b"), upf("c")], 30);
     for &ue in &ues {
@@ -258,7 +258,7 @@ fn the_path_to_a_upf_fails_and_comes_back() {
     no_violations(&net);
 }
 
-#[test] // TS 29.244 §6.2.8.3, TS 23.502 §4.4.3.3: a UPF asks to be left: its phones go to another, and it is released
+#[test] // TS 29.244 §6.2.8.3, TS 23.502 §4.4.3.3: a UPF asks to be left: its UEs go to another, and it is released
 fn a_upf_is_left() {
     let (mut net, ues) = network_of(10, &[upf("a"), Upf { priority: 1, ..upf("b") }], 3);
     for &ue in &ues {
@@ -269,11 +269,7 @@ fn a_upf_is_left() {
     go_idle(&mut net, ues[2]);
     net.retire_upf(A, Duration::from_secs(60));
     net.settle(SECOND * 5);
-    assert_eq!(
-        sessions(&mut net),
-        [0, 0],
-        "connected phones are told, an idle one learns it when it returns"
-    );
+    assert_eq!(sessions(&mut net), [0, 0], "connected UEs are told, an idle one learns it when it returns");
     assert_eq!(net.nth_upf(A).c.associations().count(), 0, "and the UPF may go");
     for &ue in &ues {
         net.command(ue, session_of("internet"));
@@ -342,7 +338,7 @@ fn a_report_of_another_upf_is_refused() {
     net.command(ues[0], session_of("internet"));
     net.settle(SECOND);
     let (seid, an) = {
-        let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("the session");
+        let session = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("the session");
         (session.cp_seid, *session.an.clone().expect("it is active"))
     };
     let report = SessionReportRequest {
@@ -354,11 +350,11 @@ fn a_report_of_another_upf_is_refused() {
     let octets = Message::from(report).to_octets(Some(seid), 5);
     net.inject_pfcp_of(B, &octets);
     net.settle(SECOND);
-    let still = net.cta().phones().flat_map(|p| p.sessions.values()).all(|s| s.an.is_some());
+    let still = net.cta().contexts().flat_map(|p| p.sessions.values()).all(|s| s.an.is_some());
     assert!(still, "the session goes on");
     net.inject_pfcp_of(C, &octets); // one that is not configured
     net.inject_pfcp_of(A, &octets);
     net.settle(SECOND);
-    let gone = net.cta().phones().flat_map(|p| p.sessions.values()).all(|s| s.an.is_none());
+    let gone = net.cta().contexts().flat_map(|p| p.sessions.values()).all(|s| s.an.is_none());
     assert!(gone, "its own UPF is believed");
 }

@@ -11,7 +11,7 @@ use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{Sim, UeIndex};
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -26,8 +26,8 @@ fn repeated(net: &Sim, message: &str) -> usize {
 fn identity_request_lost_once() {
     let (mut net, ue) = on_air(1);
     go_idle(&mut net, ue);
-    let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Superseded); // it does not learn it
+    let context = net.cta().contexts().next().expect("it is registered").id;
+    net.order(context, whimbrel_control::Command::Superseded); // it does not learn it
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 1));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(14));
@@ -39,12 +39,12 @@ fn identity_request_lost_once() {
 fn deregistration_request_lost_once() {
     let (mut net, ue) = on_air(2);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DeregistrationRequestUeTerminated, 1));
-    let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Deregister);
+    let context = net.cta().contexts().next().expect("it is registered").id;
+    net.order(context, whimbrel_control::Command::Deregister);
     net.settle(Duration::from_secs(10));
     assert_eq!(repeated(&net, "DEREGISTRATION REQUEST"), 1);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
 #[test] // TS 24.501 §6.3.3.5 a: T3592

@@ -1,5 +1,5 @@
 //! What an operator does with flows beside their rates, end to end: marking towards gNBs, reflective QoS, rules about applications, and
-//! packets that wait for phones which sleep.
+//! packets that wait for UEs which sleep.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use whimbrel_ngap::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ngap::ie::ReflectiveQosAttribute;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{AskFor, Command, Profile, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Application, Destination, DnIndex, GuaranteedRates, Origin, Pfd};
 
 const UE: UeIndex = UeIndex(0);
@@ -56,7 +56,7 @@ fn voice() -> FlowPolicy {
     }
 }
 
-/// Two gNBs, and a phone with a session at the first.
+/// Two gNBs, and a UE with a session at the first.
 fn scene(seed: u64, flows: Vec<FlowPolicy>, treatment: Treatment, reflects: bool) -> Sim {
     let mut config = default_config();
     for network in config.smf.data_networks.values_mut() {
@@ -73,9 +73,9 @@ fn scene(seed: u64, flows: Vec<FlowPolicy>, treatment: Treatment, reflects: bool
     for n in 1..=2 {
         net.add_gnb(gnb_config(n));
     }
-    let mut phone = phone_config(1);
-    phone.profile = Arc::new(Profile { reflective_qos: reflects, ..Profile::clone(&phone.profile) });
-    net.add_ue(GnbIndex(0), phone);
+    let mut ue = ue_config(1);
+    ue.profile = Arc::new(Profile { reflective_qos: reflects, ..Profile::clone(&ue.profile) });
+    net.add_ue(GnbIndex(0), ue);
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
     net.settle(SECOND);
@@ -111,7 +111,7 @@ fn packet(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, ports: (u16, u1
     p
 }
 
-/// Where a packet of the server to the phone goes: the gNB, the DSCP outside, the flow, and whether the phone is to learn.
+/// Where a packet of the server to the UE goes: the gNB, the DSCP outside, the flow, and whether the UE is to learn.
 fn down(net: &mut Sim, protocol: u8, ports: (u16, u16)) -> (IpAddr, u8, u8, bool) {
     let octets = packet(SERVER, address(net), protocol, ports, &[]);
     let sent = net.packet(Origin::N6 { dn: DnIndex(0) }, &octets);
@@ -125,10 +125,10 @@ fn down(net: &mut Sim, protocol: u8, ports: (u16, u16)) -> (IpAddr, u8, u8, bool
     }
 }
 
-/// Whether a packet that the phone sends in a flow reaches the data network.
+/// Whether a packet that the UE sends in a flow reaches the data network.
 fn up(net: &mut Sim, flow: u8, protocol: u8, ports: (u16, u16), rest: &[u8]) -> bool {
-    let phone = net.cta().phones().next().expect("a phone");
-    let n3 = phone.sessions.values().next().and_then(|s| s.n3).expect("a tunnel");
+    let ue = net.cta().contexts().next().expect("a UE");
+    let n3 = ue.sessions.values().next().and_then(|s| s.n3).expect("a tunnel");
     let inner = packet(address(net), SERVER, protocol, ports, rest);
     let header = GpduHeader::new(n3.teid, Some(PduSessionInformation::Ul { qfi: qfi(flow) }));
     let mut octets = vec![0; header.octets_len()];
@@ -143,7 +143,7 @@ fn gnb(n: u8) -> IpAddr {
     [127, 0, 1, n].into()
 }
 
-#[test] // TS 23.501 §5.8.2.11.6: packets bear their flow's DSCP, wherever the phone goes
+#[test] // TS 23.501 §5.8.2.11.6: packets bear their flow's DSCP, wherever the UE goes
 fn packets_bear_the_dscp_of_their_flow_at_each_gnb() {
     let mut net =
         scene(1, vec![voice(), web(443)], Treatment { dscp: Some(30), ..Treatment::default() }, false);
@@ -164,7 +164,7 @@ fn packets_bear_the_dscp_of_their_flow_at_each_gnb() {
     assert!(net.packet(Origin::N6 { dn: DnIndex(0) }, &held).is_empty(), "it waits");
     net.settle(SECOND);
     let after = net.upf_sent();
-    assert!(matches!(after[..], [(Destination::N3 { tos: 0xb8, .. }, _)]), "the phone was paged: {after:?}");
+    assert!(matches!(after[..], [(Destination::N3 { tos: 0xb8, .. }, _)]), "the UE was paged: {after:?}");
     assert_eq!(seen(&mut net), at(1));
     no_violations(&net);
 }
@@ -190,8 +190,8 @@ fn at_gnb(net: &mut Sim) -> Vec<(Qfi, bool)> {
         .collect()
 }
 
-#[test] // TS 23.501 §5.7.5.3: RQA to the gNB, the RQ timer to the phone, RQI in packets; what the phone learns passes
-fn a_phone_that_learns_is_told_no_rule() {
+#[test] // TS 23.501 §5.7.5.3: RQA to the gNB, the RQ timer to the UE, RQI in packets; what the UE learns passes
+fn a_ue_that_learns_is_told_no_rule() {
     let reflective = Treatment { reflective: true, ..Treatment::default() };
     let mut net = scene(2, vec![web(443)], reflective, true);
     assert_eq!(at_gnb(&mut net), [(qfi(1), false), (qfi(2), true)]);
@@ -205,8 +205,8 @@ fn a_phone_that_learns_is_told_no_rule() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.7.5.3 told: a phone that has not said that it learns is told the rules
-fn a_phone_that_does_not_learn_is_told_the_rules() {
+#[test] // TS 23.501 §5.7.5.3 told: a UE that has not said that it learns is told the rules
+fn a_ue_that_does_not_learn_is_told_the_rules() {
     let reflective = Treatment { reflective: true, ..Treatment::default() };
     let mut net = scene(3, vec![web(443)], reflective, false);
     assert_eq!(at_gnb(&mut net), [(qfi(1), false), (qfi(2), false)]);
@@ -230,7 +230,7 @@ fn dns(name: &str, answer: Option<Ipv4Addr>) -> Vec<u8> {
     m
 }
 
-#[test] // TS 29.244 §5.2.1 application: a flow to a name gets its QoS, once the phone has asked for the name
+#[test] // TS 29.244 §5.2.1 application: a flow to a name gets its QoS, once the UE has asked for the name
 fn a_flow_to_a_name_gets_its_qos() {
     let named = Treatment { applications: vec!["video".into()], reflective: true, ..Treatment::default() };
     let mut net = scene(4, vec![FlowPolicy { filters: vec![], ..web(443) }], named, true);
@@ -248,7 +248,7 @@ fn a_flow_to_a_name_gets_its_qos() {
         (gnb(1), 10, 2, true),
         "the application's flow and its marking"
     );
-    assert!(up(&mut net, 1, TCP, (10, 443), &[]), "by the default flow, which the phone knows");
+    assert!(up(&mut net, 1, TCP, (10, 443), &[]), "by the default flow, which the UE knows");
     assert!(up(&mut net, 2, TCP, (10, 443), &[]), "or as it has learnt");
     no_violations(&net);
 }
@@ -264,7 +264,7 @@ fn a_flow_that_cannot_be_kept_is_left_out() {
     net.associate_upf(UpfId(0));
     let first = net.add_gnb(gnb_config(1));
     for n in 1..=2 {
-        let ue = net.add_ue(first, phone_config(n));
+        let ue = net.add_ue(first, ue_config(n));
         net.settle(SECOND / 10);
         net.command(ue, Command::Register);
         net.settle(SECOND);
@@ -276,13 +276,13 @@ fn a_flow_that_cannot_be_kept_is_left_out() {
     no_violations(&net);
 }
 
-/// A network whose SMF wishes this, and an idle phone that asked for that.
+/// A network whose SMF wishes this, and an idle UE that asked for that.
 fn idle(seed: u64, buffering: Buffering, ask: AskFor) -> Sim {
     let mut config = default_config();
     config.smf.buffering = buffering;
     let mut net = Sim::with(seed, config, Faults::default());
     let first = net.add_gnb(gnb_config(1));
-    net.add_ue(first, phone_config(1));
+    net.add_ue(first, ue_config(1));
     net.settle(SECOND / 10);
     net.ue_mut(UE).faults_mut().ask_for = Some(ask.into());
     net.command(UE, Command::Register);
@@ -294,8 +294,8 @@ fn idle(seed: u64, buffering: Buffering, ask: AskFor) -> Sim {
     net
 }
 
-#[test] // TS 29.244 §5.2.4.2 SMF: what comes while a phone sleeps for long waits until it comes
-fn packets_wait_for_a_phone_that_sleeps() {
+#[test] // TS 29.244 §5.2.4.2 SMF: what comes while a UE sleeps for long waits until it comes
+fn packets_wait_for_a_ue_that_sleeps() {
     let mico = MicoIndication { all_plmn_registration_area: false, strictly_periodic: false };
     let t3512 = Some(GprsTimer3::from_duration(Duration::from_secs(7_200)));
     let ask = || AskFor { mico: Some(mico), t3512, ..AskFor::default() };
@@ -316,7 +316,7 @@ fn packets_wait_for_a_phone_that_sleeps() {
     }
 }
 
-#[test] // TS 29.244 §5.2.4 SMF: the report of the first packet is delayed, and a phone that comes meanwhile is not paged
+#[test] // TS 29.244 §5.2.4 SMF: the report of the first packet is delayed, and a UE that comes meanwhile is not paged
 fn paging_waits_for_the_delay() {
     let buffering = Buffering { notification_delay: 10, ..Buffering::default() };
     for comes in [false, true] {

@@ -1,4 +1,4 @@
-//! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (what the phone is told).
+//! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (what the UE is told).
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ fn session() -> Command {
 }
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
-    let (mut net, ue) = one_phone(seed);
+    let (mut net, ue) = one_ue(seed);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
 fn sessions(net: &Sim) -> usize {
-    net.cta().phones().map(|p| p.sessions.len()).sum()
+    net.cta().contexts().map(|p| p.sessions.len()).sum()
 }
 
-#[test] // TS 29.244 §6.4, TS 23.502 §4.3.2.2.1 step 10, TS 24.501 §6.4.1.4.1 #38: N1 attempts of T1, then the phone is told #38
+#[test] // TS 29.244 §6.4, TS 23.502 §4.3.2.2.1 step 10, TS 24.501 §6.4.1.4.1 #38: N1 attempts of T1, then the UE is told #38
 fn a_silent_upf_refuses_the_session() {
     let (mut net, ue) = on_air(1);
     net.set_upf(UpfState::Silent);
@@ -55,7 +55,7 @@ fn a_session_set_up_in_vain_is_taken_down() {
     assert_eq!(net.upf_sessions(), sessions(&net));
 }
 
-#[test] // TS 23.527 §4.3.2; TS 24.501 §6.3.3.2 #39: sessions are gone with a restart; a connected phone is told to ask anew (#39)
+#[test] // TS 23.527 §4.3.2; TS 24.501 §6.3.3.2 #39: sessions are gone with a restart; a connected UE is told to ask anew (#39)
 fn a_upf_restart_releases_sessions_with_reactivation_requested() {
     let (mut net, ue) = on_air(3);
     net.command(ue, session());
@@ -75,8 +75,8 @@ fn a_upf_restart_releases_sessions_with_reactivation_requested() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.6.1.4.1: an idle phone learns from the PDU session status that its session is gone
-fn an_idle_phone_learns_of_a_upf_restart_when_it_returns() {
+#[test] // TS 24.501 §5.6.1.4.1: an idle UE learns from the PDU session status that its session is gone
+fn an_idle_ue_learns_of_a_upf_restart_when_it_returns() {
     let (mut net, ue) = on_air(4);
     net.command(ue, session());
     net.settle(SECOND);
@@ -91,8 +91,8 @@ fn an_idle_phone_learns_of_a_upf_restart_when_it_returns() {
     no_violations(&net);
 }
 
-#[test] // TS 23.527 §4.3.2: the UPF says that it has lost the session while another gNB is asked for it: phone and gNB are told
-fn a_upf_restart_is_found_out_as_the_phone_comes_back_on_another_connection() {
+#[test] // TS 23.527 §4.3.2: the UPF says that it has lost the session while another gNB is asked for it: UE and gNB are told
+fn a_upf_restart_is_found_out_as_the_ue_comes_back_on_another_connection() {
     let (mut net, ue) = on_air(8);
     net.command(ue, session());
     net.settle(SECOND);
@@ -112,7 +112,7 @@ fn an_error_indication_of_the_gnb() {
     net.command(ue, session());
     net.settle(SECOND);
     let an = |net: &Sim| {
-        let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("the session");
+        let session = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("the session");
         session.an.as_deref().copied()
     };
     let tunnel = an(&net).expect("it is active");
@@ -120,7 +120,7 @@ fn an_error_indication_of_the_gnb() {
     net.packet(from, error_indication(tunnel.teid, tunnel.address, 2152).as_ref());
     net.settle(SECOND);
     assert_eq!(an(&net), None, "packets go there no more");
-    let psi = net.ue_ref(ue).sessions().next().expect("the phone has its session").id;
+    let psi = net.ue_ref(ue).sessions().next().expect("the UE has its session").id;
     assert_eq!(net.downlink(ue, psi), Some(Verdict::Taken), "it waits");
     net.settle(SECOND);
     assert!(an(&net).is_some(), "and has brought the user plane back");
@@ -138,7 +138,7 @@ fn a_usage_report_that_is_repeated_counts_once() {
     net.command(ue, session());
     net.settle(SECOND);
     let now = |net: &Sim| {
-        let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("the session");
+        let session = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("the session");
         (session.cp_seid, session.usage)
     };
     let (seid, before) = now(&net);

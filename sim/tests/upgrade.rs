@@ -1,4 +1,4 @@
-//! Control functions of a region that are replaced by others which run other code, whatever phones are at: no phone notices, and no log is run by
+//! CPFs of a region that are replaced by others which run other code, whatever UEs are at: no UE notices, and no log is run by
 //! both.
 
 use crate::common::day::{Stage, live, stage};
@@ -7,14 +7,14 @@ use whimbrel_sim::Loss;
 
 const NEW: CodeVersion = CodeVersion(2);
 
-/// Messages of a day of a phone in which nothing happens.
+/// Messages of a day of a UE in which nothing happens.
 fn messages() -> u64 {
     let mut stage = stage(2, 1);
     live(&mut stage, &|| "no upgrade".into());
     stage.net.links_taken()
 }
 
-/// Lives through the day, and gives how many phones nobody could go on with.
+/// Lives through the day, and gives how many UEs nobody could go on with.
 fn lost(mut stage: Stage, what: &str) -> u64 {
     live(&mut stage, &|| what.into());
     let told = stage.net.cta().replicated();
@@ -33,8 +33,8 @@ fn an_upgrade_at_every_message_of_every_procedure() {
     }
 }
 
-#[test] // who goes on with a phone in the middle of something runs the code that began it
-fn a_control_function_that_is_lost_while_others_come() {
+#[test] // who goes on with a UE in the middle of something runs the code that began it
+fn a_cpf_that_is_lost_while_others_come() {
     for message in (1..=messages()).step_by(3) {
         for (after, how) in (1..6).zip(Loss::ALL.into_iter().cycle()) {
             let mut stage = stage(2, 1);

@@ -11,10 +11,10 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{TransportLayerAddress, UpTransportLayerInformation};
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Destination, Origin};
 
 const GNB: GnbIndex = GnbIndex(0);
@@ -36,10 +36,10 @@ fn g_pdu(to: Tunnel, from: std::net::Ipv4Addr) -> Vec<u8> {
 #[test] // TS 23.502 §4.2.3.2 uplink: the tunnel that the gNB is given is open before the gNB can use it
 fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
     let (mut net, ue) = two_gnbs(1, 1);
-    let before = phone(&net).sessions[&psi(1)].n3.expect("a tunnel");
+    let before = context(&net).sessions[&psi(1)].n3.expect("a tunnel");
     go_idle(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
-    while !phone(&net).amf.connection.as_ref().is_some_and(|c| c.context_pending) {
+    while !context(&net).amf.connection.as_ref().is_some_and(|c| c.context_pending) {
         net.advance(SECOND / 10_000);
     }
     net.take_over(SOURCE);
@@ -53,12 +53,12 @@ fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
     let TransportLayerAddress::V4(address) = given.transport_layer_address else { panic!("IPv4") };
     let given = Tunnel { teid: given.gtp_teid, address: address.into() };
     assert_eq!(given, before, "its tunnel is the same for as long as it stands");
-    let from = phone(&net).sessions[&psi(1)].ipv4.expect("an address");
+    let from = context(&net).sessions[&psi(1)].ipv4.expect("an address");
     let gnb = net.gnb_ref(SOURCE).config().gtp_address;
     let origin = Origin::N3 { peer: (gnb, 2152).into(), local: given.address };
     let sent = net.packet(origin, &g_pdu(given, from));
     assert!(matches!(sent.as_slice(), [(Destination::N6 { .. }, _)]), "{sent:?}");
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive, "the gNB has not answered");
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive, "the gNB has not answered");
 }
 
 /// A registered UE with so many sessions.
@@ -66,7 +66,7 @@ fn with_sessions(seed: u64, config: Config, sessions: u8, follow_on: bool) -> (S
     let mut net = Sim::with(seed, config, Faults::default());
     net.recorder().on = true;
     net.add_gnb(gnb_config(1));
-    let mut ue = phone_config(1);
+    let mut ue = ue_config(1);
     std::sync::Arc::make_mut(&mut ue.profile).follow_on_request = follow_on;
     let ue = net.add_ue(GNB, ue);
     net.settle(SECOND / 10);
@@ -82,7 +82,7 @@ fn with_sessions(seed: u64, config: Config, sessions: u8, follow_on: bool) -> (S
     }
     assert!(registered(&net, ue));
     assert_eq!(
-        phone(&net).sessions.values().filter(|s| s.up == UpState::Active).count(),
+        context(&net).sessions.values().filter(|s| s.up == UpState::Active).count(),
         usize::from(sessions)
     );
     (net, ue)
@@ -115,13 +115,13 @@ fn a_connection_without_session_is_released_after_ten_seconds() {
 #[test] // TS 24.501 §5.3.1.3; TS 38.413 §8.2.4.2: the time begins when the last of several sessions has lost its user plane
 fn a_connection_is_released_ten_seconds_after_its_last_session_has_lost_its_user_plane() {
     let (mut net, ue) = with_sessions(3, default_config(), 2, true);
-    net.gnb_input(GNB, gnb::Input::LetSessionGo(PhoneId(0), psi(1)));
+    net.gnb_input(GNB, gnb::Input::LetSessionGo(UeId(0), psi(1)));
     net.advance(SECOND * 30);
     assert!(net.ue_ref(ue).is_connected(), "a session has its user plane");
-    net.gnb_input(GNB, gnb::Input::LetSessionGo(PhoneId(0), psi(2)));
+    net.gnb_input(GNB, gnb::Input::LetSessionGo(UeId(0), psi(2)));
     let time = until_idle(&mut net, ue);
     assert!(is_ten_seconds(time), "{time:?}");
-    assert_eq!(phone(&net).sessions.len(), 2);
+    assert_eq!(context(&net).sessions.len(), 2);
     // Where it returns for one session, the time begins anew.
     net.command(ue, Command::ServiceRequest);
     net.advance(SECOND * 5);
@@ -150,7 +150,7 @@ fn a_ue_whose_traffic_has_stopped_is_released_ten_seconds_later() {
     let time = until_idle(&mut net, ue);
     assert!(is_ten_seconds(time), "{time:?}");
     net.settle(SECOND);
-    assert_eq!((net.gnb_ref(GNB).tunnels(), phone(&net).sessions[&psi(1)].up), (0, UpState::Inactive));
+    assert_eq!((net.gnb_ref(GNB).tunnels(), context(&net).sessions[&psi(1)].up), (0, UpState::Inactive));
     // A packet brings it back, and it is idle again ten seconds after that.
     net.downlink(ue, psi(1));
     net.advance(SECOND);
@@ -170,9 +170,9 @@ fn a_ue_whose_traffic_has_stopped_is_released_ten_seconds_later() {
 fn each_session_loses_its_user_plane_ten_seconds_after_its_last_packet() {
     let (mut net, ue) = with_sessions(5, quiet_after_ten_seconds(), 2, true);
     traffic(&mut net, ue, 1, 9);
-    assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active));
+    assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active));
     traffic(&mut net, ue, 1, 11);
-    let up = [1, 2].map(|n| phone(&net).sessions[&psi(n)].up);
+    let up = [1, 2].map(|n| context(&net).sessions[&psi(n)].up);
     assert_eq!(up, [UpState::Active, UpState::Inactive]);
     assert_eq!(net.gnb_ref(GNB).tunnels(), 1);
     assert!(net.ue_ref(ue).is_connected());
@@ -185,5 +185,5 @@ fn each_session_loses_its_user_plane_ten_seconds_after_its_last_packet() {
 fn a_session_without_traffic_keeps_its_user_plane_by_default() {
     let (mut net, ue) = with_sessions(6, default_config(), 1, true);
     assert_eq!(until_idle(&mut net, ue), SECOND * 300);
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Active);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Active);
 }

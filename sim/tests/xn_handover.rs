@@ -22,8 +22,8 @@ use whimbrel_ngap::transfer::{
 use whimbrel_pfcp::ie::{FTeid, ReportType};
 use whimbrel_pfcp::msg::{ErrorIndicationReport, SessionReportRequest};
 use whimbrel_ran::ue::Command;
-use whimbrel_ran::{PhoneId, gnb};
-use whimbrel_sim::{Sim, UpfState, phone_config};
+use whimbrel_ran::{UeId, gnb};
+use whimbrel_sim::{Sim, UpfState, ue_config};
 
 fn ask(net: &mut Sim, m: PathSwitchRequest) {
     net.inject(TARGET, &octets(m));
@@ -50,9 +50,9 @@ fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
     list.iter().map(|i| i.pdu_session_id.value()).collect()
 }
 
-/// Everything of the phone that a refused request must leave alone.
+/// Everything of the UE that a refused request must leave alone.
 fn state(net: &Sim) -> String {
-    let p = phone(net);
+    let p = context(net);
     format!("{:?} {:?} {:?} {:?}", p.amf.connection, p.amf.tai, p.amf.target.is_some(), p.sessions)
 }
 
@@ -87,7 +87,7 @@ fn all_sessions_are_switched() {
 fn a_session_that_its_source_let_go() {
     let (mut net, _) = two_gnbs(21, 2);
     let before = an(&net, 1).expect("a tunnel");
-    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(PhoneId(0), psi(2)));
+    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(UeId(0), psi(2)));
     net.settle(SECOND / 10);
     let m = path_switch_request(&net, &[1, 2]);
     ask(&mut net, m);
@@ -124,11 +124,11 @@ fn sessions_that_the_target_did_not_admit() {
     ];
     ask(&mut net, m);
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1]);
-    let up = |n| phone(&net).sessions.get(&psi(n)).map(|s| s.up);
+    let up = |n| context(&net).sessions.get(&psi(n)).map(|s| s.up);
     assert_eq!((up(1), up(2)), (Some(UpState::Active), Some(UpState::Inactive)));
     assert_eq!(downlink(&mut net, 2).0, None, "its packets wait");
     net.advance(SECOND * 90);
-    assert!(!phone(&net).sessions.contains_key(&psi(3)), "released, though the phone was not reached");
+    assert!(!context(&net).sessions.contains_key(&psi(3)), "released, though the UE was not reached");
     assert_eq!(net.upf_sessions(), 2);
     assert!(registered(&net, ue));
 }
@@ -139,7 +139,7 @@ fn a_session_that_is_not_named_waits() {
     let m = path_switch_request(&net, &[2]);
     ask(&mut net, m);
     acknowledge(&mut net);
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive);
     assert_eq!(an(&net, 2), at_target(2));
 }
 
@@ -155,7 +155,7 @@ fn unknown_and_unreadable_sessions_are_released_at_the_target() {
     let transfer = &answer.pdu_session_resource_released_list_ps_ack[0].transfer;
     let cause = PathSwitchRequestUnsuccessfulTransfer::decode(transfer).expect("a transfer").cause;
     assert_eq!(cause, CauseRadioNetwork::UnknownPduSessionId.into());
-    assert_eq!(phone(&net).sessions[&psi(2)].up, UpState::Inactive, "it is the phone's still");
+    assert_eq!(context(&net).sessions[&psi(2)].up, UpState::Inactive, "it is the UE's still");
 }
 
 #[test] // TS 38.413 §8.4.4.2: a session without its default flow is none
@@ -193,8 +193,8 @@ fn a_session_named_twice() {
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1, 2]);
 }
 
-#[test] // TS 38.413 §8.4.4.4, §10.6: a phone that nobody knows, and one that is not connected
-fn a_phone_that_is_unknown_or_idle() {
+#[test] // TS 38.413 §8.4.4.4, §10.6: a UE that nobody knows, and one that is not connected
+fn a_ue_that_is_unknown_or_idle() {
     let (mut net, ue) = two_gnbs(9, 1);
     for id in [123_456, connection(&net).amf_ue_ngap_id.value() + (1 << 24)] {
         let mut m = path_switch_request(&net, &[1]);
@@ -210,11 +210,11 @@ fn a_phone_that_is_unknown_or_idle() {
     go_idle(&mut net, ue);
     ask(&mut net, m);
     assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
-    assert!(phone(&net).amf.connection.is_none());
+    assert!(context(&net).amf.connection.is_none());
 }
 
-#[test] // TS 38.413 §8.7.1: a gNB that did not set up gets no phone
-fn an_association_without_ng_setup_gets_no_phone() {
+#[test] // TS 38.413 §8.7.1: a gNB that did not set up gets no UE
+fn an_association_without_ng_setup_gets_no_ue() {
     let (mut net, _) = two_gnbs(10, 1);
     let mut config = gnb_config(3);
     config.supported_tas[0].tac = whimbrel_ids::Tac::new(77).expect("24 bits");
@@ -229,7 +229,7 @@ fn an_association_without_ng_setup_gets_no_phone() {
     assert_eq!(state(&net), before);
 }
 
-#[test] // TS 33.501 §6.7.3.1: changed, empty or absent capabilities are answered with the phone's own, and told
+#[test] // TS 33.501 §6.7.3.1: changed, empty or absent capabilities are answered with the UE's own, and told
 fn security_capabilities_that_differ() {
     let none = UeSecurityCapabilities::new(0, 0, 0, 0);
     for told in [Some(none), Some(UeSecurityCapabilities::new(0xffff, 0xffff, 0, 0)), None] {
@@ -253,7 +253,7 @@ fn a_tracking_area_that_is_not_served() {
     assert_eq!(state(&net), before);
 }
 
-#[test] // TS 38.413 §8.4.4.2, TS 24.501 §5.5.1.3.2: what runs with the phone goes on at the target
+#[test] // TS 38.413 §8.4.4.2, TS 24.501 §5.5.1.3.2: what runs with the UE goes on at the target
 fn a_registration_goes_on_at_the_target() {
     let (mut net, ue) = two_gnbs(13, 1);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
@@ -262,13 +262,13 @@ fn a_registration_goes_on_at_the_target() {
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
     acknowledge(&mut net);
-    assert!(!phone(&net).is_idle(), "REGISTRATION ACCEPT awaits its completion");
+    assert!(!context(&net).is_idle(), "REGISTRATION ACCEPT awaits its completion");
     net.advance(SECOND * 7);
     let again = net.heard(TARGET);
     assert!(matches!(again.as_slice(), [Message::DownlinkNasTransport(_)]), "{again:?}");
 }
 
-#[test] // TS 29.244 §6.4: the UPF is silent: the target is refused, and the phone stays where it was
+#[test] // TS 29.244 §6.4: the UPF is silent: the target is refused, and the UE stays where it was
 fn a_silent_upf_fails_the_path_switch() {
     let (mut net, _) = two_gnbs(14, 1);
     net.set_upf(UpfState::Silent);
@@ -279,7 +279,7 @@ fn a_silent_upf_fails_the_path_switch() {
     net.settle(SECOND * 6);
     failure(&mut net);
     assert_eq!(*connection(&net), before);
-    assert!(phone(&net).amf.target.is_none());
+    assert!(context(&net).amf.target.is_none());
 }
 
 /// A path switch that waits for a silent UPF.
@@ -288,27 +288,27 @@ fn waiting(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
     net.set_upf(UpfState::Silent);
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
-    assert!(phone(&net).amf.target.is_some());
+    assert!(context(&net).amf.target.is_some());
     (net, ue)
 }
 
-#[test] // TS 38.413 §8.4.4.4: the target's association is lost before the answer: the phone stays where it was
+#[test] // TS 38.413 §8.4.4.4: the target's association is lost before the answer: the UE stays where it was
 fn the_target_is_lost_on_the_way() {
     let (mut net, _) = waiting(15);
     let before = connection(&net).clone();
     net.disconnect(TARGET);
-    assert!(phone(&net).amf.target.is_none());
+    assert!(context(&net).amf.target.is_none());
     assert_eq!(*connection(&net), before);
     net.set_upf(UpfState::Answering);
     net.settle(SECOND * 10);
-    assert!(phone(&net).is_idle());
+    assert!(context(&net).is_idle());
 }
 
-#[test] // TS 23.502 §4.9.1.2.2: the source's association is lost on the way: the phone has left it already
+#[test] // TS 23.502 §4.9.1.2.2: the source's association is lost on the way: the UE has left it already
 fn the_source_is_lost_on_the_way() {
     let (mut net, _) = waiting(16);
     net.disconnect(SOURCE);
-    assert!(phone(&net).is_connected());
+    assert!(context(&net).is_connected());
     net.set_upf(UpfState::Answering);
     net.settle(SECOND * 10);
     acknowledge(&mut net);
@@ -318,8 +318,8 @@ fn the_source_is_lost_on_the_way() {
     net.disconnect(SOURCE);
     net.settle(SECOND * 6);
     failure(&mut net);
-    assert!(!phone(&net).is_connected());
-    assert!(phone(&net).amf.reachable_until.is_some());
+    assert!(!context(&net).is_connected());
+    assert!(context(&net).amf.reachable_until.is_some());
 }
 
 #[test] // TS 38.413 §8.4.4.4: the same request again is worked on once; another gNB's takes its place
@@ -341,7 +341,7 @@ fn a_request_that_is_repeated_and_one_that_overtakes() {
     assert!(net.heard(TARGET).is_empty());
 }
 
-#[test] // TS 23.502 §4.2.6: a phone whose release is under way, and one that is deregistered meanwhile
+#[test] // TS 23.502 §4.2.6: a UE whose release is under way, and one that is deregistered meanwhile
 fn a_connection_that_ends() {
     let (mut net, _) = two_gnbs(19, 1);
     let m = path_switch_request(&net, &[1]);
@@ -353,13 +353,13 @@ fn a_connection_that_ends() {
     ask(&mut net, m);
     failure(&mut net);
     net.settle(SECOND * 10);
-    assert!(!phone(&net).is_connected() && phone(&net).amf.registered);
+    assert!(!context(&net).is_connected() && context(&net).amf.registered);
     let (mut net, _) = waiting(20);
-    let id = phone(&net).id;
+    let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded);
     net.settle(SECOND / 10);
     failure(&mut net);
-    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.cta().contexts().count(), 0);
 }
 
 #[test] // TS 38.413 §10.6: the source's messages reach nobody any more; the target's do
@@ -377,31 +377,31 @@ fn names_after_the_path_switch() {
     net.inject(SOURCE, &octets(late));
     net.settle(SECOND / 10);
     assert!(matches!(net.heard(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
-    assert!(phone(&net).is_connected());
+    assert!(context(&net).is_connected());
     let mut e = ErrorIndication::new();
     (e.amf_ue_ngap_id, e.ran_ue_ngap_id) = (Some(source.amf_ue_ngap_id), Some(RAN_ID));
     e.cause = Some(CauseRadioNetwork::UnknownLocalUeNgapId.into());
     net.inject(TARGET, &octets(e));
-    assert!(!phone(&net).is_connected(), "the target lets go of it");
+    assert!(!context(&net).is_connected(), "the target lets go of it");
 }
 
-#[test] // TS 38.413 §8.4.4.2: the phone is the target's from the acknowledgement on: it goes with the target's association
+#[test] // TS 38.413 §8.4.4.2: the UE is the target's from the acknowledgement on: it goes with the target's association
 fn the_target_is_lost_right_after_the_path_switch() {
     let (mut net, ue) = two_gnbs(22, 1);
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
     acknowledge(&mut net);
     net.disconnect(TARGET);
-    assert!(!phone(&net).is_connected());
+    assert!(!context(&net).is_connected());
     assert!(registered(&net, ue));
-    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive);
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive);
 }
 
 #[test] // TS 23.527 §5.3: the source's tunnel, of which packets were still on their way, concerns nobody
 fn an_error_indication_of_the_former_tunnel() {
     let (mut net, _) = two_gnbs(23, 1);
     let former = an(&net, 1).expect("a tunnel");
-    let seid = phone(&net).sessions[&psi(1)].cp_seid;
+    let seid = context(&net).sessions[&psi(1)].cp_seid;
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
     acknowledge(&mut net);
@@ -413,19 +413,19 @@ fn an_error_indication_of_the_former_tunnel() {
         let f_teid = FTeid::Given { teid, ipv4: Some(v4), ipv6: None };
         report.error_indication_report = Some(ErrorIndicationReport { remote_f_teids: vec![f_teid] });
         net.inject_pfcp(&whimbrel_pfcp::Message::from(report).to_octets(Some(seid), 70 + n));
-        assert_eq!(phone(&net).sessions[&psi(1)].up, up);
+        assert_eq!(context(&net).sessions[&psi(1)].up, up);
     }
 }
 
-#[test] // TS 38.413 §8.4.4: a phone of one gNB is not touched by what another gNB's phone does
-fn another_phone_is_not_touched() {
+#[test] // TS 38.413 §8.4.4: a UE of one gNB is not touched by what another gNB's UE does
+fn another_ue_is_not_touched() {
     let (mut net, _) = two_gnbs(24, 1);
-    let other = net.add_ue(SOURCE, phone_config(2));
+    let other = net.add_ue(SOURCE, ue_config(2));
     net.command(other, Command::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(other).config().supi;
     let look = |net: &Sim| {
-        let p = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("registered");
+        let p = net.cta().contexts().find(|p| p.amf.supi == Some(supi)).expect("registered");
         format!("{p:?}")
     };
     let before = look(&net);
@@ -436,7 +436,7 @@ fn another_phone_is_not_touched() {
     assert_eq!(look(&net), before);
 }
 
-#[test] // DESIGN: a path switch replays to the same octets from every point where the phone was idle
+#[test] // DESIGN: a path switch replays to the same octets from every point where the UE was idle
 fn a_path_switch_replays() {
     let (mut net, _) = two_gnbs(25, 2);
     for sessions in [&[1, 2][..], &[2], &[1, 1], &[7]] {
@@ -444,6 +444,6 @@ fn a_path_switch_replays() {
         ask(&mut net, m);
     }
     let config = std::sync::Arc::new(whimbrel_sim::default_config());
-    let id = phone(&net).id;
+    let id = context(&net).id;
     assert!(net.recorder().replay(id, &config) > 20);
 }

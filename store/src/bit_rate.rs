@@ -73,18 +73,18 @@ impl FromStr for BitRate {
 
 serde_as_text!(BitRate);
 
-/// Aggregate maximum bit rate of a phone or of a session (TS 23.501 §5.7.2.6).
+/// Aggregate maximum bit rate of a UE or of a session (TS 23.501 §5.7.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ambr {
-    /// From the phone.
+    /// From the UE.
     pub uplink: BitRate,
-    /// To the phone.
+    /// To the UE.
     pub downlink: BitRate,
 }
 
 impl Ambr {
-    /// 1 Gbit/s each way: what a phone gets where nothing else is said.
+    /// 1 Gbit/s each way: what a UE gets where nothing else is said.
     pub const DEFAULT: Ambr =
         Ambr { uplink: BitRate { bps: 1_000_000_000 }, downlink: BitRate { bps: 1_000_000_000 } };
 }

@@ -12,17 +12,17 @@ use whimbrel_ids::{Dnn, FiveQi, ParseIdError, SNssai, Tac};
 use crate::bit_rate::Ambr;
 use crate::text::{self, serde_as_text};
 
-/// Subscribed S-NSSAIs of one phone at most (TS 23.501 §5.15.3).
+/// Subscribed S-NSSAIs of one UE at most (TS 23.501 §5.15.3).
 pub const SLICES_MAX: usize = 16;
 /// DNNs of one slice at most: a bound of ours, several times what networks configure.
 pub const DNNS_MAX: usize = 32;
-/// QoS flows of one DNN at most: what is left of a session's 63 is the phone's (TS 24.501 §9.11.4.12).
+/// QoS flows of one DNN at most: what is left of a session's 63 is the UE's (TS 24.501 §9.11.4.12).
 pub const FLOWS_MAX: usize = 16;
 /// Packet filters of one flow at most: four bits count those of a QoS rule (TS 24.501 §9.11.4.13).
 pub const FILTERS_MAX: usize = 15;
-/// Networks behind one phone in one DNN at most: what the UPF takes.
+/// Networks behind one UE in one DNN at most: what the UPF takes.
 pub const FRAMED_ROUTES_MAX: usize = 16;
-/// Forbidden areas of one phone at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
+/// Forbidden areas of one UE at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
 pub const AREAS_MAX: usize = 16;
 
 /// Everything subscribed but the identity and the keys.
@@ -36,13 +36,13 @@ pub struct Subscription {
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 23.501 §5.3.4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rfsp: Option<u16>,
-    /// Radio access technologies that the phone may not use (TS 23.501 §5.3.4.1).
+    /// Radio access technologies that the UE may not use (TS 23.501 §5.3.4.1).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rat_restrictions: Vec<RatType>,
-    /// Tracking areas in which the phone gets no service (TS 23.501 §5.3.4.1).
+    /// Tracking areas in which the UE gets no service (TS 23.501 §5.3.4.1).
     #[serde(with = "tacs", skip_serializing_if = "Vec::is_empty")]
     pub forbidden_areas: Vec<Tac>,
-    /// Where the phone may start services; absent: everywhere (TS 23.501 §5.3.4.1).
+    /// Where the UE may start services; absent: everywhere (TS 23.501 §5.3.4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_area: Option<ServiceArea>,
     /// Multimedia priority service: access identity 1 (TS 23.501 §5.16.5).
@@ -53,7 +53,7 @@ pub struct Subscription {
     pub mcs_priority: bool,
 }
 
-/// Where a phone may start services: `{"allowed": [1, 2]}` or `{"not_allowed": [3]}` (TS 23.501 §5.3.4.1.2).
+/// Where a UE may start services: `{"allowed": [1, 2]}` or `{"not_allowed": [3]}` (TS 23.501 §5.3.4.1.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceArea {
@@ -111,7 +111,7 @@ pub struct SubscribedSlice {
     /// The slice, as `1` or `1-0000ab`.
     #[serde(with = "text")]
     pub s_nssai: SNssai,
-    /// Whether it serves a phone that asks for none (TS 23.501 §5.15.3). Absent means yes.
+    /// Whether it serves a UE that asks for none (TS 23.501 §5.15.3). Absent means yes.
     #[serde(default = "yes")]
     pub default: bool,
     /// Its data networks; one is the default.
@@ -144,13 +144,13 @@ pub struct DnnConfiguration {
     /// The data network.
     #[serde(with = "text")]
     pub dnn: Dnn,
-    /// Whether it serves a phone that names none.
+    /// Whether it serves a UE that names none.
     #[serde(default)]
     pub default: bool,
-    /// Session type where the phone leaves it open.
+    /// Session type where the UE leaves it open.
     #[serde(default = "ipv4v6")]
     pub session_type: SessionType,
-    /// Session types that the phone may ask for; contains the default one.
+    /// Session types that the UE may ask for; contains the default one.
     #[serde(default = "ip_types")]
     pub allowed_session_types: Vec<SessionType>,
     /// Session and service continuity mode (TS 23.501 §5.6.9).
@@ -174,7 +174,7 @@ pub struct DnnConfiguration {
     /// QoS flows on top of those of the data network; one of the same name takes its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<SubscribedFlow>,
-    /// Networks behind the phone, such as `192.168.7.0/24` (TS 23.501 §5.6.14).
+    /// Networks behind the UE, such as `192.168.7.0/24` (TS 23.501 §5.6.14).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed_routes: Vec<FramedRoute>,
     /// How the radio is to protect its packets; absent: as the data network's configuration has it (TS 29.503 §6.1.6.2.9).
@@ -259,7 +259,7 @@ pub enum FlowSetup {
     /// The network, with each session.
     #[default]
     Always,
-    /// A phone that asks for it, within these rates.
+    /// A UE that asks for it, within these rates.
     OnRequest,
     /// The operator, by its name.
     ByOperator,
@@ -377,7 +377,7 @@ impl Default for Arp {
     }
 }
 
-/// A network behind a phone (TS 23.501 §5.6.14): its address, with zeros behind the prefix, and the prefix's length.
+/// A network behind a UE (TS 23.501 §5.6.14): its address, with zeros behind the prefix, and the prefix's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FramedRoute {
     address: IpAddr,
@@ -506,7 +506,7 @@ pub enum InvalidSubscription {
     AreaCount,
     /// More than [`FLOWS_MAX`] flows of a DNN, or more than [`FILTERS_MAX`] filters of one.
     FlowCount(SNssai),
-    /// More than [`FRAMED_ROUTES_MAX`] networks behind the phone in a DNN.
+    /// More than [`FRAMED_ROUTES_MAX`] networks behind the UE in a DNN.
     FramedRouteCount(SNssai),
     /// Two flows of a DNN of one name or of one precedence.
     FlowTwice(SNssai),
@@ -622,7 +622,7 @@ mod tests {
     use super::*;
 
     #[test] // TS 23.501 §5.6.14
-    fn networks_behind_phones_in_their_text() {
+    fn networks_behind_ues_in_their_text() {
         for text in ["192.168.7.0/24", "10.0.0.0/8", "0.0.0.0/0", "192.0.2.9/32", "2001:db8:99::/48", "::/0"]
         {
             assert_eq!(text.parse::<FramedRoute>().map(|r| r.to_string()), Ok(text.to_string()));
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_behind_one_phone_are_bounded() {
+    fn networks_behind_one_ue_are_bounded() {
         let mut s = Subscription::default();
         let route = "192.168.7.0/24".parse().unwrap();
         s.slices[0].dnns[0].framed_routes = vec![route; FRAMED_ROUTES_MAX];

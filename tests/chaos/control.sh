@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Control functions that die, hang and are cut off, from all, from one another or from TCP alone, while phones are busy: no phone may notice
+# CPFs that die, hang and are cut off, from all, from one another or from TCP alone, while UEs are busy: no UE may notice
 # (Neutrino §4.2, failure scenarios 1 and 2).
-# An aggregator, three control functions beside it and one behind a wire, in network namespaces of their own. Phones and gNBs judge each
-# answer; a step that fails, or an answer that a phone's history does not allow, fails the run. The histories are kept.
+# A CTA, three CPFs beside it and one behind a wire, in network namespaces of their own. UEs and gNBs judge each
+# answer; a step that fails, or an answer that a UE's history does not allow, fails the run. The histories are kept.
 #
-# Beside them four more phones wake up with a message that ends who runs it, by a panic, an abort, a loop without end, a stack that overflows
-# (resilience/src/cpf/wanted.rs, if the program was built with it): it costs one control function at most, and its own phone a registration.
+# Beside them four more UEs wake up with a message that ends who runs it, by a panic, an abort, a loop without end, a stack that overflows
+# (resilience/src/cpf/wanted.rs, if the program was built with it): it costs one CPF at most, and its own UE a registration.
 #
 # Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -25,12 +25,12 @@ overload: { start_delay_ms: 10000 } # a machine that stands still again and agai
 cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, backups: 1 }
 END
 
-# cpf NAME [HOST]: starts a control function, beside the aggregator or behind the wire.
+# cpf NAME [HOST]: starts a CPF, beside the CTA or behind the wire.
 declare -A pid
 cpf() {
   local at=192.0.2.1 host=()
   [ -z "${2:-}" ] || { at=192.0.2.2; host=(nsenter -t "$elsewhere" -n); }
-  runs "${host[@]}" "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
+  runs "${host[@]}" "$WHIMBREL" cpf --cta 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
 export WHIMBREL_POISON=999700000000091=panic,999700000000092=abort,999700000000093=hang,999700000000094=overflow
@@ -43,32 +43,32 @@ cat >"$tmp/again.yaml" <<END
 steps: [register, session: { dnn: internet }, ping: 10.45.0.1, deregister]
 END
 alone() { "$WHIMBREL" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-address 127.0.1.9 "${@:3}"; }
-# poison IMSI: a phone wakes up with the message that ends who runs it, and registers anew; `dead` is the control function that ended.
+# poison IMSI: a UE wakes up with the message that ends who runs it, and registers anew; `dead` is the CPF that ended.
 poisoned=0
 poison() {
   ! alone "$tmp/wakes.yaml" "$1" >"$tmp/wakes.log" 2>&1 && grep -q "in return: service request: the connection was lost" "$tmp/wakes.log" ||
-    wrong "a phone does not hear that its message was in vain"
-  alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a phone whose message was in vain cannot register anew"
+    wrong "a UE does not hear that its message was in vain"
+  alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a UE whose message was in vain cannot register anew"
   dead=''
   local name
   for name in "${!pid[@]}"; do
     kill -0 "${pid[$name]}" 2>/dev/null || dead="$dead$name"
   done
 }
-# members N: waits until so many control functions have come in all.
+# members N: waits until so many CPFs have come in all.
 came=0
 members() {
   came=$((came + $1))
-  await core "a control function has come" "$came"
+  await core "a CPF has come" "$came"
 }
-# lost: waits until the aggregator has noticed another loss.
+# lost: waits until the CTA has noticed another loss.
 noticed=0
 lost() {
   noticed=$((noticed + 1))
   await core "are served by others" "$noticed"
 }
 
-# apart HOW: what control functions say to the one behind the wire, and it to them, is treated so; the aggregator, at port 7380, reaches all.
+# apart HOW: what CPFs say to the one behind the wire, and it to them, is treated so; the CTA, at port 7380, reaches all.
 apart() {
   nsenter -t "$elsewhere" -n nft -f - <<END
 table inet apart {
@@ -78,9 +78,9 @@ table inet apart {
 END
 }
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
-"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
-alone "$tmp/wakes.yaml" 999700000000091 --phones 4 --write-subscribers "$tmp/alone.csv" >/dev/null
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
+alone "$tmp/wakes.yaml" 999700000000091 --ues 4 --write-subscribers "$tmp/alone.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/alone.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 cpf one; cpf two; cpf three; cpf far behind
@@ -97,7 +97,7 @@ end=$((SECONDS + seconds - 2))
 sleep 1
 if [ ${#fatal[@]} -gt 0 ]; then
   poison 999700000000091
-  [ -z "$dead" ] || wrong "a panic ended a control function: $dead"
+  [ -z "$dead" ] || wrong "a panic ended a CPF: $dead"
 fi
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   if [ "$poisoned" -lt ${#fatal[@]} ]; then
@@ -134,7 +134,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       lost
       cpf "$victim"
       left=$((left + 1)) ;;
-    4) # states do not come from one control function to another for a while; it is as if the network were slow, or links end
+    4) # states do not come from one CPF to another for a while; it is as if the network were slow, or links end
       if [ $((RANDOM % 2)) = 0 ]; then apart drop; else apart "reject with tcp reset"; fi
       sleep 0.5
       together
@@ -155,17 +155,17 @@ rc=0
 wait "$play" || rc=$?
 sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
-taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
-gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
-echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP alone, $poisoned by a message; $left left in order; cut off from one another: $apart; phones taken over: $taken; messages replayed: $replayed;" \
-  "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
+taken=$(metric whimbrel_ues_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
+gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
+echo "CPFs lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP alone, $poisoned by a message; $left left in order; cut off from one another: $apart; UEs taken over: $taken; messages replayed: $replayed;" \
+  "false alarms: $alarms; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
-[ "$rc" = 0 ] || wrong "phones noticed"
-[ "$(metric whimbrel_phones_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
+[ "$rc" = 0 ] || wrong "UEs noticed"
+[ "$(metric whimbrel_ues_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
 [ "$(metric whimbrel_cpf_mute_total)" -ge "$muted" ] || wrong "not each link that passed nothing was taken for such"
-[ "$gone" = 0 ] || wrong "phones were lost"
+[ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$((killed + stopped + cut + left + apart + muted))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
 echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left, \"apart\": $apart, \"muted\": $muted," \

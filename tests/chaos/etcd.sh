@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Etcd dies while phones are busy. Three members, each in a network namespace of its own: one of them dies, and an aggregator after it, whose
-# place the other one takes; all three die for longer than every lease lasts (a minute, in a run of two), while phones begin and end procedures, and
-# come back. No phone may notice.
+# Etcd dies while UEs are busy. Three members, each in a network namespace of its own: one of them dies, and a CTA after it, whose
+# place the other one takes; all three die for longer than every lease lasts (a minute, in a run of two), while UEs begin and end procedures, and
+# come back. No UE may notice.
 #
 # Usage: etcd.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -12,7 +12,7 @@ tools=(etcd nsenter curl)
 logs=(one.log two.log etcd.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
-# A wire to each member; what passes between them, and to the second aggregator, passes here.
+# A wire to each member; what passes between them, and to the second CTA, passes here.
 echo 1 2>/dev/null >/proc/sys/net/ipv4/ip_forward || { echo "packets cannot be forwarded between network namespaces here"; exit 77; }
 nsenter -t "$elsewhere" -n ip route add default via 192.0.2.1
 etcd='' etcd_host=('')
@@ -41,28 +41,28 @@ etcd_dies $((seed % 3 + 1))
 sleep 1
 serves=$(active)
 ended "$serves" KILL
-pair_says "serves in the other one's place" 1 "with two of three etcd nobody takes an aggregator's place"
-aggregator "$serves"
+pair_says "serves in the other one's place" 1 "with two of three etcd nobody takes a CTA's place"
+cta "$serves"
 pairs 1
 etcd_member $((seed % 3 + 1))
 sleep 2
 
-# An aggregator's lease lasts five seconds, a control function's ten.
+# A CTA's lease lasts five seconds, a CPF's ten.
 gone_for=$((seconds - 46))
 [ "$gone_for" -ge 14 ] || gone_for=14
 [ "$gone_for" -le 60 ] || gone_for=60
-# What phones were told that a procedure of theirs has come to its end with, so far.
+# What UEs were told that a procedure of theirs has come to its end with, so far.
 ended_procedures() { grep -cE '^imsi-[^ ]* (Registered|SessionUp|ServiceAccepted|HandedOver|Deregistered)' "$tmp/play.log" || true; }
-before=$(said "this aggregator serves")
-alone=$(said "goes on without a mirror") lost=$(said "a control function is lost")
+before=$(said "this CTA serves")
+alone=$(said "goes on without a CTA replica") lost=$(said "a CPF is lost")
 etcd_dies 1 2 3
 begun=$SECONDS
 ended_before=$(ended_procedures)
 sleep "$gone_for"
 meanwhile=$(($(ended_procedures) - ended_before))
-[ "$(said "this aggregator serves") $(said "goes on without a mirror") $(said "a control function is lost")" = "$before $alone $lost" ] ||
+[ "$(said "this CTA serves") $(said "goes on without a CTA replica") $(said "a CPF is lost")" = "$before $alone $lost" ] ||
   wrong "something changed hands while etcd was away"
-[ "$meanwhile" -ge $((50 * gone_for)) ] || wrong "phones ended $meanwhile procedures in the $gone_for s without etcd"
+[ "$meanwhile" -ge $((50 * gone_for)) ] || wrong "UEs ended $meanwhile procedures in the $gone_for s without etcd"
 for n in 1 2 3; do etcd_member "$n"; done
 away=$((SECONDS - begun))
 api=127.0.0.1:808${number[$(active)]}
@@ -76,11 +76,11 @@ sleep 4 # the leases of all are taken anew
 # And now one dies: what etcd is for.
 serves=$(active)
 ended "$serves" KILL
-pair_says "serves in the other one's place" 2 "after etcd is back nobody takes an aggregator's place"
-aggregator "$serves"
+pair_says "serves in the other one's place" 2 "after etcd is back nobody takes a CTA's place"
+cta "$serves"
 pairs 1
 
 judge
-echo "etcd: one of three members killed; all three away for $away s, in which phones ended $meanwhile procedures; aggregators killed beside: 2, and taken over: $(said "serves in the other one's place")"
+echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(said "serves in the other one's place")"
 echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(said "serves in the other one's place")," \
   "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cluster's key is changed while phones are busy, as docs/cluster.md has it ("change the key"): two aggregators, three control functions, each
-# started anew in each of the three rounds. No phone may notice, and who has the former key alone is nobody's in the end.
+# The cluster's key is changed while UEs are busy, as docs/cluster.md has it ("change the key"): two CTAs, three CPFs, each
+# started anew in each of the three rounds. No UE may notice, and who has the former key alone is nobody's in the end.
 #
 # Usage: key.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -15,23 +15,23 @@ logs=(one.log two.log play.log)
 former=$(cat "$tmp/cluster.key")
 new=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
 began=$SECONDS
-# A moment without backups is one in which a loss costs phones: who is next waits for its end.
+# A moment without backups is one in which a loss costs UEs: who is next waits for its end.
 backed() {
   sleep 0.55
   for _ in $(seq 100); do
-    [ "$(metric_of "$(active)" whimbrel_phones_unbacked)" = 0 ] && return
+    [ "$(metric_of "$(active)" whimbrel_ues_unbacked)" = 0 ] && return
     sleep 0.05
   done
-  wrong "phones have no backup for five seconds"
+  wrong "UEs have no backup for five seconds"
 }
 lost=0
 for keys in "$former\n$new" "$new\n$former" "$new"; do
   printf "$keys\n" >"$tmp/cluster.key"
   for name in "$(other "$(active)")" "$(active)"; do # the one that serves hands over to the one that was started anew
     backed
-    lost=$((lost + $(metric_of "$name" whimbrel_phones_lost_total)))
+    lost=$((lost + $(metric_of "$name" whimbrel_ues_lost_total)))
     ended "$name" TERM
-    aggregator "$name"
+    cta "$name"
     pairs 1
   done
   for name in a b c; do
@@ -39,21 +39,21 @@ for keys in "$former\n$new" "$new\n$former" "$new"; do
     ended "$name" TERM
     : >"$tmp/$name.log"
     cpf "$name"
-    await "$name" "this control function is a member now"
+    await "$name" "this CPF is a member now"
   done
 done
 backed
 took=$((SECONDS - began))
 # On a machine so slow that they were done before, it shows less than it is to, and nothing is wrong with the core.
-kill -0 "$play" 2>/dev/null || echo "phones were done before the key was changed everywhere ($took s): give it more seconds than $seconds"
+kill -0 "$play" 2>/dev/null || echo "UEs were done before the key was changed everywhere ($took s): give it more seconds than $seconds"
 
 printf "$former\n" >"$tmp/cluster.key"
 cpf stranger
 await stranger "has to hold the key"
 kill -9 "${pid[stranger]}"
-lost=$((lost + $(metric_of "$(active)" whimbrel_phones_lost_total)))
+lost=$((lost + $(metric_of "$(active)" whimbrel_ues_lost_total)))
 judge
-[ "$lost" = 0 ] || wrong "phones were lost"
-echo "the key was changed in $took s: each of two aggregators and three control functions was started anew three times"
+[ "$lost" = 0 ] || wrong "UEs were lost"
+echo "the key was changed in $took s: each of two CTAs and three CPFs was started anew three times"
 echo "{\"chaos\": \"key\", \"seconds\": $seconds, \"seed\": $seed, \"took_s\": $took, \"lost\": $lost, \"said_twice\": $again," \
   "\"answers_in_histories\": $answers, \"stale\": 0}"

@@ -1,7 +1,7 @@
-# Two aggregators with the etcd that says which of them serves, a UPF, three control functions and phones that use them, sourced by scenarios
-# after hosts.sh: the second aggregator is on the host behind the wire.
+# Two CTAs with the etcd that says which of them serves, a UPF, three CPFs and UEs that use them, sourced by scenarios
+# after hosts.sh: the second CTA is on the host behind the wire.
 #
-# Before, beside what hosts.sh wants (`curl` among the `tools`): `etcd`, the addresses of its members, or nothing for one beside the first aggregator. After: the functions
+# Before, beside what hosts.sh wants (`curl` among the `tools`): `etcd`, the addresses of its members, or nothing for one beside the first CTA. After: the functions
 # below. `$code`, if set, is the version of the code that whatever is started says to run (resilience/src/version.rs).
 gnbs=$(sed -n 's/^gnbs: //p' "$tmp/play.yaml")
 etcds=${etcd:-192.0.2.1}
@@ -24,7 +24,7 @@ cluster:
   listen: "${address[$name]}:7380"
   key_file: $tmp/cluster.key
   etcd: [$(printf '"%s", ' "${urls[@]}" | sed 's/, $//')]
-  aggregator: ${number[$name]}
+  cta: ${number[$name]}
   heartbeat_interval: 40ms # a machine that does much else makes false alarms, which are harmless and no news
   heartbeat_misses: 4
 END
@@ -36,14 +36,14 @@ api: { address: "127.0.0.1:8085" }
 store: { path: $tmp/upf.db }
 END
 
-# aggregator NAME: starts it.
-aggregator() {
+# CTA NAME: starts it.
+cta() {
   WHIMBREL_CODE_VERSION=$code runs ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
-# cpf NAME: starts a control function; the one called c finds the aggregators at etcd.
+# cpf NAME: starts a CPF; the one called c finds the CTAs at etcd.
 cpf() {
-  local at=(--aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380)
+  local at=(--cta 192.0.2.1:7380 --cta 192.0.2.2:7380)
   [ "$1" != c ] || at=($(printf -- '--etcd %s ' "${urls[@]}"))
   WHIMBREL_CODE_VERSION=$code runs "$WHIMBREL" cpf "${at[@]}" --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
   pid[$1]=$last
@@ -53,7 +53,7 @@ ended() {
   kill "-$2" "${pid[$1]}"
   while kill -0 "${pid[$1]}" 2>/dev/null; do sleep 0.01; done
 }
-# said TEXT: how often both aggregators have said this.
+# said TEXT: how often both CTAs have said this.
 said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
 # pair_says TEXT N WHY: waits until they have said it so often.
 pair_says() {
@@ -63,27 +63,27 @@ pair_says() {
   done
   wrong "$3"
 }
-# pairs N: waits until an aggregator has got a mirror so many times more, and the gNBs, if there are some, have come to it.
+# pairs N: waits until a CTA has got a CTA replica so many times more, and the gNBs, if there are some, have come to it.
 paired=0
 pairs() {
   paired=$((paired + $1))
-  pair_says "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
+  pair_says "this CTA has a CTA replica" "$paired" "the CTAs do not become a pair"
   gnbs_at "$(other "$(active)")"
 }
-# metric_of NAME METRIC: one of an aggregator's metrics.
+# metric_of NAME METRIC: one of a CTA's metrics.
 metric_of() { ${host[$1]} curl -sf "http://127.0.0.1:808${number[$1]}/metrics" | awk -v n="$2" '$1 == n { v = $2 } END { print v + 0 }'; }
-# gnbs_at NAME: waits until each gNB has an association with an aggregator that does not serve. One that has none loses its phones with the one that serves.
+# gnbs_at NAME: waits until each gNB has an association with a CTA that does not serve. One that has none loses its UEs with the one that serves.
 gnbs_at() {
   for _ in $(seq 200); do
     [ -n "${play:-}" ] && kill -0 "$play" 2>/dev/null || return 0
     [ "$(metric_of "$1" whimbrel_gnbs)" -lt "$gnbs" ] || return 0
     sleep 0.05
   done
-  wrong "gNBs do not come to the aggregator that mirrors"
+  wrong "gNBs do not come to the CTA that CTA replicas"
 }
 # Whoever said last that it serves, does.
 active() {
-  grep -h -o "^[^ ]* .*this aggregator serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
+  grep -h -o "^[^ ]* .*this CTA serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
   if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
 }
 # decided JSON: what holds for the whole cluster, as an operator writes it with etcdctl.
@@ -112,35 +112,35 @@ etcd_member() {
 mkdir -p "$tmp/etcd"
 for n in $(seq "$(echo $etcds | wc -w)"); do etcd_member "$n"; done
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
-"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
-aggregator one
-pair_says "this aggregator serves" 1 "the first aggregator does not serve"
-aggregator two
+cta one
+pair_says "this CTA serves" 1 "the first CTA does not serve"
+cta two
 pairs 1
-pair_says "subscribers as at the aggregator that serves" 1 "subscribers are not carried to the mirror"
+pair_says "subscribers as at the CTA that serves" 1 "subscribers are not carried to the CTA replica"
 for name in a b c; do cpf "$name"; done
-pair_says "a control function has come" 3 "control functions do not come"
+pair_says "a CPF has come" 3 "CPFs do not come"
 pair_says "the UPF answers" 1 "the UPF is not reached"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 
-# judge: waits for the phones, and finds out whether they noticed anything. Leaves what was said twice in `again`, and the answers in `answers`.
+# judge: waits for the UEs, and finds out whether they noticed anything. Leaves what was said twice in `again`, and the answers in `answers`.
 judge() {
   local rc=0 stale wrongs
   wait "$play" || rc=$?
   sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
   stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
   answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-  [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
+  [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
   # What is not known to have left is sent again by who takes over: a gNB may get it twice, when what it is about has ended, and says so; or it is
-  # asked twice to take a phone, and what it answers then belongs to no handover any more.
+  # asked twice to take a UE, and what it answers then belongs to no handover any more.
   local twice=(-e 'which has no context$' -e 'stands already$' -e 'was not awaited$'
-    -e 'a phone that has not arrived: ERROR INDICATION: unknown-local-UE-NGAP-ID$')
+    -e 'a UE that has not arrived: ERROR INDICATION: unknown-local-UE-NGAP-ID$')
   again=$(grep '^violation: ' "$tmp/play.log" | grep -c "${twice[@]}" || true)
   wrongs=$(grep '^violation: ' "$tmp/play.log" | grep -cv "${twice[@]}" || true)
-  [ "$rc" = 0 ] || { [ "$wrongs" = 0 ] && grep -q '^48 of 48 phones did all steps' "$tmp/play.log"; } || wrong "phones noticed"
+  [ "$rc" = 0 ] || { [ "$wrongs" = 0 ] && grep -q '^48 of 48 UEs did all steps' "$tmp/play.log"; } || wrong "UEs noticed"
 }

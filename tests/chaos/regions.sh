@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gNBs of three regions under one aggregator, and phones that hand over between them while control functions die: a phone is served in the region
-# that it is in (Neutrino §4.3), its state goes with it, and no phone notices anything. All on one host, in a network namespace of its own.
+# gNBs of three regions under one CTA, and UEs that hand over between them while CPFs die: a UE is served in the region
+# that it is in (Neutrino §4.3), its state goes with it, and no UE notices anything. All on one host, in a network namespace of its own.
 #
 # Usage: regions.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -26,20 +26,20 @@ cluster:
     - { region: coast/cape, gnbs: [3] }
 END
 
-# cpf NAME: starts a control function in the region coast/NAME, whatever follows a dot.
+# cpf NAME: starts a CPF in the region coast/NAME, whatever follows a dot.
 declare -A pid
 cpf() {
   runs "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
-"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 all=(harbour.1 harbour.2 town.1 town.2 cape.1)
 for name in "${all[@]}"; do cpf "$name"; done
 came=${#all[@]}
-await core "a control function has come" "$came"
+await core "a CPF has come" "$came"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
@@ -56,7 +56,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   await core "are served by others" "$killed"
   cpf "$victim"
   came=$((came + 1))
-  await core "a control function has come" "$came"
+  await core "a CPF has come" "$came"
   sleep 0.$((RANDOM % 5 + 2))
   backed
 done
@@ -65,16 +65,16 @@ rc=0
 wait "$play" || rc=$?
 sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
-fast=$(metric 'whimbrel_phones_moved_total{form="fast"}') default=$(metric 'whimbrel_phones_moved_total{form="default"}')
-stayed=$(metric whimbrel_moves_given_up_total) taken=$(metric whimbrel_phones_taken_over_total)
-gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total)
-echo "control functions killed: $killed; phones taken over: $taken; phones that moved to the control function of another region: $fast at once," \
-  "$default with their state, $stayed stayed; phones lost: $gone; replays that diverged: $diverged"
+fast=$(metric 'whimbrel_ues_moved_total{form="fast"}') default=$(metric 'whimbrel_ues_moved_total{form="default"}')
+stayed=$(metric whimbrel_moves_given_up_total) taken=$(metric whimbrel_ues_taken_over_total)
+gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_diverged_total)
+echo "CPFs killed: $killed; UEs taken over: $taken; UEs that moved to the CPF of another region: $fast at once," \
+  "$default with their state, $stayed stayed; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
-[ "$rc" = 0 ] || wrong "phones noticed"
-[ "$gone" = 0 ] || wrong "phones were lost"
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
+[ "$rc" = 0 ] || wrong "UEs noticed"
+[ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$fast" -gt 0 ] && [ "$default" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "not all happened: the run shows nothing"
 echo "{\"chaos\": \"regions\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"taken_over\": $taken, \"moved_fast\": $fast," \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A cluster is upgraded while phones are busy (docs/cluster.md, "Upgrading"): control functions and aggregators that run other code take the place of
-# those that are there, and one of each dies in the middle of it. A version that cannot be spoken with is refused. No phone may notice.
+# A cluster is upgraded while UEs are busy (docs/cluster.md, "Upgrading"): CPFs and CTAs that run other code take the place of
+# those that are there, and one of each dies in the middle of it. A version that cannot be spoken with is refused. No UE may notice.
 #
 # Both versions are one build, of which `WHIMBREL_CODE_VERSION` and `WHIMBREL_LINK_VERSION` say that it is another (debug builds, feature `faults`).
 #
@@ -19,7 +19,7 @@ sleep 1
 # One whose messages are others.
 WHIMBREL_LINK_VERSION=99 cpf stranger
 pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
-await stranger "this aggregator is not spoken with: it is a version of whimbrel whose messages are others"
+await stranger "this CTA is not spoken with: it is a version of whimbrel whose messages are others"
 for _ in $(seq 100); do # it calls again after five seconds
   refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break
@@ -29,38 +29,38 @@ kill -9 "${pid[stranger]}"
 [ "$refused" -ge 2 ] || wrong "another version's calls are not counted ($refused)"
 [ "$(said "a link is refused")" = 1 ] || wrong "another version's calls are told again and again"
 
-# The control functions.
+# The CPFs.
 code=2
 for name in d e f; do cpf "$name"; done
-pair_says "it waits: it runs other code" 3 "control functions that run other code do not wait"
+pair_says "it waits: it runs other code" 3 "CPFs that run other code do not wait"
 ended a TERM
-pair_says "others have the phones of a control function" 2 "the phones of the former control functions do not go to the new ones"
+pair_says "others have the UEs of a CPF" 2 "the UEs of the former CPFs do not go to the new ones"
 ended b TERM
 ended c KILL
 sleep 1
 for name in a b c; do cpf "$name"; done # more of the new ones
 
-# The aggregators.
-serves=$(active) mirror=$(other "$(active)")
-ended "$mirror" TERM
-pair_says "goes on without a mirror" 1 "an aggregator whose mirror left does not go on"
-aggregator "$mirror"
-pair_says "an aggregator that runs other code takes over when this one stops" 1 "an aggregator that runs other code does not wait"
-gnbs_at "$mirror"
+# The CTAs.
+serves=$(active) cta_replica=$(other "$(active)")
+ended "$cta_replica" TERM
+pair_says "goes on without a CTA replica" 1 "a CTA whose CTA replica left does not go on"
+cta "$cta_replica"
+pair_says "a CTA that runs other code takes over when this one stops" 1 "a CTA that runs other code does not wait"
+gnbs_at "$cta_replica"
 ended "$serves" TERM
-pair_says "serves in the other one's place" 1 "an aggregator that runs other code does not take over"
-aggregator "$serves"
+pair_says "serves in the other one's place" 1 "a CTA that runs other code does not take over"
+cta "$serves"
 pairs 2 # for a moment, to hand over; and from now on
 # And they are a pair as before.
-ended "$mirror" KILL
-pair_says "serves in the other one's place" 2 "the upgraded aggregator's mirror does not take over"
-aggregator "$mirror"
+ended "$cta_replica" KILL
+pair_says "serves in the other one's place" 2 "the upgraded CTA's CTA replica does not take over"
+cta "$cta_replica"
 pairs 1
-cpf_lost=$(metric_of "$(active)" whimbrel_phones_lost_total) unreadable=$(metric_of "$(active)" whimbrel_states_unreadable_total)
+cpf_lost=$(metric_of "$(active)" whimbrel_ues_lost_total) unreadable=$(metric_of "$(active)" whimbrel_states_unreadable_total)
 
 judge
-[ "$cpf_lost" = 0 ] || wrong "phones were lost"
+[ "$cpf_lost" = 0 ] || wrong "UEs were lost"
 [ "$unreadable" = 0 ] || wrong "a state, or a log, of one version was given to another"
-echo "upgraded: three control functions and two aggregators; calls of a version that is not understood: $refused, all refused"
+echo "upgraded: three CPFs and two CTAs; calls of a version that is not understood: $refused, all refused"
 echo "{\"chaos\": \"upgrade\", \"seconds\": $seconds, \"seed\": $seed, \"refused\": $refused, \"lost\": $cpf_lost, \"unreadable\": $unreadable," \
   "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

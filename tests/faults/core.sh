@@ -25,7 +25,7 @@ ip link add outside type veth peer name far 2>/dev/null && ip addr add 192.0.2.1
   ip link set outside up && ip link set far up && ip route add default via 192.0.2.1
 FAILED=0 CORE='' SAID='' TOOK=0
 
-# ---- the core and its phones --------------------------------------------------------------------------------------
+# ---- the core and its UEs --------------------------------------------------------------------------------------
 
 now_ms() { local t=$EPOCHREALTIME; echo $((${t/./} / 1000)); }
 
@@ -38,7 +38,7 @@ store: { path: $tmp/w/whimbrel.db, key_file: $tmp/w/whimbrel.key }
 api: { address: "127.0.0.1:8070" }
 ${1:-}
 YAML
-  "$WHIMBREL" ran --phones 10 --write-subscribers "$tmp/w/ten.csv" >/dev/null &&
+  "$WHIMBREL" ran --ues 10 --write-subscribers "$tmp/w/ten.csv" >/dev/null &&
     subscriber import "$tmp/w/ten.csv" >/dev/null
 }
 

@@ -20,19 +20,19 @@ told() {
   done
 }
 
-# refused NAME SUBJECT PATTERN RAN-ARGUMENTS...: the phones must fail, and `why` must tell it in time, with a fix.
+# refused NAME SUBJECT PATTERN RAN-ARGUMENTS...: the UEs must fail, and `why` must tell it in time, with a fix.
 refused() {
   local name=$1 subject=$2 pattern=$3
   shift 3
   BEGIN_MS=$(now_ms)
   ran "$@" &
-  local phones=$! rc=0
+  local ues=$! rc=0
   if told "$subject" "$pattern.*fix: "; then
-    wait "$phones" || rc=$?
+    wait "$ues" || rc=$?
     if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$SAID\""; else not_ok "$name: \`whimbrel ran\` ended with 0"; fi
   else
-    kill "$phones" 2>/dev/null
-    wait "$phones" 2>/dev/null
+    kill "$ues" 2>/dev/null
+    wait "$ues" 2>/dev/null
     not_ok "$name: after $TOOK ms it says \"$SAID\""
     sed 's/^/    /' "$tmp/w/ran" | head -n 20
   fi
@@ -53,22 +53,22 @@ one_sentence() {
 
 imsi() { printf 'imsi-9997000000000%02d' "$1"; }
 
-# No fault: a phone whose TUN device lies in a namespace of its own, where any program can use it.
+# No fault: a UE whose TUN device lies in a namespace of its own, where any program can use it.
 any_program() {
   command -v ping >/dev/null || { echo "skip - any program: ping is not installed"; return; }
-  ip netns add phone
-  "$WHIMBREL" ran --imsi 999700000000008 --phones 1 --tun --netns phone >"$tmp/w/ran" 2>&1 &
-  local phone=$! rc=0
+  ip netns add ue
+  "$WHIMBREL" ran --imsi 999700000000008 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
+  local ue=$! rc=0
   for _ in $(seq 100); do
-    ip -n phone addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
+    ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
     sleep 0.05
   done
-  SAID=$(ip netns exec phone ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
-  kill -INT "$phone"
-  wait "$phone" || rc=$?
-  ip netns del phone
-  if [ "$rc" = 0 ] && grep -q ' 0% packet loss' <<<"$SAID"; then ok "any program can use a phone's TUN device: ping: $SAID"; else
-    not_ok "any program can use a phone's TUN device: exit status $rc, ping: $SAID"
+  SAID=$(ip netns exec ue ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
+  kill -INT "$ue"
+  wait "$ue" || rc=$?
+  ip netns del ue
+  if [ "$rc" = 0 ] && grep -q ' 0% packet loss' <<<"$SAID"; then ok "any program can use a UE's TUN device: ping: $SAID"; else
+    not_ok "any program can use a UE's TUN device: exit status $rc, ping: $SAID"
     sed 's/^/    /' "$tmp/w/ran" | head -n 20
   fi
 }
@@ -91,7 +91,7 @@ s = socket.create_server(("", 7022), backlog=64)
 time.sleep(60)' &
     local server=$!
     ip netns add ue
-    "$WHIMBREL" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --phones 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
+    "$WHIMBREL" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
     local ue=$!
     for _ in $(seq 100); do
       ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
@@ -131,21 +131,21 @@ lines = urllib.request.urlopen("http://127.0.0.1:8070/metrics").read().decode().
 print(sum(int(l.split()[-1]) for l in lines if l.startswith("whimbrel_upf_dropped_total{") and f"\"{sys.argv[1]}\"" in l))' "$1"
 }
 
-# ---- faults of phones ---------------------------------------------------------------------------------------------
+# ---- faults of UEs ---------------------------------------------------------------------------------------------
 
 wrong_key() {
   refused "wrong key" "$(imsi 1)" "K|key|OPc" --k 00112233445566778899aabbccddeeff --opc 00112233445566778899aabbccddeeff
 }
-sqn_twice() { refused "SQN out of range twice" "$(imsi 2)" SQN --imsi 999700000000002 --phones 1 --sqn-delta 0; }
+sqn_twice() { refused "SQN out of range twice" "$(imsi 2)" SQN --imsi 999700000000002 --ues 1 --sqn-delta 0; }
 unknown_imsi() {
-  refused "unknown IMSI" "$(imsi 99)" "not in the store" --imsi 999700000000099 --phones 1
+  refused "unknown IMSI" "$(imsi 99)" "not in the store" --imsi 999700000000099 --ues 1
 }
-wrong_dnn() { refused "wrong DNN" "$(imsi 3)" 'DNN `nowhere`' --imsi 999700000000003 --phones 1 --dnn nowhere; }
+wrong_dnn() { refused "wrong DNN" "$(imsi 3)" 'DNN `nowhere`' --imsi 999700000000003 --ues 1 --dnn nowhere; }
 wrong_slice() {
   subscriber edit 999700000000004 --slice 2-0000ab=internet >/dev/null
-  refused "wrong slice" "$(imsi 4)" "slices.*2-0000ab" --imsi 999700000000004 --phones 1
+  refused "wrong slice" "$(imsi 4)" "slices.*2-0000ab" --imsi 999700000000004 --ues 1
 }
-no_algorithm() { refused "no common algorithm" "$(imsi 5)" "NIA" --imsi 999700000000005 --phones 1 --nia 0; }
+no_algorithm() { refused "no common algorithm" "$(imsi 5)" "NIA" --imsi 999700000000005 --ues 1 --nia 0; }
 
 # ---- faults of gNBs -----------------------------------------------------------------------------------------------
 
@@ -162,9 +162,9 @@ empty_pool() {
     return
   }
   local steps=$tmp/w/ten.yaml last
-  printf 'phones: 10\nsteps: [register, session, {wait: 1}]\n' >"$steps"
+  printf 'ues: 10\nsteps: [register, session, {wait: 1}]\n' >"$steps"
   BEGIN_MS=$(now_ms)
-  if ran "$steps"; then not_ok "empty address pool: all ten phones got an address of eight"; return; fi
+  if ran "$steps"; then not_ok "empty address pool: all ten UEs got an address of eight"; return; fi
   last=$(sed -n 's/^failed: \(imsi-[0-9]*\) .*/\1/p' "$tmp/w/ran" | tail -n 1)
   BEGIN_MS=$(now_ms)
   if told "${last:-imsi-999700000000010}" "no address is left.*fix: "; then ok "empty address pool: \"$SAID\""; else
@@ -242,20 +242,20 @@ cluster() {
   configure
   (umask 077; printf '0%.0s' {1..64} >"$key"; printf '1%.0s' {1..64} >"$other")
   echo "cluster: { listen: \"$at\", key_file: $key }" >>"$tmp/w/whimbrel.yaml"
-  start || { not_ok "cluster: the aggregator does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+  start || { not_ok "cluster: the CTA does not start: $(tail -n 1 "$tmp/w/log")"; return; }
   local cpf=("$WHIMBREL" cpf)
-  one_sentence "control function that nobody reaches" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --aggregator "$at" --key-file "$key"
-  says "control function with another key" "takes.*key.*\`--key-file\`" "${cpf[@]}" --aggregator "$at" --listen "$here" --key-file "$other"
-  one_sentence "control function without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --aggregator "$at" --listen 0.0.0.0:0
-  says "control function of a wrong port" "takes.*nobody takes links there.*\`cluster.listen\`" "${cpf[@]}" --aggregator 192.0.2.10:7381 --listen "$here" --key-file "$key"
-  says "control function of an unknown region" "takes.*log says why" "${cpf[@]}" --aggregator "$at" --listen "$here" --key-file "$key" --region far/away
-  SAID=$(grep -o "a control function is refused.*far/away.*cluster.neighbours.*" "$tmp/w/log")
-  if [ -n "$SAID" ]; then ok "the same at its aggregator: \"$SAID\""; else not_ok "the same at its aggregator: $(tail -n 1 "$tmp/w/log")"; fi
-  says "control function, etcd that is not there" "etcd does not answer.*\`--etcd\`.*no aggregator is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
+  one_sentence "CPF that nobody reaches" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --cta "$at" --key-file "$key"
+  says "CPF with another key" "takes.*key.*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$other"
+  one_sentence "CPF without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen 0.0.0.0:0
+  says "CPF of a wrong port" "takes.*nobody takes links there.*\`cluster.listen\`" "${cpf[@]}" --cta 192.0.2.10:7381 --listen "$here" --key-file "$key"
+  says "CPF of an unknown region" "takes.*log says why" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$key" --region far/away
+  SAID=$(grep -o "a CPF is refused.*far/away.*cluster.neighbours.*" "$tmp/w/log")
+  if [ -n "$SAID" ]; then ok "the same at its CTA: \"$SAID\""; else not_ok "the same at its CTA: $(tail -n 1 "$tmp/w/log")"; fi
+  says "CPF, etcd that is not there" "etcd does not answer.*\`--etcd\`.*no CTA is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
   stop
   printf 'n2: { addresses: [192.0.2.10] }\nn4: { node_id: 192.0.2.10 }\nupfs: [{ address: "192.0.2.3:8805" }]\n' >>"$tmp/w/whimbrel.yaml"
-  sed -i "s|^cluster: .*|cluster: { listen: \"$at\", key_file: $key, etcd: [\"http://192.0.2.10:2379\"], aggregator: 1 }|" "$tmp/w/whimbrel.yaml"
-  says "aggregator, etcd that is not there" "etcd does not answer.*this aggregator does not.*\`cluster.etcd\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
+  sed -i "s|^cluster: .*|cluster: { listen: \"$at\", key_file: $key, etcd: [\"http://192.0.2.10:2379\"], cta: 1 }|" "$tmp/w/whimbrel.yaml"
+  says "CTA, etcd that is not there" "etcd does not answer.*this CTA does not.*\`cluster.etcd\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
 }
 
 # ---- a full disk --------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ full_disk() {
   sed -i "s|$tmp/w/whimbrel\.|$disk/whimbrel.|g" "$tmp/w/whimbrel.yaml"
   subscriber import "$tmp/w/ten.csv" >/dev/null
   before=$(subscriber export --secrets | cksum)
-  "$WHIMBREL" ran --imsi 999700000100000 --phones 20000 --write-subscribers "$tmp/w/many.csv" >/dev/null
+  "$WHIMBREL" ran --imsi 999700000100000 --ues 20000 --write-subscribers "$tmp/w/many.csv" >/dev/null
   one_sentence "full disk, import" "no room is left for the subscribers' file" "$WHIMBREL" subscriber import "$tmp/w/many.csv" -c "$tmp/w/whimbrel.yaml"
   after=$(subscriber export --secrets | cksum)
   if [ "$before" = "$after" ]; then ok "full disk: the ten subscribers that were there are as they were"; else not_ok "full disk: subscribers were lost or changed"; fi
@@ -296,7 +296,7 @@ killed() {
   configure && start || { not_ok "kill -9: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
   printf 'steps: [register, session, {ping: 10.45.0.1}, {wait: 3}, idle, {wait: 3}, register, session, {ping: 10.45.0.1}, deregister]\n' >"$tmp/w/day.yaml"
   ran -v "$tmp/w/day.yaml" &
-  local phone=$! begin took rc=0
+  local ue=$! begin took rc=0
   for _ in $(seq 100); do
     "$WHIMBREL" ue list -c "$tmp/w/whimbrel.yaml" | grep -q '10\.45\.' && break
     sleep 0.05
@@ -315,9 +315,9 @@ killed() {
   fi
   SAID=$(grep -E 'kept.*(lost|anew)' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
   if [ -n "$SAID" ]; then ok "kill -9, what is kept: \"$SAID\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
-  wait "$phone" || rc=$?
-  if [ "$rc" = 0 ]; then ok "kill -9: the phone registers again, opens a session, pings and leaves"; else
-    not_ok "kill -9: the phone does not come back"
+  wait "$ue" || rc=$?
+  if [ "$rc" = 0 ]; then ok "kill -9: the UE registers again, opens a session, pings and leaves"; else
+    not_ok "kill -9: the UE does not come back"
     tail -n 25 "$tmp/w/ran" | sed 's/^/    /'
   fi
 }

@@ -113,7 +113,7 @@ session_type() { ue 34 "$(steps 34 'register, {session: {type: ethernet}}')" $KE
 empty_pool() { # eight addresses
   local n
   for n in $(seq 61 70) 38; do subscriber edit "$(imsi "$n")" --slice 1=tiny >/dev/null; done
-  ue 35 --imsi "$(imsi 61)" --phones 10 "$(steps 35 'register, session, {wait: 90}')" --subscribers "$tmp/pool.csv" &
+  ue 35 --imsi "$(imsi 61)" --ues 10 "$(steps 35 'register, session, {wait: 90}')" --subscribers "$tmp/pool.csv" &
   until_says 10.47.0.6 'is registered'
   ue 38 $KEY
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The measurements that end control functions, with so little to measure that they show only that they run and that no phone notices.
+# The measurements that end CPFs, with so little to measure that they show only that they run and that no UE notices.
 # Exit status 77: this host cannot run it (the last line says why).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../needs.sh"
 
 needs_namespace
-said=$(timeout -s KILL 120 "$WHIMBREL" bench load --cpfs 2 --kill-every 1 --rates 100 --seconds 3 --phones 100) || { echo "$said"; exit 1; }
+said=$(timeout -s KILL 120 "$WHIMBREL" bench load --cpfs 2 --kill-every 1 --rates 100 --seconds 3 --ues 100) || { echo "$said"; exit 1; }
 case $said in
-  *"control functions killed: 0;"*) echo "$said"; exit 1 ;;
-  *"control functions killed: "*", lost: 0;"*) ;;
+  *"CPFs killed: 0;"*) echo "$said"; exit 1 ;;
+  *"CPFs killed: "*", lost: 0;"*) ;;
   *) echo "$said"; exit 1 ;;
 esac
-said=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --seconds 1 --hangs 1 --phones 100) || { echo "$said"; exit 1; }
+said=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --seconds 1 --hangs 1 --ues 100) || { echo "$said"; exit 1; }
 case $said in *'"found_p50_ms":null'*) echo "$said"; exit 1 ;; esac

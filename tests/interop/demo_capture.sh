@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The demonstration's capture, judged by tshark: everything that the core and the phones said to each other on N2, N3 and
+# The demonstration's capture, judged by tshark: everything that the core and the UEs said to each other on N2, N3 and
 # N4, with NAS in clear. It fails on a malformed packet, on an element that tshark does not know and that may not be
 # ignored, and on a protocol or message of the demonstration that the capture lacks.
 #
 # Usage: demo_capture.sh               runs `$WHIMBREL demo` and judges its capture
-#        demo_capture.sh FILE.pcap     judges that capture of a demonstration with $PHONES phones
+#        demo_capture.sh FILE.pcap     judges that capture of a demonstration with $UES UEs
 # Exit status 0 good, 77 this host cannot run it (the last line says why), else a fault.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-phones=${PHONES:-10}
+ues=${UES:-10}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 . "$here/../needs.sh"
@@ -17,7 +17,7 @@ needs_tools tshark
 capture=${1:-$tmp/demo.pcap}
 if [ $# = 0 ]; then
   needs_namespace
-  "$WHIMBREL" demo --phones "$phones" --null-cipher --capture "$capture" || exit
+  "$WHIMBREL" demo --ues "$ues" --null-cipher --capture "$capture" || exit
 fi
 
 wrong=0
@@ -43,29 +43,29 @@ holds() {
 
 holds 1 "NG SETUP REQUEST" "ngap.NGSetupRequest_element"
 holds 1 "NG SETUP RESPONSE" "ngap.NGSetupResponse_element"
-holds "$phones" "REGISTRATION REQUEST" "nas_5gs.mm.message_type == 0x41"
-holds "$phones" "AUTHENTICATION REQUEST" "nas_5gs.mm.message_type == 0x56"
-holds "$phones" "SECURITY MODE COMPLETE" "nas_5gs.mm.message_type == 0x5e"
-holds "$phones" "REGISTRATION ACCEPT" "nas_5gs.mm.message_type == 0x42"
-holds "$phones" "REGISTRATION ACCEPT in INITIAL CONTEXT SETUP REQUEST" \
+holds "$ues" "REGISTRATION REQUEST" "nas_5gs.mm.message_type == 0x41"
+holds "$ues" "AUTHENTICATION REQUEST" "nas_5gs.mm.message_type == 0x56"
+holds "$ues" "SECURITY MODE COMPLETE" "nas_5gs.mm.message_type == 0x5e"
+holds "$ues" "REGISTRATION ACCEPT" "nas_5gs.mm.message_type == 0x42"
+holds "$ues" "REGISTRATION ACCEPT in INITIAL CONTEXT SETUP REQUEST" \
   "ngap.InitialContextSetupRequest_element && nas_5gs.mm.message_type == 0x42"
-holds "$phones" "PDU SESSION ESTABLISHMENT REQUEST" "nas_5gs.sm.message_type == 0xc1"
-holds "$phones" "PDU SESSION ESTABLISHMENT ACCEPT in PDU SESSION RESOURCE SETUP REQUEST" \
+holds "$ues" "PDU SESSION ESTABLISHMENT REQUEST" "nas_5gs.sm.message_type == 0xc1"
+holds "$ues" "PDU SESSION ESTABLISHMENT ACCEPT in PDU SESSION RESOURCE SETUP REQUEST" \
   "ngap.PDUSessionResourceSetupRequest_element && nas_5gs.sm.message_type == 0xc2"
-holds "$phones" "SERVICE ACCEPT" "nas_5gs.mm.message_type == 0x4e"
-holds "$phones" "UE CONTEXT RELEASE COMMAND" "ngap.UEContextReleaseCommand_element"
-holds "$phones" "DEREGISTRATION ACCEPT" "nas_5gs.mm.message_type == 0x46"
+holds "$ues" "SERVICE ACCEPT" "nas_5gs.mm.message_type == 0x4e"
+holds "$ues" "UE CONTEXT RELEASE COMMAND" "ngap.UEContextReleaseCommand_element"
+holds "$ues" "DEREGISTRATION ACCEPT" "nas_5gs.mm.message_type == 0x46"
 holds 1 "PFCP Association Setup Response, accepted" "pfcp.msg_type == 6 && pfcp.cause == 1"
-holds "$phones" "PFCP Session Establishment Request" "pfcp.msg_type == 50 && pfcp.pdr_id && pfcp.far_id"
-holds "$phones" "PFCP Session Establishment Response, accepted" "pfcp.msg_type == 51 && pfcp.cause == 1"
-holds "$phones" "PFCP Session Modification Response, accepted" "pfcp.msg_type == 53 && pfcp.cause == 1"
-holds "$phones" "PFCP Session Deletion Response, accepted" "pfcp.msg_type == 55 && pfcp.cause == 1"
-holds "$phones" "uplink G-PDU with a PDU session container" \
+holds "$ues" "PFCP Session Establishment Request" "pfcp.msg_type == 50 && pfcp.pdr_id && pfcp.far_id"
+holds "$ues" "PFCP Session Establishment Response, accepted" "pfcp.msg_type == 51 && pfcp.cause == 1"
+holds "$ues" "PFCP Session Modification Response, accepted" "pfcp.msg_type == 53 && pfcp.cause == 1"
+holds "$ues" "PFCP Session Deletion Response, accepted" "pfcp.msg_type == 55 && pfcp.cause == 1"
+holds "$ues" "uplink G-PDU with a PDU session container" \
   "gtp.message == 0xff && gtp.ext_hdr.pdu_ses_con.pdu_type == 1 && gtp.ext_hdr.pdu_ses_con.qos_flow_id && ip"
-holds "$phones" "downlink G-PDU with a PDU session container" \
+holds "$ues" "downlink G-PDU with a PDU session container" \
   "gtp.message == 0xff && gtp.ext_hdr.pdu_ses_con.pdu_type == 0 && gtp.ext_hdr.pdu_ses_con.qos_flow_id && ip"
-holds "$phones" "DNS answer within GTP-U" "gtp && dns.flags.response == 1"
-holds "$phones" "page within GTP-U" "gtp && http.response.code == 200"
+holds "$ues" "DNS answer within GTP-U" "gtp && dns.flags.response == 1"
+holds "$ues" "page within GTP-U" "gtp && http.response.code == 200"
 none=$(count "gtp.message == 0xff && !gtp.ext_hdr.pdu_ses_con.pdu_type")
 [ "$none" = 0 ] || { echo "WRONG: $none G-PDU without a PDU session container"; wrong=1; }
 exit "$wrong"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A gNB that offers fastwire beside one that does not: phones register, use their sessions, are idle, return and hand over between the two, and
+# A gNB that offers fastwire beside one that does not: UEs register, use their sessions, are idle, return and hand over between the two, and
 # tshark finds nothing wrong in the core's capture, which is in ASN.1. Then a core that is told not to agree: nobody notices.
 # In a network namespace of its own.
 #
@@ -10,7 +10,7 @@ logs=(core.log off.log play.log)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../netns.sh"
 
-ip address add 203.0.113.1/32 dev lo # the server that phones ping
+ip address add 203.0.113.1/32 dev lo # the server that UEs ping
 # config NAME REST
 config() {
   cat >"$tmp/$1.yaml" <<EOF
@@ -22,7 +22,7 @@ $2
 EOF
 }
 cat >"$tmp/play.yaml" <<'EOF'
-phones: 8
+ues: 8
 gnbs: 2
 arrival: { rate: 50 }
 steps:
@@ -42,11 +42,11 @@ steps:
   - ping: 203.0.113.1
   - deregister
 EOF
-play() { "$WHIMBREL" ran "$tmp/play.yaml" "$@" >"$tmp/play.log" 2>&1 || wrong "phones failed"; }
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+play() { "$WHIMBREL" ran "$tmp/play.yaml" "$@" >"$tmp/play.log" 2>&1 || wrong "UEs failed"; }
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 config core ""
 config off "n2: { fastwire: false }"
-"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 
 "$WHIMBREL" run --strict --config "$tmp/core.yaml" --capture "$tmp/core.pcap" 2>>"$tmp/core.log" &
 running+=($!)
@@ -66,4 +66,4 @@ done
 start off run
 play --fastwire
 ! grep -q fastwire "$tmp/off.log" || wrong "nobody was to speak fastwire"
-echo "8 phones in both forms, and in ASN.1 alone where the core does not agree"
+echo "8 UEs in both forms, and in ASN.1 alone where the core does not agree"

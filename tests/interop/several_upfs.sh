@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A core without a user plane of its own, and two UPFs in programs of theirs: phones get sessions at both, ping through both, and
+# A core without a user plane of its own, and two UPFs in programs of theirs: UEs get sessions at both, ping through both, and
 # go to the other when one is killed (TS 23.501 §6.3.3, TS 23.527 §4.4). In a network namespace of its own.
 #
 # Usage: several_upfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
@@ -8,7 +8,7 @@ tools=(curl)
 logs=(core.log east.log west.log play.log)
 . "$(dirname "$0")/../netns.sh"
 
-ip address add 203.0.113.1/32 dev lo # the server that phones ping
+ip address add 203.0.113.1/32 dev lo # the server that UEs ping
 
 cat >"$tmp/core.yaml" <<EOF
 n2: { addresses: [127.0.0.31] }
@@ -34,7 +34,7 @@ EOF
   start "$1" upf
 }
 
-# uplink API: packets that a UPF has carried from phones.
+# uplink API: packets that a UPF has carried from UEs.
 uplink() { metric whimbrel_n3_ul_packets_total "$1"; }
 
 # carried API LEAST: waits until a UPF has carried more than so many; its metrics are half a second old at most.
@@ -47,21 +47,21 @@ carried() {
 }
 
 cat >"$tmp/play.yaml" <<'EOF'
-phones: 12
+ues: 12
 arrival: { rate: 50 }
 steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, deregister]
 EOF
 play() {
-  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "phones failed $1"
-  echo "12 phones were served $1"
+  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "UEs failed $1"
+  echo "12 UEs were served $1"
 }
 
 upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
 east=$!
 upf west 127.0.0.33 10.60.0.0/16 127.0.0.1:8083
 west=$!
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
-"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 core=$!
 await core "the UPF east answers"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two cores, each with a gNB, and one UPF of both: connected phones go from one AMF to the other and back by N2 handover (TS 23.502 §4.9.1.3),
-# with their sessions, while packets pass; then one core is killed, and phones of the other stay. In a network namespace of its own.
+# Two cores, each with a gNB, and one UPF of both: connected UEs go from one AMF to the other and back by N2 handover (TS 23.502 §4.9.1.3),
+# with their sessions, while packets pass; then one core is killed, and UEs of the other stay. In a network namespace of its own.
 #
 # Usage: two_amfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -8,7 +8,7 @@ tools=(curl)
 logs=(north.log south.log upf.log play.log)
 . "$(dirname "$0")/../netns.sh"
 
-ip address add 203.0.113.1/32 dev lo # the server that phones ping
+ip address add 203.0.113.1/32 dev lo # the server that UEs ping
 (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/neighbours.key")
 
 cat >"$tmp/upf.yaml" <<EOF
@@ -36,13 +36,13 @@ neighbours:
 api: { address: "$9" }
 store: { path: $tmp/$1.db }
 EOF
-  "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/$1.yaml" >/dev/null
+  "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/$1.yaml" >/dev/null
   start "$1" run
 }
 registered() { "$WHIMBREL" ue list -c "$tmp/$1.yaml" | grep -c 'imsi-' || true; }
 
 cat >"$tmp/play.yaml" <<'EOF'
-phones: 12
+ues: 12
 gnbs: 2
 arrival: { rate: 50 }
 steps:
@@ -63,7 +63,7 @@ steps:
   - deregister
 EOF
 ran() { "$WHIMBREL" ran "$1" --amf 127.0.0.31 --other-amf 1=127.0.0.32,2 "${@:2}"; }
-ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 start upf upf
 core north 127.0.0.31 1 0 south 127.0.0.32 2 1 127.0.0.1:8081
 core south 127.0.0.32 2 1 north 127.0.0.31 1 0 127.0.0.1:8082
@@ -73,17 +73,17 @@ await south "the UPF answers"
 await north "another AMF is there"
 await south "another AMF is there"
 
-ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "phones failed"
+ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "UEs failed"
 [ "$(grep -c '^imsi-[0-9]*: HandedOver' "$tmp/play.log")" = 36 ] || wrong "not all were handed over"
 [ "$(registered north)" = 0 ] && [ "$(registered south)" = 0 ] || wrong "somebody is registered who has left"
-echo "12 phones went to the other AMF, back, and there again with their sessions, and slept and woke there"
+echo "12 UEs went to the other AMF, back, and there again with their sessions, and slept and woke there"
 
 kill -9 "$south"
 await north "another AMF is not reached"
 cat >"$tmp/alone.yaml" <<'EOF'
-phones: 6
+ues: 6
 gnbs: 1
 steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, idle, wait: 0.1, return, deregister]
 EOF
-"$WHIMBREL" ran "$tmp/alone.yaml" --amf 127.0.0.31 >"$tmp/alone.log" 2>&1 || wrong "phones of the AMF that is left failed"
-echo "phones of one AMF do not notice that the other one is dead"
+"$WHIMBREL" ran "$tmp/alone.yaml" --amf 127.0.0.31 >"$tmp/alone.log" 2>&1 || wrong "UEs of the AMF that is left failed"
+echo "UEs of one AMF do not notice that the other one is dead"

@@ -40,7 +40,7 @@ n6: { nat: false }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
 YAML
-"$WHIMBREL" ran --phones 3 --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL" ran --ues 3 --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 
@@ -74,7 +74,7 @@ echo "a program reached the server over IPv4 and IPv6, and its exit status was o
 
 program 127 -- no-such-program
 program 125 --k "$(printf '0%.0s' {1..32})" --opc "$(printf '0%.0s' {1..32})" -- true
-program 125 --phones 2 -- true
+program 125 --ues 2 -- true
 echo "what is no program's end has an exit status of its own"
 
 # A scenario and a namespace with a name: it is there when the steps are done, until an interrupt.

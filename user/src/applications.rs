@@ -16,7 +16,7 @@ use crate::rules::Filter;
 pub struct Applications {
     /// Those that are known from the start, at most [`APPLICATIONS_MAX`].
     pub known: Vec<Application>,
-    /// Servers whose answers about names are believed; of any that the phone asks, where none is named.
+    /// Servers whose answers about names are believed; of any that the UE asks, where none is named.
     pub resolvers: Vec<IpAddr>,
 }
 
@@ -129,7 +129,7 @@ pub enum Whence {
     /// In either.
     #[default]
     Anywhere,
-    /// In what phones ask name servers (DNS_QNAME).
+    /// In what UEs ask name servers (DNS_QNAME).
     Query,
     /// In the greeting of TLS (TLS_SNI).
     ServerName,

@@ -1,10 +1,10 @@
-//! What waits for phones, at most (TS 23.501 §5.8.3): packets, octets and time, of one session and of all.
+//! What waits for UEs, at most (TS 23.501 §5.8.3): packets, octets and time, of one session and of all.
 
 use std::time::Duration;
 
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX, STRAYS_MAX};
 
-/// Bounds on packets that wait for phones. What each of them refuses is dropped by a [`crate::DropReason`] of its own.
+/// Bounds on packets that wait for UEs. What each of them refuses is dropped by a [`crate::DropReason`] of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffering {
     /// Packets of one session, where no BAR suggests fewer; up to [`HELD_PER_SESSION_MAX`].
@@ -34,7 +34,7 @@ impl Default for Buffering {
             packets: 16_384,
             octets: 16_384 * 1_500,
             strays: 0,
-            // Longer than a phone without power saving is paged (T3513, four times), and than most ends wait for an answer.
+            // Longer than a UE without power saving is paged (T3513, four times), and than most ends wait for an answer.
             age: Duration::from_secs(60),
             early_drop: false,
         }
@@ -51,7 +51,7 @@ pub struct BufferingError {
 }
 
 impl Buffering {
-    /// The longest age: what a phone that sleeps for the longest eDRX cycle (10,486 s) is waited for.
+    /// The longest age: what a UE that sleeps for the longest eDRX cycle (10,486 s) is waited for.
     pub const AGE_MAX: Duration = Duration::from_secs(3 * 3_600);
 
     /// How long a packet of no session waits: longer than UPF-C takes to answer and a flood of changes to be applied, shorter than

@@ -53,7 +53,7 @@ impl Ipv4Net {
     }
 }
 
-/// An IPv6 network out of which phones get prefixes of 64 bits.
+/// An IPv6 network out of which UEs get prefixes of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Net {
     /// Any address of it.
@@ -73,7 +73,7 @@ impl Ipv6Net {
         (self.address.to_bits() >> 64) as u64 & mask
     }
 
-    /// The address of the UPF's own side: in the first prefix, which no phone gets.
+    /// The address of the UPF's own side: in the first prefix, which no UE gets.
     pub const fn gateway(self) -> Ipv6Addr {
         Ipv6Addr::from_bits((self.first() as u128) << 64 | 1)
     }
@@ -90,9 +90,9 @@ impl Ipv6Net {
 pub struct DataNetwork {
     /// Its name: matched with the Network Instance, or the APN/DNN, of a session.
     pub dnn: Dnn,
-    /// Pools of phones' IPv4 addresses. The first, second (gateway) and last address of each stay unused.
+    /// Pools of UEs' IPv4 addresses. The first, second (gateway) and last address of each stay unused.
     pub ipv4_pools: Vec<Ipv4Net>,
-    /// Pools of phones' IPv6 prefixes. The first prefix of each stays unused (gateway).
+    /// Pools of UEs' IPv6 prefixes. The first prefix of each stays unused (gateway).
     pub ipv6_pools: Vec<Ipv6Net>,
     /// Pools for some sessions of it alone.
     pub reserved: Vec<ReservedPools>,
@@ -104,7 +104,7 @@ pub struct DataNetwork {
     pub ethernet: bool,
     /// Where unstructured sessions go, if there may be any. They take prefixes of the IPv6 pools.
     pub unstructured: Option<PointToPoint>,
-    /// What stands between it and phones of IP sessions, if anything.
+    /// What stands between it and UEs of IP sessions, if anything.
     pub firewall: Option<Firewall>,
 }
 
@@ -148,7 +148,7 @@ impl DataNetwork {
         }
     }
 
-    /// The addresses that its phones are translated to.
+    /// The addresses that its UEs are translated to.
     pub fn nat_pools(&self) -> impl Iterator<Item = Ipv4Net> {
         self.firewall.iter().flat_map(|f| &f.nat).flat_map(|n| &n.pools).copied()
     }
@@ -160,7 +160,7 @@ impl DataNetwork {
         if conditions > FIREWALL_RULES_MAX {
             return Err(FirewallError::Rules { given: conditions });
         }
-        if !(1..=FLOWS_MAX).contains(&f.flows_max) || f.flows_per_phone == 0 {
+        if !(1..=FLOWS_MAX).contains(&f.flows_max) || f.flows_per_ue == 0 {
             return Err(FirewallError::Flows);
         }
         let Some(nat) = &f.nat else { return Ok(()) };
@@ -170,7 +170,7 @@ impl DataNetwork {
         {
             return Err(FirewallError::NatPool);
         }
-        if nat.ports_per_phone == 0 {
+        if nat.ports_per_ue == 0 {
             return Err(FirewallError::NatPorts);
         }
         let meet = |a: Ipv4Net, b: Ipv4Net| {
@@ -179,7 +179,7 @@ impl DataNetwork {
             first(a) == first(b)
         };
         match nat.pools.iter().find(|n| self.all_ipv4_pools().any(|p| meet(**n, p))) {
-            Some(_) => Err(FirewallError::NatOfPhones),
+            Some(_) => Err(FirewallError::NatOfUes),
             None => Ok(()),
         }
     }
@@ -251,7 +251,7 @@ pub struct Config {
     pub echo_interval: Option<Duration>,
     /// Applications that rules may name.
     pub applications: Applications,
-    /// What waits for phones, at most.
+    /// What waits for UEs, at most.
     pub buffering: Buffering,
     /// What UEs do not reach, and whose GTP-U is taken.
     pub isolation: Isolation,
@@ -270,18 +270,18 @@ pub struct Config {
 pub struct SliceRate {
     /// The slice, as SMFs name it.
     pub slice: SNssai,
-    /// From phones, kbit/s.
+    /// From UEs, kbit/s.
     pub ul_kbps: u64,
-    /// To phones, kbit/s.
+    /// To UEs, kbit/s.
     pub dl_kbps: u64,
 }
 
 /// What this UPF and its links can keep of promises to flows of guaranteed rate (TS 23.501 §5.7.2.5): a rule that promises more is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuaranteedRates {
-    /// From phones, kbit/s.
+    /// From UEs, kbit/s.
     pub ul_kbps: u64,
-    /// To phones, kbit/s.
+    /// To UEs, kbit/s.
     pub dl_kbps: u64,
 }
 
@@ -331,7 +331,7 @@ pub enum ConfigError {
         /// How many were asked for.
         given: u32,
     },
-    /// A bound of what waits for phones that is zero or too high.
+    /// A bound of what waits for UEs that is zero or too high.
     Buffering(BufferingError),
     /// Applications that cannot be told.
     Applications(ApplicationError),
@@ -365,10 +365,10 @@ pub enum FirewallError {
     Flows,
     /// No addresses to translate to, or more than the bound.
     NatPool,
-    /// No ports for a phone.
+    /// No ports for a UE.
     NatPorts,
-    /// Addresses to translate to that phones have themselves.
-    NatOfPhones,
+    /// Addresses to translate to that UEs have themselves.
+    NatOfUes,
 }
 
 impl fmt::Display for FirewallError {
@@ -378,9 +378,9 @@ impl fmt::Display for FirewallError {
                 write!(f, "{given} rules and ranges of ports: give at most {FIREWALL_RULES_MAX}")
             }
             Self::Flows => write!(f, "it has no room for flows, or too much: give 1 to {FLOWS_MAX}"),
-            Self::NatPool => write!(f, "phones are translated to 1 to {NAT_ADDRESSES_MAX} addresses"),
-            Self::NatPorts => write!(f, "a phone has no port to be translated to"),
-            Self::NatOfPhones => write!(f, "the addresses that phones are translated to are phones' own"),
+            Self::NatPool => write!(f, "UEs are translated to 1 to {NAT_ADDRESSES_MAX} addresses"),
+            Self::NatPorts => write!(f, "a UE has no port to be translated to"),
+            Self::NatOfUes => write!(f, "the addresses that UEs are translated to are UEs' own"),
         }
     }
 }
@@ -419,7 +419,7 @@ impl fmt::Display for ConfigError {
                 )
             }
             Self::Buffering(BufferingError { bound, most }) => {
-                write!(f, "the bound `{bound}` of what waits for phones: give 1 to {most}")
+                write!(f, "the bound `{bound}` of what waits for ues: give 1 to {most}")
             }
             Self::Applications(wrong) => wrong.fmt(f),
             Self::EchoInterval(given) => {

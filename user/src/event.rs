@@ -57,9 +57,9 @@ pub enum Event {
         cp_seid: Seid,
         /// Its network.
         data_network: DnIndex,
-        /// The phone's IPv4 address.
+        /// The UE's IPv4 address.
         ue_ipv4: Option<Ipv4Addr>,
-        /// The phone's IPv6 prefix.
+        /// The UE's IPv6 prefix.
         ue_ipv6: Option<Ipv6Addr>,
     },
     /// A session was refused or a change of it was: the rule and what is wrong with it.

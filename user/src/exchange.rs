@@ -17,14 +17,14 @@ use crate::session_id::SessionId;
 pub enum Lead {
     /// The local tunnel by which it comes.
     Tunnel(Teid),
-    /// The phone's address that it is for, or one of the phone's prefix, and the data network that it is from.
-    Phone(DnIndex, IpAddr),
+    /// The UE's address that it is for, or one of the UE's prefix, and the data network that it is from.
+    Ue(DnIndex, IpAddr),
 }
 
 impl Lead {
-    /// To a phone: every address of a prefix leads to the same.
-    pub(crate) fn to_phone(dn: DnIndex, address: IpAddr) -> Self {
-        Self::Phone(
+    /// To a UE: every address of a prefix leads to the same.
+    pub(crate) fn to_ue(dn: DnIndex, address: IpAddr) -> Self {
+        Self::Ue(
             dn,
             match address {
                 IpAddr::V4(_) => address,
@@ -50,7 +50,7 @@ pub enum Change {
         /// What else to do, once.
         effects: Effects,
     },
-    /// The session will have these rules: from when a packet shows that its phone has come, for which it has some five seconds.
+    /// The session will have these rules: from when a packet shows that its UE has come, for which it has some five seconds.
     /// Any later change of the session ends the prediction.
     Predict {
         /// The session, which may not stand yet.
@@ -119,7 +119,7 @@ pub struct EndMarker {
 /// What UPF-U has seen; UPF-C tells the SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The first packet for a phone without a tunnel was buffered.
+    /// The first packet for a UE without a tunnel was buffered.
     DownlinkData {
         /// The session.
         session: SessionId,
@@ -157,7 +157,7 @@ pub enum Report {
         /// It does not.
         failed: bool,
     },
-    /// A phone has come as it was predicted: the session has had the predicted rules since.
+    /// A UE has come as it was predicted: the session has had the predicted rules since.
     Arrived {
         /// The session.
         session: SessionId,

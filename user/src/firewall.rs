@@ -1,4 +1,4 @@
-//! What an operator says of the border between phones and a data network: who may begin what, and behind which addresses phones stand.
+//! What an operator says of the border between UEs and a data network: who may begin what, and behind which addresses UEs stand.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,20 +12,20 @@ use crate::config::Ipv4Net;
 use crate::rules::{Filter, Flow};
 
 /// The border of a data network. What belongs to a flow that stands passes both ways; a packet that would begin one passes if the first
-/// rule that it meets allows it. What meets none may begin if it is a phone's.
+/// rule that it meets allows it. What meets none may begin if it is a UE's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firewall {
     /// In order, at most [`crate::FIREWALL_RULES_MAX`].
     pub rules: Vec<FirewallRule>,
-    /// Phones may begin flows to phones of this network.
-    pub between_phones: bool,
+    /// UEs may begin flows to UEs of this network.
+    pub between_ues: bool,
     /// Flows at a time, up to [`crate::FLOWS_MAX`]; a further one takes the place of the one whose time would be over first.
     pub flows_max: u32,
-    /// Flows of one phone at a time; a further one takes the place of the phone's own that was idle longest.
-    pub flows_per_phone: u16,
+    /// Flows of one UE at a time; a further one takes the place of the UE's own that was idle longest.
+    pub flows_per_ue: u16,
     /// How long a flow stands without a packet.
     pub timeouts: Timeouts,
-    /// What IPv4 phones are translated to, if they are.
+    /// What IPv4 UEs are translated to, if they are.
     pub nat: Option<Nat>,
 }
 
@@ -33,9 +33,9 @@ impl Default for Firewall {
     fn default() -> Self {
         Self {
             rules: Vec::new(),
-            between_phones: true,
+            between_ues: true,
             flows_max: Self::FLOWS_MAX,
-            flows_per_phone: Self::FLOWS_PER_PHONE,
+            flows_per_ue: Self::FLOWS_PER_UE,
             timeouts: Timeouts::default(),
             nat: None,
         }
@@ -43,27 +43,27 @@ impl Default for Firewall {
 }
 
 impl Firewall {
-    /// Flows unless said otherwise: a hundred each of 2,600 active phones, in 25 MiB.
+    /// Flows unless said otherwise: a hundred each of 2,600 active UEs, in 25 MiB.
     pub const FLOWS_MAX: u32 = 262_144;
-    /// Flows of one phone unless said otherwise: several busy browsers behind a phone.
-    pub const FLOWS_PER_PHONE: u16 = 2_048;
+    /// Flows of one UE unless said otherwise: several busy browsers behind a UE.
+    pub const FLOWS_PER_UE: u16 = 2_048;
 }
 
-/// Translation of IPv4 phones' addresses (RFC 3022): endpoint-independent mapping, one outside address a phone (RFC 4787 §4.1).
+/// Translation of IPv4 UEs' addresses (RFC 3022): endpoint-independent mapping, one outside address a UE (RFC 4787 §4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nat {
     /// Every address of them is used; at most [`crate::NAT_ADDRESSES_MAX`].
     pub pools: Vec<Ipv4Net>,
-    /// Ports of TCP and UDP, and identifiers of ICMP, that one phone has at a time.
-    pub ports_per_phone: u16,
-    /// Whoever learns of a phone's outside port reaches it there (endpoint-independent filtering, RFC 4787 §5), not only those that
-    /// the phone has sent to.
+    /// Ports of TCP and UDP, and identifiers of ICMP, that one UE has at a time.
+    pub ports_per_ue: u16,
+    /// Whoever learns of a UE's outside port reaches it there (endpoint-independent filtering, RFC 4787 §5), not only those that
+    /// the UE has sent to.
     pub reachable: bool,
 }
 
 impl Nat {
-    /// Ports of a phone unless said otherwise.
-    pub const PORTS_PER_PHONE: u16 = 1_024;
+    /// Ports of a UE unless said otherwise.
+    pub const PORTS_PER_UE: u16 = 1_024;
 
     /// How many addresses there are.
     pub(crate) fn addresses(&self) -> u64 {
@@ -107,11 +107,11 @@ impl Timeouts {
 }
 
 /// A rule about packets that would begin a flow, in the words of RFC 6733 §4.3.1 without options: `permit` or `deny`, `in` (from the
-/// phone) or `out` (to it), protocol, `from` and `to`: `deny in 6 from any to any 25`.
+/// UE) or `out` (to it), protocol, `from` and `to`: `deny in 6 from any to any 25`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirewallRule {
     pub(crate) permits: bool,
-    pub(crate) from_phone: bool,
+    pub(crate) from_ue: bool,
     filter: Filter,
     text: Box<str>,
 }
@@ -119,7 +119,7 @@ pub struct FirewallRule {
 impl FirewallRule {
     /// Whether it meets every packet that `other` would.
     pub fn covers(&self, other: &Self) -> bool {
-        self.from_phone == other.from_phone && self.filter.covers(&other.filter)
+        self.from_ue == other.from_ue && self.filter.covers(&other.filter)
     }
 
     /// Whether it says the same of packets that it meets.
@@ -127,14 +127,14 @@ impl FirewallRule {
         self.permits == other.permits
     }
 
-    /// The phones that it names, as a network; `None` if all.
-    pub fn phones(&self) -> Option<(IpAddr, u8)> {
+    /// The UEs that it names, as a network; `None` if all.
+    pub fn ues(&self) -> Option<(IpAddr, u8)> {
         self.filter.local_network()
     }
 
     /// Whether it is a `permit in`: that packets from UEs may pass.
     pub fn permits_from_ue(&self) -> bool {
-        self.permits && self.from_phone
+        self.permits && self.from_ue
     }
 
     /// Whether it is for a packet of a UE; of a later fragment, which has no ports, whether it may be for the first one.
@@ -163,7 +163,7 @@ impl FromStr for FirewallRule {
 
     fn from_str(text: &str) -> Result<Self, NotARule> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        let (permits, from_phone) = match words[..] {
+        let (permits, from_ue) = match words[..] {
             ["permit", "in", ..] => (true, true),
             ["permit", "out", ..] => (true, false),
             ["deny", "in", ..] => (false, true),
@@ -172,7 +172,7 @@ impl FromStr for FirewallRule {
         };
         let permit = format!("permit {}", words[1..].join(" "));
         let filter = Filter::new(&SdfFilter::flow(&permit)).ok_or(NotARule)?;
-        Ok(Self { permits, from_phone, filter, text: words.join(" ").into() })
+        Ok(Self { permits, from_ue, filter, text: words.join(" ").into() })
     }
 }
 
@@ -187,10 +187,10 @@ mod tests {
     #[test]
     fn rules_are_ip_filter_rules_of_two_actions_and_two_directions() {
         let r = rule(" deny  in 6 from any to 192.0.2.0/24 25,465-587");
-        assert!(!r.permits && r.from_phone);
+        assert!(!r.permits && r.from_ue);
         assert_eq!(r.to_string(), "deny in 6 from any to 192.0.2.0/24 25,465-587");
         assert_eq!(
-            rule("permit out 17 from any to 10.45.0.7 5060").phones(),
+            rule("permit out 17 from any to 10.45.0.7 5060").ues(),
             Some(("10.45.0.7".parse().unwrap(), 32))
         );
         for bad in [

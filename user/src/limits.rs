@@ -8,7 +8,7 @@ pub const TEID_INDEX_BITS: u32 = 20;
 pub const TEID_INDEX_BITS_MAX: u32 = 24;
 /// Local tunnels of one session: N3, N9, a forwarding tunnel of a handover, and one spare.
 pub const TUNNELS_PER_SESSION_MAX: usize = 4;
-/// PDRs, FARs, QERs or URRs of one session: a phone has at most 64 QoS flows (6 bits of QFI), of two
+/// PDRs, FARs, QERs or URRs of one session: a UE has at most 64 QoS flows (6 bits of QFI), of two
 /// directions each.
 pub const RULES_PER_SESSION_MAX: usize = 128;
 /// Filters of one PDR: TS 24.501 §9.11.4.13 lets one QoS rule have 15 packet filters.
@@ -55,13 +55,13 @@ pub const REPLIES_MAX: usize = 16_384;
 pub const REQUESTS_MAX: usize = 65_536;
 /// Requests of SMFs that await figures of the packet pipeline: as many as a burst of deletions in one second.
 pub const WAITING_MAX: usize = 65_536;
-/// Packets buffered for one phone, as far as the configuration may go: 10,000 a second through 300 ms.
+/// Packets buffered for one UE, as far as the configuration may go: 10,000 a second through 300 ms.
 pub const HELD_PER_SESSION_MAX: u16 = 3_000;
-/// Packets that one phone may have buffered however many others have: 64 as most BARs suggest, doubled.
+/// Packets that one UE may have buffered however many others have: 64 as most BARs suggest, doubled.
 pub const HELD_PER_SESSION_SURE: usize = 128;
-/// Beyond that a phone may have one part in so many of the buffers that are free, so that a few leave room for others.
+/// Beyond that a UE may have one part in so many of the buffers that are free, so that a few leave room for others.
 pub const HELD_SHARE: usize = 4;
-/// Packets buffered for all phones, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
+/// Packets buffered for all UEs, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
 pub const HELD_MAX: usize = 262_144;
 /// Packets of no session that wait while UPF-C is asked: some two megabytes, looked through when a session comes.
 pub const STRAYS_MAX: u16 = 1_024;
@@ -73,9 +73,9 @@ pub const UNPLACED_MAX: usize = 256;
 pub const UNPLACED_PER_SESSION_MAX: usize = 16;
 /// The same from one address, so that one that sends without being named leaves room for others.
 pub const UNPLACED_PER_PEER_MAX: usize = 64;
-/// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million phones.
+/// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million UEs.
 pub const PREDICTIONS_MAX: usize = 65_536;
-/// Packets of the pipeline's own making that wait to be sent, besides what is held for phones and may be released at once.
+/// Packets of the pipeline's own making that wait to be sent, besides what is held for UEs and may be released at once.
 pub const OUTPUTS_OWN_MAX: usize = 1024;
 /// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are
 /// counted lost.
@@ -92,16 +92,16 @@ pub const ERROR_INDICATIONS_PER_PEER_MAX: u32 = 50;
 pub const WRONG_TUNNELS_PER_PEER_MAX: u32 = 1_000;
 /// Peers that are kept in mind for it by one pipeline.
 pub const GUESSING_PEERS_MAX: usize = 64;
-/// Networks behind one phone: a router's of a site, generously.
+/// Networks behind one UE: a router's of a site, generously.
 pub const FRAMED_ROUTES_MAX: usize = 16;
-/// MAC addresses of one Ethernet session: a phone with a small switch behind it.
+/// MAC addresses of one Ethernet session: a UE with a small switch behind it.
 pub const MACS_PER_SESSION_MAX: usize = 16;
 /// Frames for groups that are copied to the sessions of one data network in a second: more than ARP and neighbour
 /// discovery of a site need, and no storm.
 pub const FLOODS_PER_SECOND_MAX: u32 = 200;
 /// Sessions that one such frame is copied to: with the rate above, 51,200 copies a second for each data network.
 pub const FLOODED_SESSIONS_MAX: usize = 256;
-/// Slices that have a rate of their own: TS 23.501 §5.15.2 lets a phone use eight of an operator's few dozen.
+/// Slices that have a rate of their own: TS 23.501 §5.15.2 lets a UE use eight of an operator's few dozen.
 pub const SLICES_MAX: usize = 64;
 /// Pipelines that share a UPF's sessions: the receive queues of an interface that AF_XDP takes.
 pub const SHARDS_MAX: u8 = 16;
@@ -115,7 +115,7 @@ pub const RETRANSMISSIONS_PER_TICK_MAX: usize = 256;
 pub const FIREWALL_RULES_MAX: usize = 4_096;
 /// Flows through the firewall of one data network: 16 million, of which each takes 96 octets.
 pub const FLOWS_MAX: u32 = 1 << 24;
-/// Addresses that the phones of one data network are translated to: each takes 768 KiB when all its ports are used.
+/// Addresses that the UEs of one data network are translated to: each takes 768 KiB when all its ports are used.
 pub const NAT_ADDRESSES_MAX: u64 = 256;
 /// Packets in fragments whose later ones are to have the ports of the first: of a second of a busy UPF.
 pub const PORTS_AWAITED_MAX: usize = 1_024;

@@ -89,7 +89,7 @@ impl Shards {
         self.shards.iter_mut().for_each(|s| s.set_host_addresses(Arc::clone(&host)));
     }
 
-    /// A change that will be applied: from now on all pipelines know where its phone's packets go.
+    /// A change that will be applied: from now on all pipelines know where its UE's packets go.
     pub fn announce(&self, change: &Change) {
         self.steering.of_change(change);
     }

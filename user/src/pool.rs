@@ -1,11 +1,11 @@
-//! Pools of phones' addresses (TS 29.244 §5.21).
+//! Pools of UEs' addresses (TS 29.244 §5.21).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::limits::{POOL_ADDRESSES_MAX, SHARDS_MAX};
 
-/// Numbers of an IPv4 pool that are no phone's, at its begin: the network's own address, and the gateway's.
+/// Numbers of an IPv4 pool that are no UE's, at its begin: the network's own address, and the gateway's.
 pub const POOL_BEGINS: u32 = 2;
 
 /// The same of an IPv6 pool's prefixes: the gateway's.

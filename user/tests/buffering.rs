@@ -1,4 +1,4 @@
-//! Buffering action rules (TS 29.244 §5.2.4): how much is kept for an idle phone, and when the SMF is told.
+//! Buffering action rules (TS 29.244 §5.2.4): how much is kept for an idle UE, and when the SMF is told.
 
 mod common;
 
@@ -108,7 +108,7 @@ fn notification_waits_for_the_delay_and_is_made_once() {
     assert!(net.reports().is_empty());
 }
 
-#[test] // TS 23.502 §4.2.3.3: the phone comes by itself within the delay, and need not be paged
+#[test] // TS 23.502 §4.2.3.3: the UE comes by itself within the delay, and need not be paged
 fn notification_is_not_made_when_the_packets_have_gone() {
     let mut net = Net::new();
     let s = idle(&mut net, Some(4), None);
@@ -173,7 +173,7 @@ fn answers_that_change_nothing() {
 }
 
 #[test]
-fn phones_with_much_to_hold_leave_room_for_others() {
+fn ues_with_much_to_hold_leave_room_for_others() {
     let mut net = with(|b| b.packets_per_session = HELD_PER_SESSION_MAX);
     let sessions: Vec<_> = (1..=4).map(|n| net.idle_session(n, true, false)).collect();
     let mut kept = Vec::new();
@@ -250,7 +250,7 @@ fn packets_that_wait_too_long_are_dropped() {
     assert_eq!((net.outputs().len(), net.upf.u.next_deadline()), (1, None));
 }
 
-#[test] // TS 29.244 §5.2.4.2: a phone that sleeps long, of which the SMF knows
+#[test] // TS 29.244 §5.2.4.2: a UE that sleeps long, of which the SMF knows
 fn packets_wait_as_long_as_the_smf_says() {
     let mut net = with(|b| b.age = Duration::from_secs(10));
     let s = idle(&mut net, None, None);
@@ -264,7 +264,7 @@ fn packets_wait_as_long_as_the_smf_says() {
     net.modify(&s, SessionModificationRequest { update_fars: vec![buffer()], ..Default::default() });
     down(&mut net, &s);
     after_ms(&mut net, 10_000);
-    assert_eq!(net.dropped(DropReason::BufferAge), 1, "what it said is over with the phone's return");
+    assert_eq!(net.dropped(DropReason::BufferAge), 1, "what it said is over with the UE's return");
 }
 
 fn buffer() -> UpdateFar {

@@ -100,7 +100,7 @@ fn frames_for_all_are_copied_and_do_not_come_back() {
     assert_eq!(copies(&mut net), expected);
     // The bridge of the network sends it back to all its ports, this one among them.
     assert_eq!(net.packet(FROM_NETWORK, &request).0, Verdict::Taken);
-    assert_eq!(copies(&mut net), expected, "not to the phone that sent it");
+    assert_eq!(copies(&mut net), expected, "not to the UE that sent it");
     let from_server = frame([1, 0, 0x5e, 0, 0, 1], SERVER, 0x0800, b"multicast");
     assert_eq!(net.packet(FROM_NETWORK, &from_server).0, Verdict::Taken);
     assert_eq!(copies(&mut net).len(), 4);
@@ -110,8 +110,8 @@ fn frames_for_all_are_copied_and_do_not_come_back() {
     assert_eq!(copies(&mut net).len(), 3);
 }
 
-#[test] // TS 23.501 §5.6.10.2: from phone to phone without the network
-fn frames_between_phones_are_switched() {
+#[test] // TS 23.501 §5.6.10.2: from UE to UE without the network
+fn frames_between_ues_are_switched() {
     let mut net = switch();
     let (a, b) = (session(&mut net, 1), session(&mut net, 2));
     up(&mut net, &a, &frame(SERVER, mac(1), 0x88b5, b""));
@@ -119,14 +119,14 @@ fn frames_between_phones_are_switched() {
     let m = frame(mac(2), mac(1), 0x88b5, b"hello");
     let (verdict, octets) = up(&mut net, &a, &m);
     assert_eq!((verdict, at_gnb(&octets)), (Verdict::Send(to_gnb()), (Teid(1002), Some(1), m)));
-    // What a phone sends to itself, or the network to where it came from, goes nowhere.
+    // What a UE sends to itself, or the network to where it came from, goes nowhere.
     up(&mut net, &a, &frame(SERVER, mac(3), 0x88b5, b""));
     let to_itself = frame(mac(3), mac(1), 0x88b5, b"");
     assert_eq!(up(&mut net, &a, &to_itself).0, Verdict::Drop(DropReason::FrameReturns));
     assert_eq!(net.packet(FROM_NETWORK, &to_itself).0, Verdict::Drop(DropReason::FrameReturns));
 }
 
-#[test] // one phone may not take another's address, nor one that is none
+#[test] // one UE may not take another's address, nor one that is none
 fn addresses_of_others_and_of_groups_are_refused_as_source() {
     let mut net = switch();
     let (a, b) = (session(&mut net, 1), session(&mut net, 2));
@@ -320,8 +320,8 @@ fn filter_of_both_directions_is_named_by_the_other() {
     assert_eq!(r.cause, Cause::RuleCreationModificationFailure);
 }
 
-#[test] // TS 23.502 §4.2.3.3: frames for an idle phone wait as packets do
-fn frames_for_an_idle_phone_wait_in_order() {
+#[test] // TS 23.502 §4.2.3.3: frames for an idle UE wait as packets do
+fn frames_for_an_idle_ue_wait_in_order() {
     let mut net = switch();
     let s = session(&mut net, 1);
     up(&mut net, &s, &frame(SERVER, mac(1), 0x88b5, b""));

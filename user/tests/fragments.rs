@@ -60,7 +60,7 @@ fn fragments6(source: Ipv6Addr, destination: Ipv6Addr, ports: (u16, u16), id: u8
 }
 
 impl Net {
-    /// The QoS flow of a packet to the phone.
+    /// The QoS flow of a packet to the UE.
     fn flow(&mut self, inner: &[u8]) -> Option<u8> {
         let (verdict, octets) = self.downlink(inner);
         assert!(matches!(verdict, Verdict::Send(_)), "{verdict:?}");
@@ -85,7 +85,7 @@ fn a_later_fragment_meets_the_rule_of_its_first() {
 }
 
 #[test]
-fn a_phones_later_fragment_is_of_the_flow_that_it_comes_by() {
+fn a_ues_later_fragment_is_of_the_flow_that_it_comes_by() {
     let net = &mut Net::new();
     let s = session(net, 1);
     let [first, later] = fragments4(s.ipv4.unwrap(), SERVER, (7, 5060), 9);
@@ -106,7 +106,7 @@ fn word_is_of_one_session_and_identification_and_lives_a_minute() {
     let (a, b) = (session(net, 1), session(net, 2));
     let to = |s: &Session, id| fragments4(SERVER, s.ipv4.unwrap(), (5060, 7), id);
     assert_eq!(net.flow(&to(&a, 9)[0]), Some(2));
-    assert_eq!(net.flow(&to(&b, 9)[1]), Some(1), "another phone's");
+    assert_eq!(net.flow(&to(&b, 9)[1]), Some(1), "another UE's");
     assert_eq!(net.flow(&to(&a, 10)[1]), Some(1), "of another packet");
     net.advance(net.now + Duration::from_secs(59));
     assert_eq!(net.flow(&to(&a, 9)[1]), Some(2));

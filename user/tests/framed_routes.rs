@@ -1,4 +1,4 @@
-//! Networks behind a phone: TS 29.244 §5.16, TS 23.501 §5.6.14.
+//! Networks behind a UE: TS 29.244 §5.16, TS 23.501 §5.6.14.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn route(a: [u8; 4], length: u8) -> FramedRoute {
     FramedRoute::new(a.into(), length).unwrap()
 }
 
-/// A session with these networks behind its phone.
+/// A session with these networks behind its UE.
 fn session(net: &mut Net, n: u64, routes: &[FramedRoute], ipv6: &[FramedIpv6Route]) -> Session {
     let mut m = establishment(n, true, true);
     for pdr in &mut m.create_pdrs {
@@ -33,8 +33,8 @@ fn to_n6(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Send(Destination::N6 { .. }))
 }
 
-#[test] // TS 23.501 §5.6.14: to the phone, and from it: the check of source addresses knows them
-fn packets_of_a_network_behind_the_phone() {
+#[test] // TS 23.501 §5.6.14: to the UE, and from it: the check of source addresses knows them
+fn packets_of_a_network_behind_the_ue() {
     let mut net = Net::new();
     let six = FramedIpv6Route::new("2001:db8:99::".parse().unwrap(), 48).unwrap();
     let s = session(&mut net, 1, &[route([192, 168, 7, 0], 24)], &[six]);
@@ -76,7 +76,7 @@ fn the_longest_prefix_leads() {
     assert_eq!(packets(&net, &wide), 2);
 }
 
-#[test] // TS 29.244 §5.16: a route may come with a change of a rule; there are so many of one phone and no more
+#[test] // TS 29.244 §5.16: a route may come with a change of a rule; there are so many of one UE and no more
 fn routes_that_come_later_and_too_many() {
     let mut net = Net::new();
     let s = session(&mut net, 1, &[], &[]);

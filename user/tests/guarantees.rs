@@ -62,7 +62,7 @@ fn no_more_is_promised_than_can_be_kept() {
     assert!(seated(&mut net, 5).is_some());
 }
 
-/// How many of so many packets that come in turn to a phone that is not there leave when it comes, in order: of the flow, and of the others.
+/// How many of so many packets that come in turn to a UE that is not there leave when it comes, in order: of the flow, and of the others.
 fn through(bounds: Buffering, packets: u16) -> [u16; 2] {
     let mut net = Net::with(Config { buffering: bounds, ..config() });
     let r = net.establish(with_voice(1, 10_000));
@@ -93,7 +93,7 @@ fn dropped(net: &Net) -> u32 {
     net.upf.u.counters().dropped.iter().sum::<u64>() as u32
 }
 
-#[test] // TS 23.501 §5.7.2.5 buffers: of what waits for a phone, flows without a promise give way first, and the rest stays in order
+#[test] // TS 23.501 §5.7.2.5 buffers: of what waits for a UE, flows without a promise give way first, and the rest stays in order
 fn a_guaranteed_flow_loses_nothing_while_others_overflow_the_buffer() {
     let plenty = Buffering { packets_per_session: 64, ..Buffering::default() };
     assert_eq!(through(plenty, 64), [16, 48], "there is room for all");

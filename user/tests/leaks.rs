@@ -1,4 +1,4 @@
-//! After everything that SMFs, gNBs, phones and data networks may do, and after everyone has left: nothing is left.
+//! After everything that SMFs, gNBs, UEs and data networks may do, and after everyone has left: nothing is left.
 
 mod common;
 

@@ -398,7 +398,7 @@ fn same_teid_at_two_gnbs_is_two_tunnels() {
 }
 
 #[test] // TS 33.513 §4.2.2.7; TS 33.513 §4.2.2.6: a packet by another session's tunnel is not that session's
-fn a_phone_cannot_speak_through_another_phones_tunnel() {
+fn a_ue_cannot_speak_through_another_ues_tunnel() {
     let mut net = Net::new();
     let (a, b) = (net.session(1, true, false), net.session(2, true, false));
     let of_a = udp4(a.ipv4.unwrap(), SERVER, (1, 2), 0);

@@ -45,7 +45,7 @@ fn padding_behind_the_inner_packet_is_cut() {
     assert_eq!(net.uplink(&s, &padded), (N6, inner));
 }
 
-#[test] // TS 33.513 §4.2.2.7: a phone may not speak for another
+#[test] // TS 33.513 §4.2.2.7: a UE may not speak for another
 fn spoofed_source_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.session(1, true, true);
@@ -107,7 +107,7 @@ fn error_indication_of_a_gnb_is_reported() {
     assert_eq!(net.packet(from_gnb(), m.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
 }
 
-#[test] // a phone returned to a gNB while the report on its last tunnel was under way between the threads
+#[test] // a UE returned to a gNB while the report on its last tunnel was under way between the threads
 fn error_indication_of_a_tunnel_of_the_past_is_not_reported() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -132,7 +132,7 @@ fn echo_request_is_answered_to_the_port_it_came_from() {
 }
 
 #[test] // TS 23.502 §4.2.3.3, §4.4.2.2; TS 29.244 §5.2.3, §5.2.4: buffer, one report, then in order to the gNB
-fn packets_for_an_idle_phone_wait_in_order_and_are_reported_once() {
+fn packets_for_an_idle_ue_wait_in_order_and_are_reported_once() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     let inner: Vec<_> = (0..5).map(|i| udp4(SERVER, s.ipv4.unwrap(), (53, 4000), i)).collect();
@@ -152,7 +152,7 @@ fn packets_for_an_idle_phone_wait_in_order_and_are_reported_once() {
 }
 
 #[test]
-fn buffer_of_an_idle_phone_is_bounded() {
+fn buffer_of_an_idle_ue_is_bounded() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     let p = udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 0);
@@ -360,7 +360,7 @@ fn periodic_usage_and_inactivity_are_reported_by_time() {
 }
 
 #[test] // RFC 4861 §6.2, RFC 8106, TS 23.501 §5.8.2.2.3
-fn phone_learns_its_prefix_when_its_session_becomes_active_and_when_it_asks() {
+fn ue_learns_its_prefix_when_its_session_becomes_active_and_when_it_asks() {
     let mut net = Net::new();
     let s = net.session(1, true, true);
     let check = |outputs: Vec<(Destination, Vec<u8>)>| {

@@ -119,10 +119,7 @@ fn static_address_is_taken_when_free() {
     assert_eq!((r.cause, r.offending_ie), (Cause::RuleCreationModificationFailure, Some(OffendingIe(93))));
     let outside = Ipv4Addr::new(100, 64, 0, 9);
     assert_eq!(net.establish(with(3, outside)).cause, Cause::RequestAccepted);
-    assert!(
-        matches!(net.downlink(&udp4(SERVER, outside, (1, 2), 0)).0, Verdict::Taken),
-        "held for the phone"
-    );
+    assert!(matches!(net.downlink(&udp4(SERVER, outside, (1, 2), 0)).0, Verdict::Taken), "held for the UE");
     let dynamic: Vec<_> = (10..14).map(|i| net.idle_session(i, true, false).ipv4.unwrap()).collect();
     assert!(!dynamic.contains(&fixed));
 }

@@ -1,4 +1,4 @@
-//! Predicted handovers: rules that begin when a packet shows that the phone has arrived.
+//! Predicted handovers: rules that begin when a packet shows that the UE has arrived.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn to_target() -> Verdict {
     Verdict::Send(Destination::N3 { peer: TARGET, tos: 0 })
 }
 
-/// A request for when the phone arrives; its answer.
+/// A request for when the UE arrives; its answer.
 fn predict(net: &mut Net, seid: Option<Seid>, sequence: u32, mut m: Message) -> Option<Message> {
     match &mut m {
         Message::SessionEstablishmentRequest(m) => m.on_arrival = Some(OnArrival),
@@ -39,7 +39,7 @@ fn predict(net: &mut Net, seid: Option<Seid>, sequence: u32, mut m: Message) -> 
     Some(Message::parse(&Frame::parse(&answer).unwrap()).unwrap())
 }
 
-/// The session of a phone that is to come from another UPF to the target gNB.
+/// The session of a UE that is to come from another UPF to the target gNB.
 fn arrival(cp_seid: u64) -> SessionEstablishmentRequest {
     let mut m = establishment(cp_seid, true, true);
     let to_target = ForwardingParameters {
@@ -75,7 +75,7 @@ fn down(s: &Session, payload: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_begins_with_its_phones_first_packet_from_the_target() {
+fn a_session_begins_with_its_ues_first_packet_from_the_target() {
     let mut net = Net::new();
     let s = predicted_session(&mut net, 1);
     assert_eq!(net.upf.u.counters().sessions, 0);
@@ -91,7 +91,7 @@ fn a_session_begins_with_its_phones_first_packet_from_the_target() {
 }
 
 #[test]
-fn a_session_begins_with_a_packet_to_its_phone_as_its_rules_say() {
+fn a_session_begins_with_a_packet_to_its_ue_as_its_rules_say() {
     let mut net = Net::new();
     let forwards = predicted_session(&mut net, 1);
     assert_eq!(net.downlink(&down(&forwards, 10)).0, to_target());
@@ -162,7 +162,7 @@ fn a_prediction_is_past_after_five_seconds_and_leaves_nothing() {
 }
 
 #[test]
-fn a_phone_that_the_smf_never_speaks_of_is_let_go() {
+fn a_ue_that_the_smf_never_speaks_of_is_let_go() {
     let mut net = Net::new();
     let (lost, kept) = (predicted_session(&mut net, 1), predicted_session(&mut net, 2));
     for s in [&lost, &kept] {
@@ -180,7 +180,7 @@ fn a_phone_that_the_smf_never_speaks_of_is_let_go() {
 }
 
 #[test]
-fn the_smf_may_confirm_before_the_phone_comes() {
+fn the_smf_may_confirm_before_the_ue_comes() {
     let mut net = Net::new();
     let s = predicted_session(&mut net, 1);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
@@ -191,7 +191,7 @@ fn the_smf_may_confirm_before_the_phone_comes() {
 }
 
 #[test]
-fn the_path_switches_with_the_phones_first_packet_from_the_target() {
+fn the_path_switches_with_the_ues_first_packet_from_the_target() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     predicted_switch(&mut net, &s);
@@ -219,7 +219,7 @@ fn the_path_switches_with_the_phones_first_packet_from_the_target() {
 }
 
 #[test]
-fn packets_held_in_a_handover_leave_first_when_the_phone_arrives() {
+fn packets_held_in_a_handover_leave_first_when_the_ue_arrives() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let hold = UpdateFar { apply_action: Some(ApplyAction::BUFF), ..UpdateFar::new(FarId(2)) };

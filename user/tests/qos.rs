@@ -323,7 +323,7 @@ proptest! {
         }
     }
 
-    /// A packet goes where its own session's rules say, whatever sessions there are: never to another phone.
+    /// A packet goes where its own session's rules say, whatever sessions there are: never to another UE.
     #[test]
     fn no_packet_reaches_another_session(
         packets in proptest::collection::vec((0usize..5, 0usize..5, any::<u16>(), any::<u16>(), any::<bool>()), 1..80),

@@ -32,7 +32,7 @@ fn session(net: &mut Net, n: u64, slice: SNssai) -> Session {
     s
 }
 
-/// A packet of 1,000 octets to the phone.
+/// A packet of 1,000 octets to the UE.
 fn down(s: &Session, port: u16, ecn: u8) -> Vec<u8> {
     let mut p = udp4(SERVER, s.ipv4.unwrap(), (port, 1), 972);
     p[1] = 0xb8 | ecn;

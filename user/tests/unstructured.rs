@@ -1,4 +1,4 @@
-//! Unstructured PDU sessions: what the phone sends, by a tunnel of UDP over IPv6 on N6.
+//! Unstructured PDU sessions: what the UE sends, by a tunnel of UDP over IPv6 on N6.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn each_session_has_a_prefix_of_its_own_and_gives_it_back() {
     assert_eq!(net.downlink(&answer(&of_a)).0, Verdict::Drop(DropReason::UnknownUeAddress));
 }
 
-#[test] // only the other end speaks to the phone
+#[test] // only the other end speaks to the UE
 fn packets_that_are_not_of_the_tunnel_are_dropped() {
     let mut net = net();
     let s = session(&mut net, 1);
@@ -125,8 +125,8 @@ fn unstructured_session_is_refused_without_a_tunnel() {
     assert_eq!(net.upf.c.session_count(), 0);
 }
 
-#[test] // TS 23.502 §4.2.3.3: held for an idle phone like packets
-fn octets_for_an_idle_phone_wait() {
+#[test] // TS 23.502 §4.2.3.3: held for an idle UE like packets
+fn octets_for_an_idle_ue_wait() {
     let mut net = net();
     let r = net.establish(establishment(1));
     let s = net.seated(1, &r);

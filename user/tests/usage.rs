@@ -24,7 +24,7 @@ fn volume_and_time(triggers: ReportingTriggers) -> CreateUrr {
     CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM | MeasurementMethod::DURAT, triggers)
 }
 
-/// A packet of 100 octets to the phone.
+/// A packet of 100 octets to the UE.
 fn down(net: &mut Net, s: &Session) -> Verdict {
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 72)).0
 }

@@ -33,9 +33,9 @@ pub(crate) struct Status {
     pub(crate) condition: Condition,
     pub(crate) components: Vec<Component>,
     pub(crate) gnbs: u64,
-    pub(crate) phones: u64,
-    pub(crate) phones_registered: u64,
-    pub(crate) phones_connected: u64,
+    pub(crate) ues: u64,
+    pub(crate) ues_registered: u64,
+    pub(crate) ues_connected: u64,
     pub(crate) pdu_sessions: u64,
     pub(crate) procedures: Vec<ProcedureStatus>,
     pub(crate) throughput: Throughput,
@@ -68,7 +68,7 @@ pub(crate) struct Throughput {
     pub(crate) n2_sent: u64,
 }
 
-/// The state of a control function.
+/// The state of a CPF.
 #[derive(Serialize)]
 struct CpfStatus {
     version: &'static str,
@@ -120,9 +120,9 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
         condition: console.components(|c| c.overall()),
         components: console.components(|c| c.all().cloned().collect()),
         gnbs: m.gauge(Gauge::Gnbs),
-        phones: m.gauge(Gauge::PhonesKnown),
-        phones_registered: m.gauge(Gauge::PhonesRegistered),
-        phones_connected: m.gauge(Gauge::PhonesConnected),
+        ues: m.gauge(Gauge::UesKnown),
+        ues_registered: m.gauge(Gauge::UesRegistered),
+        ues_connected: m.gauge(Gauge::UesConnected),
         pdu_sessions: m.gauge(Gauge::Sessions),
         procedures: procedures.collect(),
         throughput: Throughput {
@@ -154,7 +154,7 @@ pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {
     match shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await? {
         Some(ue) => Reply::json(&ue),
         None => {
-            Err(Problem::not_found(format!("no phone of {supi} is known; `whimbrel why {supi}` may say why")))
+            Err(Problem::not_found(format!("no UE of {supi} is known; `whimbrel why {supi}` may say why")))
         }
     }
 }
@@ -176,7 +176,7 @@ fn not_registered(supi: Supi) -> Problem {
     Problem::not_found(format!("no UE of {supi} is registered"))
 }
 
-/// Finds out where a phone is, or has it followed: the query says which. What gNBs tell, the phone and the events show.
+/// Finds out where a UE is, or has it followed: the query says which. What gNBs tell, the UE and the events show.
 pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     let wish = match request.query.get("report").map_or("now", String::as_str) {
@@ -192,7 +192,7 @@ pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
     };
     match shared.console.commands.ask(|reply| Command::Locate(supi, wish, reply)).await? {
         true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
+        false => Err(Problem::not_found(format!("no UE of {supi} is registered"))),
     }
 }
 

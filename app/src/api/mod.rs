@@ -41,7 +41,7 @@ pub(crate) use why::WhyAnswer;
 pub(crate) struct Shared {
     pub(crate) console: Arc<Console>,
     pub(crate) config: Arc<Config>,
-    /// Whether phones, gNBs and subscribers are asked of this process; a control function answers for itself alone.
+    /// Whether UEs, gNBs and subscribers are asked of this process; a CPF answers for itself alone.
     is_core: bool,
     /// The file that the configuration came from; none: the defaults.
     pub(crate) file: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Shared {
         })
     }
 
-    /// Over the console of a control function, which has no configuration.
+    /// Over the console of a CPF, which has no configuration.
     pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
         let mut config = config::default();
         config.api.address = address;

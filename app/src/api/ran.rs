@@ -40,12 +40,12 @@ struct NewWarning {
     concurrent: bool,
 }
 
-/// The repetition that phones which come into the cell can live with; the standard leaves it to the sender (TS 23.041 §9.3.8).
+/// The repetition that UEs which come into the cell can live with; the standard leaves it to the sender (TS 23.041 §9.3.8).
 fn thirty_seconds() -> u32 {
     30
 }
 
-/// ETWS warning types (TS 23.041 §9.3.24): seven bits of type, then whether phones alert and pop up.
+/// ETWS warning types (TS 23.041 §9.3.24): seven bits of type, then whether UEs alert and pop up.
 fn etws(word: &str) -> Option<[u8; 2]> {
     let kind: u8 = match word {
         "earthquake" => 0,

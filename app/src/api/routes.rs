@@ -112,7 +112,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether it shows or changes what is personal: subscribers, and phones by their subscribers' names.
+    /// Whether it shows or changes what is personal: subscribers, and UEs by their subscribers' names.
     pub(super) fn is_personal(&self) -> bool {
         const PERSONAL: [&str; 6] = ["ues", "why", "refusals", "events", "subscribers", "operations"];
         self.path

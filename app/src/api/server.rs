@@ -160,7 +160,7 @@ async fn handle(
     answer
 }
 
-/// An aggregator that does not serve knows no phones, and its subscribers are what the one that serves says: asked of them it would be wrong, and
+/// A CTA that does not serve knows no UEs, and its subscribers are what the one that serves says: asked of them it would be wrong, and
 /// what it was told would be lost.
 fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
     const ITS_OWN: [&str; 5] =
@@ -170,12 +170,10 @@ fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
         return if OF_CPF.contains(&route.path) {
             Ok(())
         } else {
-            Err(Problem::not_found(
-                "a control function answers for itself alone: ask the aggregator that serves",
-            ))
+            Err(Problem::not_found("a CPF answers for itself alone: ask the CTA that serves"))
         };
     }
-    let is_other = |c: &&Component| c.name == "aggregator" && c.condition != Condition::Up;
+    let is_other = |c: &&Component| c.name == "cta" && c.condition != Condition::Up;
     let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
     match other {
         Some(detail) if !ITS_OWN.contains(&route.path) => {

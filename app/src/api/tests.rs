@@ -19,11 +19,11 @@ use crate::console::{
     WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
-use whimbrel_control::{Event, PhoneEvent, PhoneId, Procedure, Refusal, SessionOutcome, Subject};
+use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
 
 mod hostile;
 
-const PHONE: &str = "imsi-999700000000001";
+const UE: &str = "imsi-999700000000001";
 
 /// A server with a store of its own, which goes with it.
 struct Served {
@@ -62,10 +62,10 @@ fn served() -> (Served, Arc<Console>) {
 }
 
 fn control(console: &Console, command: Command) {
-    let begin = |target| console.operations.begin(clock::now(), PHONE.into(), target);
-    let ue_id = PhoneId { slot: 4, generation: 1 };
+    let begin = |target| console.operations.begin(clock::now(), UE.into(), target);
+    let ue_id = UeId { slot: 4, generation: 1 };
     let ue = UeView {
-        supi: PHONE.into(),
+        supi: UE.into(),
         state: "registered".into(),
         mode: "idle".into(),
         gnb: Some("gnb-999/70-1".into()),
@@ -81,15 +81,15 @@ fn control(console: &Console, command: Command) {
     };
     let _ = match command {
         Command::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
-        Command::ShowUe(supi, reply) => reply.send((supi.to_string() == PHONE).then_some(ue)).is_ok(),
+        Command::ShowUe(supi, reply) => reply.send((supi.to_string() == UE).then_some(ue)).is_ok(),
         Command::ListGnbs(reply) => {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
         Command::Deregister(supi, reply) | Command::TellReachable(supi, reply) => {
-            let known = supi.to_string() == PHONE;
+            let known = supi.to_string() == UE;
             reply.send(known.then(|| begin(Target::Reachability(ue_id)))).is_ok()
         }
-        Command::Locate(supi, _, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
+        Command::Locate(supi, _, reply) => reply.send(supi.to_string() == UE).is_ok(),
         Command::Warn(warning, reply) => {
             let awaited = usize::from(warning.serial_number);
             reply.send(Ok(begin(Target::Warning { of: (4370, 1), awaited, cancelled: false }))).is_ok()
@@ -114,7 +114,7 @@ fn control(console: &Console, command: Command) {
         Command::Reconfigure(_) => true,
         // The gNB refuses at once.
         Command::ModifySession(supi, psi, modification, reply) => {
-            let has = supi.to_string() == PHONE && psi.value() == 1;
+            let has = supi.to_string() == UE && psi.value() == 1;
             let operation = has.then(|| begin(Target::Session(ue_id, psi, modification)));
             let answered = reply.send(operation).is_ok();
             let refusal = Refusal::RefusedByGnb {
@@ -128,7 +128,7 @@ fn control(console: &Console, command: Command) {
                 order: None,
                 outcome: SessionOutcome::Refused { refusal, more: false },
             };
-            console.operations.phone(clock::now(), &PhoneEvent { phone: ue_id, on: None, event });
+            console.operations.ue(clock::now(), &UeEvent { ue: ue_id, on: None, event });
             answered
         }
     };
@@ -271,7 +271,7 @@ fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
 fn answers_are_what_the_document_describes() {
     let (server, console) = served();
     refused(&console);
-    console.events(|e| e.push(clock::now(), Level::Info, "test", PHONE, "Something."));
+    console.events(|e| e.push(clock::now(), Level::Info, "test", UE, "Something."));
     let doc = openapi();
     for (path, route) in [
         ("/api/v1/status", "/api/v1/status"),
@@ -298,7 +298,7 @@ fn answers_are_what_the_document_describes() {
     assert_eq!(status, 404);
     conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &body, "problem");
     for verb in ["deregister", "reachability"] {
-        let of = |phone: &str| format!("/api/v1/ues/{phone}/{verb}");
+        let of = |ue: &str| format!("/api/v1/ues/{ue}/{verb}");
         let (status, operation) = ask(server.address, "POST", &of("imsi-999700000000001"), "", "");
         assert_eq!(status, 202);
         conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Operation"}), &operation, verb);
@@ -336,7 +336,7 @@ fn why_says_how_it_stands_and_the_fix_that_is_true_now() {
         added.contains("; the subscriber was added since, and it has not tried again; fix: switch the UE"),
         "{added}"
     );
-    let on = why(PHONE);
+    let on = why(UE);
     assert!(on.contains("is registered, idle through gnb-999/70-1, with PDU session 1 ("), "{on}");
     assert!(on.ends_with("; nothing is wrong."), "{on}");
     let silent = why("imsi-999700000000003");
@@ -438,8 +438,8 @@ fn subscribers_are_added_shown_changed_and_removed() {
     let a = server.address;
     let json = "Content-Type: application/json\r\n";
     let k = "465b5ce8b199b49faa5f0a2ee238a6bc";
-    let body = format!("{{\"supi\": \"{PHONE}\", \"k\": \"{k}\", \"opc\": \"{k}\"}}");
-    let path = format!("/api/v1/subscribers/{PHONE}");
+    let body = format!("{{\"supi\": \"{UE}\", \"k\": \"{k}\", \"opc\": \"{k}\"}}");
+    let path = format!("/api/v1/subscribers/{UE}");
     let doc = openapi();
     let schema = serde_json::json!({"$ref": "#/components/schemas/Subscriber"});
     let (status, added) = ask(a, "POST", "/api/v1/subscribers", json, &body);
@@ -450,7 +450,7 @@ fn subscribers_are_added_shown_changed_and_removed() {
     assert_eq!((status, &shown), (200, &added));
     assert!(!shown.to_string().contains(k), "keys do not leave");
     let (status, page) = get(a, "/api/v1/subscribers?limit=1");
-    assert_eq!((status, page["next"].as_str()), (200, Some(PHONE)));
+    assert_eq!((status, page["next"].as_str()), (200, Some(UE)));
     conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/SubscriberPage"}), &page, "page");
     let (status, edited) = ask(a, "PATCH", &path, json, "{\"status\": \"barred\"}");
     assert_eq!((status, edited["status"].as_str()), (200, Some("barred")), "{edited}");
@@ -513,14 +513,14 @@ fn an_import_names_ignored_columns_and_counts_subscribers_of_another_plmn() {
 }
 
 #[test]
-fn an_aggregator_that_does_not_serve_says_so_of_phones_and_subscribers() {
+fn a_cta_that_does_not_serve_says_so_of_ues_and_subscribers() {
     let (server, console) = served();
     let a = server.address;
     let (json, import) = ("Content-Type: application/json\r\n", "/api/v1/subscribers/import");
-    console.components(|c| c.set("aggregator", Condition::Up, "this aggregator serves"));
+    console.components(|c| c.set("cta", Condition::Up, "this CTA serves"));
     assert_eq!(get(a, "/api/v1/subscribers").0, 200);
-    let detail = "this aggregator does not serve: it follows aggregator 2";
-    console.components(|c| c.set("aggregator", Condition::Limited, detail));
+    let detail = "this CTA does not serve: it follows CTA 2";
+    console.components(|c| c.set("cta", Condition::Limited, detail));
     for path in ["/api/v1/ues", "/api/v1/subscribers", "/api/v1/why/imsi-999700000000001", "/api/v1/gnbs"] {
         let (status, problem) = get(a, path);
         assert!(
@@ -538,7 +538,7 @@ fn the_outcome_of_an_order_is_waited_for_and_asked_for_later() {
     let (server, _console) = served();
     let (a, doc) = (server.address, openapi());
     let schema = serde_json::json!({"$ref": "#/components/schemas/Operation"});
-    let modify = format!("/api/v1/ues/{PHONE}/sessions/1/modify?uplink=1Mbps&downlink=1Mbps");
+    let modify = format!("/api/v1/ues/{UE}/sessions/1/modify?uplink=1Mbps&downlink=1Mbps");
     let (status, refused) = ask(a, "POST", &format!("{modify}&wait=30"), "", "");
     assert_eq!((status, refused["state"].as_str()), (200, Some("failed")), "{refused}");
     conforms(&doc, &schema, &refused, "refused");

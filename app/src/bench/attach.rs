@@ -1,5 +1,5 @@
-//! `bench attach`: open load at rising rates. Phones arrive by the clock, whether or not those before are done, and
-//! latency counts from when a phone was to arrive: a core that falls behind cannot hide it.
+//! `bench attach`: open load at rising rates. UEs arrive by the clock, whether or not those before are done, and
+//! latency counts from when a UE was to arrive: a core that falls behind cannot hide it.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     registrations: bool,
 }
 
-/// A rate is carried if all phones got on and the slowest hundredth of them within this, in microseconds.
+/// A rate is carried if all UEs got on and the slowest hundredth of them within this, in microseconds.
 pub(super) const CARRIED_P99_US: u64 = 100_000;
 
 /// What one rate gave.
@@ -40,7 +40,7 @@ struct Run {
     clean: bool,
     report: Report,
     status: Status,
-    cpu_us_per_phone: f64,
+    cpu_us_per_ue: f64,
 }
 
 pub(crate) fn run(options: &Options) -> Done {
@@ -72,9 +72,9 @@ pub(crate) fn run(options: &Options) -> Done {
 }
 
 fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, String> {
-    let phones = rate * options.seconds;
+    let ues = rate * options.seconds;
     let wish = Wish {
-        phones,
+        ues,
         gnbs: options.gnbs,
         configuration: pools(),
         capture: None,
@@ -88,24 +88,24 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     if !options.registrations {
         steps.push(session());
     }
-    let config = runner(&playground, scenario(phones, options.gnbs, Arrival::Rate(rate.into()), steps));
+    let config = runner(&playground, scenario(ues, options.gnbs, Arrival::Rate(rate.into()), steps));
     let before = cpu_time(playground.pid());
     let reports =
         edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     let spent = cpu_time(playground.pid()).saturating_sub(before);
     let status: Status = playground.client().get("/api/v1/status")?;
-    let report = reports.into_iter().next().ok_or("no phone arrived")?;
-    drop(playground); // with tens of thousands of phones on it, an orderly end would take longer than the run
+    let report = reports.into_iter().next().ok_or("no UE arrived")?;
+    drop(playground); // with tens of thousands of UEs on it, an orderly end would take longer than the run
     Ok(Run {
         rate,
         clean: report.is_clean(),
-        cpu_us_per_phone: spent.as_secs_f64() * 1e6 / f64::from(phones.max(1)),
+        cpu_us_per_ue: spent.as_secs_f64() * 1e6 / f64::from(ues.max(1)),
         report,
         status,
     })
 }
 
-/// Room for all phones of a run.
+/// Room for all UEs of a run.
 pub(super) fn pools() -> String {
     "data_networks: [{ dnn: internet, ipv4_pool: 10.32.0.0/12, dns: [10.32.0.1] }]\n".to_owned()
 }
@@ -175,7 +175,7 @@ fn line(options: &Options, runs: &[Run], knee: u32) -> String {
                     "registration_p50": core_time(&run.status, "registration"),
                     "session_p50": core_time(&run.status, "pdu_session_establishment"),
                 },
-                "core_cpu_us_per_phone": run.cpu_us_per_phone,
+                "core_cpu_us_per_ue": run.cpu_us_per_ue,
             })
         })
         .collect();

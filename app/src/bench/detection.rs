@@ -1,5 +1,5 @@
-//! `bench detection`: how soon a control function that hangs is found, against how often one that lives is accused, over the interval of
-//! heartbeats and at loads. All of it is the program: an aggregator, two control functions, gNBs and phones at service requests.
+//! `bench detection`: how soon a CPF that hangs is found, against how often one that lives is accused, over the interval of
+//! heartbeats and at loads. All of it is the program: a CTA, two CPFs, gNBs and UEs at service requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -19,13 +19,13 @@ use crate::playground::{Playground, SuciScheme, Wish};
 const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, 20, 50];
 /// Heartbeats without an answer after which one is taken for dead.
 const MISSES: u8 = 3;
-/// What the aggregator says when that happens.
+/// What the CTA says when that happens.
 const SILENT: &str = "heartbeats are not answered";
 /// The load has to be on for so long before anything counts.
 const WARM: Duration = Duration::from_millis(500);
 /// A process that hangs is found within this; by the slowest heartbeats it takes a fifth of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The region of the control functions.
+/// The region of the CPFs.
 const REGION: &str = "load/home";
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     /// How long false alarms are counted, at each interval and load.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// How often a control function hangs then.
+    /// How often a CPF hangs then.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     hangs: u32,
     /// Per cent of the service requests that are carried.
@@ -45,9 +45,9 @@ pub(crate) struct Options {
     /// Service requests a second that are carried; without it, this is found first.
     #[arg(long)]
     carried: Option<u32>,
-    /// Phones.
+    /// UEs.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    phones: u32,
+    ues: u32,
 }
 
 /// What came of one interval and load.
@@ -76,9 +76,7 @@ impl Figure {
 pub(crate) fn run(options: &Options) -> Done {
     let (core_cpu, own_cpu) = processors();
     stay_on(own_cpu);
-    print(
-        "a control function that hangs (SIGSTOP), found by heartbeats alone; a loaded aggregator asks, loaded control functions answer\n",
-    )?;
+    print("a CPF that hangs (SIGSTOP), found by heartbeats alone; a loaded CTA asks, loaded CPFs answer\n")?;
     let carried = match options.carried {
         Some(carried) => carried,
         None => carried_by(options, core_cpu)?,
@@ -139,7 +137,7 @@ fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Res
          heartbeat_experiment: true }}\n"
     );
     Playground::start(&Wish {
-        phones: options.phones,
+        ues: options.ues,
         gnbs: 4,
         configuration: pools() + &cluster,
         capture: None,
@@ -156,8 +154,7 @@ fn service_requests(
     rates: Vec<f64>,
     seconds: f64,
 ) -> RunnerConfig {
-    let again =
-        scenario(options.phones, 4, Arrival::Rates { rates, seconds }, vec![Step::Return, Step::Idle]);
+    let again = scenario(options.ues, 4, Arrival::Rates { rates, seconds }, vec![Step::Return, Step::Idle]);
     let before = vec![Step::Register, session(), Step::Idle];
     let scenario = Scenario { before, again: true, ..again };
     RunnerConfig { spin: Duration::from_micros(50), ..runner(playground, scenario) }
@@ -237,7 +234,7 @@ fn one(
     Ok(Figure { load, interval_ms, found_ms, false_alarms })
 }
 
-/// Counts false alarms, then has control functions hang: after how many milliseconds each is found.
+/// Counts false alarms, then has CPFs hang: after how many milliseconds each is found.
 fn watch(options: &Options, playground: &Playground) -> Result<(Vec<f64>, usize), String> {
     let before = accused(playground).len();
     std::thread::sleep(Duration::from_secs(options.seconds.into()));
@@ -261,11 +258,11 @@ fn signal(pid: u32, name: &str) -> Result<(), String> {
     let sent = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
     match sent {
         Ok(status) if status.success() => Ok(()),
-        other => Err(format!("SIG{name} cannot be sent to a control function: {other:?}")),
+        other => Err(format!("SIG{name} cannot be sent to a CPF: {other:?}")),
     }
 }
 
-/// When the aggregator said that heartbeats are not answered, in microseconds of the day.
+/// When the CTA said that heartbeats are not answered, in microseconds of the day.
 fn accused(playground: &Playground) -> Vec<u64> {
     playground.said().lines().filter(|line| line.contains(SILENT)).filter_map(time_of_day).collect()
 }
@@ -278,7 +275,7 @@ fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(format!("a control function that hangs is not found: {}", playground.said()))
+    Err(format!("a CPF that hangs is not found: {}", playground.said()))
 }
 
 /// `2026-11-23T09:37:01.123456Z …`, in microseconds of the day.

@@ -1,4 +1,4 @@
-//! `bench memory`: what a registered phone with one session weighs in the core.
+//! `bench memory`: what a registered UE with one session weighs in the core.
 
 use clap::Args;
 use serde_json::json;
@@ -12,9 +12,9 @@ use crate::playground::{Playground, SuciScheme, Wish};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Phones.
+    /// UEs.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..=500_000))]
-    phones: u32,
+    ues: u32,
     /// Arrivals per second.
     #[arg(long, default_value_t = 3000)]
     rate: u32,
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let (core_cpu, own_cpu) = processors();
     stay_on(own_cpu);
     let wish = Wish {
-        phones: options.phones,
+        ues: options.ues,
         gnbs: 4,
         configuration: pools(),
         capture: None,
@@ -33,36 +33,36 @@ pub(crate) fn run(options: &Options) -> Done {
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         cpfs: Vec::new(),
     };
-    print(&format!("{} phones register, open a session each and go idle\n", options.phones))?;
+    print(&format!("{} UEs register, open a session each and go idle\n", options.ues))?;
     let playground = Playground::start(&wish)?;
     let before = resident(playground.pid());
     let steps = vec![Step::Register, session(), Step::Idle];
-    let config = runner(&playground, scenario(options.phones, 4, Arrival::Rate(options.rate.into()), steps));
+    let config = runner(&playground, scenario(options.ues, 4, Arrival::Rate(options.rate.into()), steps));
     let mut shown = Shown(0);
     let reports =
         edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     let after = resident(playground.pid());
-    let report = reports.first().ok_or("no phone arrived")?;
+    let report = reports.first().ok_or("no UE arrived")?;
     let octets = after.saturating_sub(before) / report.completed.max(1);
     print(&format!(
-        "resident: {} MiB before, {} MiB after: {octets} octets a phone, its session in SMF and UPF included\n",
+        "resident: {} MiB before, {} MiB after: {octets} octets a UE, its session in SMF and UPF included\n",
         before >> 20,
         after >> 20
     ))?;
-    let figures = json!({"phones": report.completed, "failed": report.failed, "octets_per_phone": octets,
+    let figures = json!({"ues": report.completed, "failed": report.failed, "octets_per_ue": octets,
         "resident_before": before, "resident_after": after});
     print(&format!("{}\n", json!({"bench": "memory", "figures": figures})))?;
-    if report.is_clean() { Ok(()) } else { Err(format!("{} phones failed", report.failed)) }
+    if report.is_clean() { Ok(()) } else { Err(format!("{} UEs failed", report.failed)) }
 }
 
-/// A line every ten thousand phones.
+/// A line every ten thousand UEs.
 struct Shown(u64);
 
 impl Watch for Shown {
     fn progress(&mut self, completed: u64, failed: u64, _: u64) {
         if completed / 10_000 > self.0 {
             self.0 = completed / 10_000;
-            eprintln!("{completed} phones, {failed} failed");
+            eprintln!("{completed} UEs, {failed} failed");
         }
     }
 }

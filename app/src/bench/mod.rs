@@ -23,9 +23,9 @@ pub(crate) enum Bench {
     Attach(attach::Options),
     /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or as a trace says.
     Load(load::Options),
-    /// How soon a control function that hangs is found, against false alarms, over the interval of heartbeats and at loads.
+    /// How soon a CPF that hangs is found, against false alarms, over the interval of heartbeats and at loads.
     Detection(detection::Options),
-    /// Resident octets of the core per registered phone with one session.
+    /// Resident octets of the core per registered UE with one session.
     Memory(memory::Options),
 }
 
@@ -58,9 +58,9 @@ fn stay_on(cpu: Option<u32>) {
     }
 }
 
-fn scenario(phones: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenario {
+fn scenario(ues: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenario {
     Scenario {
-        phones,
+        ues,
         gnbs: gnbs.into(),
         arrival,
         before: Vec::new(),
@@ -85,7 +85,7 @@ fn runner(playground: &Playground, scenario: Scenario) -> RunnerConfig {
         sctp: Mode::Auto,
         sctp_udp_ports: (9900, 9899),
         gnbs: playground.gnb_places(),
-        phones: playground.phones(),
+        ues: playground.ues(),
         scenario,
         seed: 1,
         namespace: None,

@@ -1,4 +1,4 @@
-//! What operators want to see of phones, asked of all control functions and answered when the last has answered or is gone.
+//! What operators want to see of UEs, asked of all CPFs and answered when the last has answered or is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use whimbrel_resilience::replication::CpfId;
 
 use crate::console::{UePage, UeView, UesRequest};
 
-/// What is done with the phones once they are there.
+/// What is done with the UEs once they are there.
 pub(crate) enum Wanted {
     /// A page of them.
     Page(UesRequest, oneshot::Sender<UePage>),
@@ -25,7 +25,7 @@ struct Ask {
     which: Show,
     wanted: Wanted,
     awaited: BTreeSet<CpfId>,
-    phones: Vec<Glimpse>,
+    ues: Vec<Glimpse>,
 }
 
 /// The questions that are under way.
@@ -39,7 +39,7 @@ impl Asks {
     /// A question to these; its number.
     pub(super) fn ask(&mut self, which: Show, wanted: Wanted, of: BTreeSet<CpfId>) -> u32 {
         self.last = self.last.wrapping_add(1);
-        self.open.insert(self.last, Ask { which, wanted, awaited: of, phones: Vec::new() });
+        self.open.insert(self.last, Ask { which, wanted, awaited: of, ues: Vec::new() });
         self.last
     }
 
@@ -49,15 +49,15 @@ impl Asks {
         self.last
     }
 
-    /// One has answered. More phones than were asked for are not kept.
-    pub(super) fn answered(&mut self, ask: u32, by: CpfId, phones: Vec<Glimpse>) {
+    /// One has answered. More UEs than were asked for are not kept.
+    pub(super) fn answered(&mut self, ask: u32, by: CpfId, ues: Vec<Glimpse>) {
         let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };
         open.awaited.remove(&by);
         let most = match open.which {
             Show::Of(_) => usize::MAX,
             Show::After(_, limit) => limit as usize,
         };
-        open.phones.extend(phones.into_iter().take(most));
+        open.ues.extend(ues.into_iter().take(most));
     }
 
     /// One is gone, and answers no more.
@@ -70,6 +70,6 @@ impl Asks {
     /// Takes a question that is answered.
     pub(super) fn done(&mut self) -> Option<(Wanted, Vec<Glimpse>)> {
         let ask = *self.open.iter().find(|(_, a)| a.awaited.is_empty())?.0;
-        self.open.remove(&ask).map(|a| (a.wanted, a.phones))
+        self.open.remove(&ask).map(|a| (a.wanted, a.ues))
     }
 }

@@ -1,5 +1,5 @@
-//! A control function as a process: it offers itself to an aggregator, runs the phones that it is given, and holds states for others.
-//! When its aggregator is gone, it goes on with that one's mirror, if there is one; else, and when it is given up, it forgets all of it and
+//! A CPF as a process: it offers itself to a CTA, runs the UEs that it is given, and holds states for others.
+//! When its CTA is gone, it goes on with that one's CTA replica, if there is one; else, and when it is given up, it forgets all of it and
 //! comes anew.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
+use whimbrel_resilience::cta_replica::End;
 use whimbrel_resilience::link::{Down, Hello, LinkError, Role, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::membership::MemberId;
-use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
@@ -33,36 +33,36 @@ use crate::told::ToldOnce;
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);
-/// Between two calls to an aggregator that is not there.
+/// Between two calls to a CTA that is not there.
 const CALL_AGAIN: Duration = Duration::from_millis(200);
-/// The same for a member, whose phones wait.
+/// The same for a member, whose UEs wait.
 const CALL_SOON: Duration = Duration::from_millis(10);
-/// How long a call may take before another aggregator is called, if there is one.
+/// How long a call may take before another CTA is called, if there is one.
 const CALLED_WITHIN: Duration = Duration::from_millis(500);
-/// How long a member waits for its aggregator's mirror, which may wait for etcd. A new aggregator says at once that it knows nothing of it.
-const MIRROR_WITHIN: Duration = Duration::from_secs(3600);
+/// How long a member waits for its CTA's CTA replica, which may wait for etcd. A new CTA says at once that it knows nothing of it.
+const CTA_REPLICA_WITHIN: Duration = Duration::from_secs(3600);
 /// It says how much it has when it has so many messages more.
 const TAKEN_EVERY: u64 = 16;
-/// What is wrong with an aggregator is not mended by calling: time before the next call then.
+/// What is wrong with a CTA is not mended by calling: time before the next call then.
 const MENDED_AFTER: Duration = Duration::from_secs(5);
-/// Between two calls to a control function, when there is nothing to say to it but what may not have come.
+/// Between two calls to a CPF, when there is nothing to say to it but what may not have come.
 const CALL_PEER_AGAIN: Duration = Duration::from_secs(1);
 /// What may wait on a link while more is sent again: far below what ends it.
 const WAITS: usize = 1 << 20;
-/// How long it calls in vain before that is told: an aggregator that starts at the same time is no news.
+/// How long it calls in vain before that is told: a CTA that starts at the same time is no news.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
-/// How long others have to take the phones of one that leaves.
+/// How long others have to take the UEs of one that leaves.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How long a signal to stop waits at most.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What an operator says of it.
 pub(crate) struct Settings {
-    /// Its aggregator, and the others of which one may serve instead.
-    pub(crate) aggregators: Vec<SocketAddr>,
+    /// Its CTA, and the others of which one may serve instead.
+    pub(crate) ctas: Vec<SocketAddr>,
     /// Where further ones are found.
     pub(crate) at_etcd: Option<AtEtcd>,
-    /// Where other control functions, and heartbeats, reach it.
+    /// Where other CPFs, and heartbeats, reach it.
     pub(crate) listen: SocketAddr,
     /// Its region.
     pub(crate) region: Region,
@@ -72,24 +72,24 @@ pub(crate) struct Settings {
     pub(crate) console: Option<Arc<Console>>,
 }
 
-/// What it is to its aggregator.
+/// What it is to its CTA.
 struct Membership {
     since: Instant,
     life: u64,
     id: CpfId,
     /// `None` until its configuration has come.
     member: Option<Member>,
-    /// What it says is kept for a mirror of the aggregator.
+    /// What it says is kept for a CTA replica of the CTA.
     keep: bool,
-    /// The aggregator's mirror.
-    mirror: Option<SocketAddr>,
-    /// Its end of the link with the aggregator, which outlives connections: what is said, as octets, and how much was heard.
+    /// The CTA's CTA replica.
+    cta_replica: Option<SocketAddr>,
+    /// Its end of the link with the CTA, which outlives connections: what is said, as octets, and how much was heard.
     end: End<Vec<u8>>,
-    /// How much of that the aggregator was told.
+    /// How much of that the CTA was told.
     told: u64,
-    /// The number at etcd that the aggregator was told.
+    /// The number at etcd that the CTA was told.
     listed: Option<CpfId>,
-    /// Since when there is no aggregator.
+    /// Since when there is no CTA.
     alone: Option<Instant>,
     peers: BTreeMap<CpfId, SocketAddr>,
     /// The links that carry states to them.
@@ -98,22 +98,22 @@ struct Membership {
     missed: BTreeMap<CpfId, Again>,
 }
 
-/// How far what was said to a control function is said again.
+/// How far what was said to a CPF is said again.
 enum Again {
     /// It is not reached yet; it is called now, if it is not called anyway.
     From(Instant),
-    /// It is reached, and was told of the phones up to this one.
-    After(Option<PhoneId>),
+    /// It is reached, and was told of the UEs up to this one.
+    After(Option<UeId>),
 }
 
 impl Membership {
-    /// The link to another control function has ended.
+    /// The link to another CPF has ended.
     fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason, told: &mut ToldOfLinks) {
         let Some(peer) = self.peer_at(link) else { return };
         self.to_peers.remove(&peer);
         let before = self.missed.insert(peer, Again::From(now + CALL_PEER_AGAIN));
         if !matches!(before, Some(Again::From(_))) && told.tells(now, (peer, "ended")) {
-            info!(cpf = peer.0, %reason, "the link to another control function has ended: it is called again, and that is not told again for an hour");
+            info!(cpf = peer.0, %reason, "the link to another CPF has ended: it is called again, and that is not told again for an hour");
         }
     }
 
@@ -122,7 +122,7 @@ impl Membership {
         let Some(peer) = self.peer_at(link) else { return };
         if let Some(again) = self.missed.get_mut(&peer) {
             if told.tells(now, (peer, "reached")) {
-                info!(cpf = peer.0, "another control function is reached again: states go there once more");
+                info!(cpf = peer.0, "another CPF is reached again: states go there once more");
             }
             *again = Again::After(None);
         }
@@ -133,7 +133,7 @@ impl Membership {
     }
 }
 
-/// Of which links to other control functions it was told lately that they ended, or stand again: one that takes what is said for another life's
+/// Of which links to other CPFs it was told lately that they ended, or stand again: one that takes what is said for another life's
 /// ends its link each second.
 type ToldOfLinks = ToldOnce<(CpfId, &'static str)>;
 
@@ -142,13 +142,13 @@ pub(crate) struct CpfProcess {
     settings: Settings,
     finder: Option<Finder>,
     links: Links,
-    /// That to the aggregator.
-    aggregator: Option<LinkId>,
+    /// That to the CTA.
+    cta: Option<LinkId>,
     /// Which of those that may serve it is or is called next, and since when it is called in vain.
     nth: usize,
     called: Option<Instant>,
     call_at: Instant,
-    /// Since when no aggregator takes it, and what was told of that.
+    /// Since when no CTA takes it, and what was told of that.
     in_vain: Option<Instant>,
     told_in_vain: Strangers,
     /// Those that are called and that it cannot speak with, and why.
@@ -165,10 +165,10 @@ pub(crate) struct CpfProcess {
     leaves: bool,
     events: Events,
     strangers: Strangers,
-    /// Where other control functions that have called are seen.
+    /// Where other CPFs that have called are seen.
     callers: BTreeMap<LinkId, SocketAddr>,
     told_of_links: ToldOfLinks,
-    /// What is wrong with what other control functions say.
+    /// What is wrong with what other CPFs say.
     wrong: ToldOnce<&'static str>,
     /// Messages of them that could not be read, and of whom that was told.
     unread: u64,
@@ -195,16 +195,16 @@ impl CpfProcess {
             settings,
             finder,
             links,
-            aggregator: None,
+            cta: None,
             nth: 0,
             called: None,
             call_at: Instant::ZERO,
             in_vain: None,
             told_in_vain: Strangers::default(),
-            told_unfit: ToldOnce::new("aggregators that are called"),
+            told_unfit: ToldOnce::new("CTAs that are called"),
             answering,
             tasting: Tasting::start()?,
-            watched: Watched::start("control function")?,
+            watched: Watched::start("CPF")?,
             lives: 0,
             begun_anew: 0,
             membership: None,
@@ -212,17 +212,17 @@ impl CpfProcess {
             events: Events::default(),
             strangers: Strangers::default(),
             callers: BTreeMap::new(),
-            told_of_links: ToldOnce::new("links to other control functions"),
-            wrong: ToldOnce::new("what other control functions say"),
+            told_of_links: ToldOnce::new("links to other CPFs"),
+            wrong: ToldOnce::new("what other CPFs say"),
             unread: 0,
-            told_unread: ToldOnce::new("messages of other control functions"),
+            told_unread: ToldOnce::new("messages of other CPFs"),
             vitals,
             out: MemberOutbox::default(),
             frame: Vec::new(),
         })
     }
 
-    /// Where other control functions reach it.
+    /// Where other CPFs reach it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.settings.listen
     }
@@ -243,12 +243,12 @@ impl CpfProcess {
         self.depart();
     }
 
-    /// Leaves in order: others have its phones before it goes. Not if that takes too long, or nobody is there to take them.
+    /// Leaves in order: others have its UEs before it goes. Not if that takes too long, or nobody is there to take them.
     fn depart(&mut self) {
         let until = clock::now() + LEAVING;
         self.finder.iter().for_each(Finder::drains);
         if self.membership.is_some() {
-            info!("others are asked to take the phones of this control function");
+            info!("others are asked to take the UEs of this CPF");
             self.leaves = true;
             self.answer(&ToCta::Leave);
         }
@@ -258,7 +258,7 @@ impl CpfProcess {
                 self.block(now);
             }
         }
-        if let Some(link) = self.aggregator {
+        if let Some(link) = self.cta {
             self.links.close(link);
         }
         if let Some(finder) = self.finder.take() {
@@ -268,7 +268,7 @@ impl CpfProcess {
 
     pub(super) fn turn(&mut self, now: Instant) -> bool {
         if self.answering.is_replaced() {
-            self.leave(now, "it has taken this control function for dead");
+            self.leave(now, "it has taken this CPF for dead");
             self.call_at = now;
         }
         if let Some(finder) = &mut self.finder {
@@ -280,11 +280,9 @@ impl CpfProcess {
         for event in events.iter() {
             match event {
                 Event::Up { link, peer, hello, we_called } => self.up(now, link, (peer, we_called), hello),
-                Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
+                Event::Frame { link, octets } if self.cta == Some(link) => self.told(now, octets),
                 Event::Frame { link, octets } => self.peer(now, link, octets),
-                Event::Down { link, reason } if self.aggregator == Some(link) => {
-                    self.aggregator_gone(now, reason)
-                }
+                Event::Down { link, reason } if self.cta == Some(link) => self.cta_gone(now, reason),
                 Event::Down { link, reason } => {
                     self.callers.remove(&link);
                     let (of, told) = (self.membership.iter_mut(), &mut self.told_of_links);
@@ -314,12 +312,12 @@ impl CpfProcess {
     fn state(&self) -> State {
         let listed = self.finder.as_ref().map(Finder::is_listed);
         let (begun_anew, turned_away) = (self.begun_anew, self.strangers.total());
-        let nobody = "no aggregator takes this control function: its log says why";
+        let nobody = "no CTA takes this CPF: its log says why";
         let state = State {
             condition: (Condition::Down, nobody.into()),
             member_since: None,
             is_listed: listed == Some(true),
-            phones: 0,
+            ues: 0,
             states: 0,
             unreadable: 0,
             unread: self.unread,
@@ -330,20 +328,20 @@ impl CpfProcess {
         };
         let Some(m) = &self.membership else { return state };
         let condition = if m.alone.is_some() {
-            (Condition::Limited, "its aggregator is away: the one that takes its place is awaited".into())
+            (Condition::Limited, "its CTA is away: the one that takes its place is awaited".into())
         } else if self.leaves {
-            (Condition::Limited, "it leaves when others have its phones".into())
+            (Condition::Limited, "it leaves when others have its UEs".into())
         } else if listed == Some(false) {
-            let why = "etcd does not list it: aggregators that reach etcd give its phones to others";
+            let why = "etcd does not list it: CTAs that reach etcd give its UEs to others";
             (Condition::Limited, why.into())
         } else {
             let Settings { region, listen, .. } = &self.settings;
-            (Condition::Up, format!("number {} of its aggregator's, in region {region}, at {listen}", m.id.0))
+            (Condition::Up, format!("number {} of its CTA's, in region {region}, at {listen}", m.id.0))
         };
         State {
             condition,
             member_since: m.alone.is_none().then_some(m.since),
-            phones: m.member.as_ref().map_or(0, Member::serves),
+            ues: m.member.as_ref().map_or(0, Member::serves),
             states: m.member.as_ref().map_or(0, Member::backed),
             unreadable: m.member.as_ref().map_or(0, Member::refused),
             others: (m.peers.len(), m.missed.len()),
@@ -351,21 +349,21 @@ impl CpfProcess {
         }
     }
 
-    /// Calls an aggregator, if there is none; another one, if this one does not answer.
+    /// Calls a CTA, if there is none; another one, if this one does not answer.
     fn call(&mut self, now: Instant) {
         let patience = self.called.is_some_and(|at| now >= at + CALLED_WITHIN) && self.to_call().len() > 1;
-        if patience && let Some(link) = self.aggregator.take() {
+        if patience && let Some(link) = self.cta.take() {
             self.links.close(link);
             self.is_called_in_vain(now, DownReason::Vanished);
             (self.called, self.nth) = (None, self.nth + 1);
         }
         if let Some(Membership { alone: Some(since), .. }) = &self.membership
-            && now >= *since + MIRROR_WITHIN
+            && now >= *since + CTA_REPLICA_WITHIN
         {
-            warn!("no aggregator goes on with this control function: it begins anew");
+            warn!("no CTA goes on with this CPF: it begins anew");
             self.begin_anew(now);
         }
-        if self.aggregator.is_none() && now >= self.call_at {
+        if self.cta.is_none() && now >= self.call_at {
             let to_call = self.to_call();
             let since = *self.in_vain.get_or_insert(now);
             if to_call.is_empty() {
@@ -375,64 +373,64 @@ impl CpfProcess {
                 let answers = self.finder.as_ref().is_some_and(|f| f.listed.is_some());
                 if answers && now >= since + TOLD_AFTER && self.told_in_vain.tells(now, nobody, "nobody") {
                     warn!(
-                        "no aggregator is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
+                        "no CTA is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
                     );
                 }
                 return;
             }
             let at = to_call[self.nth % to_call.len()];
-            self.aggregator = Some(self.links.connect(now, at));
+            self.cta = Some(self.links.connect(now, at));
             self.called = Some(now);
         }
     }
 
-    /// An aggregator is called that does not take this control function. Told when that has lasted.
+    /// A CTA is called that does not take this CPF. Told when that has lasted.
     fn is_called_in_vain(&mut self, now: Instant, reason: DownReason) {
         let (None, Some(since)) = (&self.membership, self.in_vain) else { return };
         let to_call = self.to_call();
         let Some(at) = to_call.get(self.nth % to_call.len().max(1)) else { return };
         if now >= since + TOLD_AFTER && self.told_in_vain.tells(now, *at, reason.label()) {
             let look = look_at(reason);
-            warn!(aggregator = %at, "no aggregator takes this control function, which calls on: {reason}; {look}");
+            warn!(cta = %at, "no CTA takes this CPF, which calls on: {reason}; {look}");
         }
     }
 
-    /// Those that may serve, the mirror first.
+    /// Those that may serve, the CTA replica first.
     fn to_call(&self) -> Vec<SocketAddr> {
-        let mirror = self.membership.as_ref().and_then(|m| m.mirror);
-        let found = self.finder.as_ref().map(Finder::aggregators).unwrap_or_default();
-        let others = self.settings.aggregators.iter().copied().chain(found).filter(|at| Some(*at) != mirror);
-        mirror.into_iter().chain(others).collect()
+        let cta_replica = self.membership.as_ref().and_then(|m| m.cta_replica);
+        let found = self.finder.as_ref().map(Finder::ctas).unwrap_or_default();
+        let others = self.settings.ctas.iter().copied().chain(found).filter(|at| Some(*at) != cta_replica);
+        cta_replica.into_iter().chain(others).collect()
     }
 
-    /// The aggregator's mirror serves now, says somebody: the aggregator may hang, or be cut off, and its link stand; or one is called that
-    /// does not answer, while the mirror awaits this control function for a while only.
+    /// The CTA's CTA replica serves now, says somebody: the CTA may hang, or be cut off, and its link stand; or one is called that
+    /// does not answer, while the CTA replica awaits this CPF for a while only.
     fn taken_over(&mut self, now: Instant, by: SocketAddr) {
-        let calls_mirror = self.nth.is_multiple_of(self.to_call().len().max(1));
-        let Some(m) = self.membership.as_mut().filter(|m| m.mirror.is_some()) else { return };
-        if m.alone.is_some() && calls_mirror {
+        let calls_cta_replica = self.nth.is_multiple_of(self.to_call().len().max(1));
+        let Some(m) = self.membership.as_mut().filter(|m| m.cta_replica.is_some()) else { return };
+        if m.alone.is_some() && calls_cta_replica {
             return;
         }
         if m.alone.replace(m.alone.unwrap_or(now)).is_none() {
-            warn!(%by, "another aggregator serves in the place of this control function's");
+            warn!(%by, "another CTA serves in the place of this CPF's");
         }
         (self.nth, self.called, self.call_at) = (0, None, now);
-        if let Some(link) = self.aggregator.take() {
+        if let Some(link) = self.cta.take() {
             self.links.close(link);
         }
     }
 
-    /// The link to the aggregator has ended.
-    fn aggregator_gone(&mut self, now: Instant, reason: DownReason) {
-        (self.aggregator, self.called) = (None, None);
+    /// The link to the CTA has ended.
+    fn cta_gone(&mut self, now: Instant, reason: DownReason) {
+        (self.cta, self.called) = (None, None);
         match &mut self.membership {
             Some(_) if self.leaves => {
-                info!("others have the phones of this control function");
+                info!("others have the UEs of this CPF");
                 self.begin_anew(now);
             }
             Some(m) if m.keep => {
                 if m.alone.is_none() {
-                    warn!(%reason, "the link to the aggregator has ended: its mirror is looked for");
+                    warn!(%reason, "the link to the CTA has ended: its CTA replica is looked for");
                     (m.alone, self.nth) = (Some(now), 0);
                     self.call_at = now;
                 } else {
@@ -441,11 +439,11 @@ impl CpfProcess {
                 }
             }
             Some(_) => {
-                warn!(%reason, "the link to the aggregator has ended: this control function begins anew");
+                warn!(%reason, "the link to the CTA has ended: this CPF begins anew");
                 self.begin_anew(now);
             }
             None => {
-                debug!(%reason, "the aggregator is not reached");
+                debug!(%reason, "the CTA is not reached");
                 self.is_called_in_vain(now, reason);
                 self.nth += 1;
                 self.begin_anew(now);
@@ -470,19 +468,17 @@ impl CpfProcess {
     /// A link is there, and its other end has said what it is.
     fn up(&mut self, now: Instant, link: LinkId, (peer, we_called): (SocketAddr, bool), hello: &[u8]) {
         let hello = Hello::from_octets(hello);
-        if self.aggregator == Some(link) {
+        if self.cta == Some(link) {
             match hello {
-                Ok(Hello { role: Role::Aggregator, .. }) => {
-                    debug!(aggregator = %peer, "an aggregator is reached");
+                Ok(Hello { role: Role::Cta, .. }) => {
+                    debug!(cta = %peer, "a CTA is reached");
                     let Settings { region, listen, .. } = &self.settings;
                     self.answer(&match &self.membership {
                         Some(m) => ToCta::Resume { life: m.life, id: m.id, has: m.end.taken() },
                         None => ToCta::Join { region: region.clone(), address: *listen },
                     });
                 }
-                Ok(Hello { role: Role::Cpf, .. }) => {
-                    self.is_none_for_it(now, peer, "it is a control function")
-                }
+                Ok(Hello { role: Role::Cpf, .. }) => self.is_none_for_it(now, peer, "it is a CPF"),
                 Err(e) => self.is_none_for_it(now, peer, &e.to_string()),
             }
             return;
@@ -493,7 +489,7 @@ impl CpfProcess {
                 let (of, told) = (self.membership.iter_mut(), &mut self.told_of_links);
                 return of.for_each(|m| m.peer_reached(now, link, told));
             }
-            Ok(Hello { role: Role::Aggregator, .. }) => {
+            Ok(Hello { role: Role::Cta, .. }) => {
                 // It needs no answer but a call: this is how it says that it serves.
                 self.links.close(link);
                 return self.taken_over(now, peer);
@@ -509,34 +505,34 @@ impl CpfProcess {
     /// What is called is not to be spoken with, now and later: another one is called, if there is one.
     fn is_none_for_it(&mut self, now: Instant, peer: SocketAddr, why: &str) {
         if self.told_unfit.tells(now, (peer, why.to_owned())) {
-            warn!(aggregator = %peer, "this aggregator is not spoken with: {why}; it is called on, and not told again for an hour");
+            warn!(cta = %peer, "this CTA is not spoken with: {why}; it is called on, and not told again for an hour");
         }
         self.nth += 1;
         self.part(now);
     }
 
-    /// The aggregator has done what it must not.
+    /// The CTA has done what it must not.
     fn leave(&mut self, now: Instant, why: &str) {
-        warn!("the aggregator is left: {why}");
+        warn!("the CTA is left: {why}");
         self.part(now);
     }
 
     fn part(&mut self, now: Instant) {
-        if let Some(link) = self.aggregator {
+        if let Some(link) = self.cta {
             self.links.close(link);
         }
         self.begin_anew(now);
         self.call_at = now + MENDED_AFTER;
     }
 
-    /// What it was to the aggregator is over.
+    /// What it was to the CTA is over.
     fn begin_anew(&mut self, now: Instant) {
         self.answering.be(None);
         self.begun_anew += u64::from(self.membership.is_some());
         for link in self.membership.take().into_iter().flat_map(|m| m.to_peers.into_values()) {
             self.links.close(link);
         }
-        if let Some(link) = self.aggregator.take() {
+        if let Some(link) = self.cta.take() {
             self.links.close(link);
         }
         self.called = None;
@@ -559,7 +555,7 @@ impl CpfProcess {
                     id,
                     member: None,
                     keep,
-                    mirror: None,
+                    cta_replica: None,
                     end: End::default(),
                     told: 0,
                     listed: None,
@@ -570,28 +566,28 @@ impl CpfProcess {
                 });
                 (self.called, self.in_vain) = (None, None);
                 self.answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
-                info!(cpf = id.0, "this control function is a member now");
+                info!(cpf = id.0, "this CPF is a member now");
             }
             (ToCpf::Resumed { taken, heartbeats }, Some(m)) if m.alone.is_some() => {
                 let again = m.end.resume(taken).map(|frames| {
-                    frames.for_each(|frame| self.aggregator.iter().for_each(|l| self.links.send(*l, frame)));
+                    frames.for_each(|frame| self.cta.iter().for_each(|l| self.links.send(*l, frame)));
                 });
                 if again.is_none() {
                     return self.leave(now, "it lacks what was said to the former one");
                 }
                 (m.alone, m.listed, self.called, self.in_vain) = (None, None, None, None);
                 self.answering.be(Some((MemberId::Cpf(m.id), &heartbeats.0)));
-                info!(cpf = m.id.0, "this control function goes on with another aggregator");
+                info!(cpf = m.id.0, "this CPF goes on with another CTA");
             }
             (ToCpf::Forgotten, _) => {
-                info!("the aggregator knows nothing of this control function: it begins anew");
+                info!("the CTA knows nothing of this CPF: it begins anew");
                 self.begin_anew(now);
                 self.call_at = now;
             }
             (ToCpf::Down(_) | ToCpf::Show { .. }, Some(m)) if m.alone.is_some() => {
                 self.leave(now, "it says things out of their order");
             }
-            (ToCpf::Mirror(at), Some(m)) => m.mirror = at,
+            (ToCpf::CtaReplica(at), Some(m)) => m.cta_replica = at,
             (ToCpf::Taken(messages), Some(m)) => m.end.confirmed(messages),
             (ToCpf::Peers(peers), Some(m)) => {
                 m.peers = peers.into_iter().filter(|(id, _)| *id != m.id).collect();
@@ -622,14 +618,14 @@ impl CpfProcess {
                 }
             }
             (ToCpf::Show { ask, which }, Some(Membership { member: Some(member), .. })) => {
-                let phones = member.show(which);
-                self.answer(&ToCta::Shown { ask, phones });
+                let ues = member.show(which);
+                self.answer(&ToCta::Shown { ask, ues });
             }
             _ => self.leave(now, "it says things out of their order"),
         }
     }
 
-    /// Another control function says something, such as a phone's state.
+    /// Another CPF says something, such as a UE's state.
     fn peer(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
         match (ToPeer::read(octets), &mut self.membership) {
             (
@@ -641,13 +637,13 @@ impl CpfProcess {
                 if member.refused() > refused && self.wrong.tells(now, "state") {
                     warn!(
                         cpf = from.0,
-                        "a control function sends the state of another phone, or of another time, than it says: it is not held; the aggregator counts further ones"
+                        "a CPF sends the state of another UE, or of another time, than it says: it is not held; the CTA counts further ones"
                     );
                 }
             }
             // Or this one has not heard yet what the sender was told: who sent it says it again.
             (Ok(_), _) => {
-                debug!("what a control function says is of another life");
+                debug!("what a CPF says is of another life");
                 self.callers.remove(&link);
                 self.links.close(link);
             }
@@ -667,7 +663,7 @@ impl CpfProcess {
             let cpfs = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
             warn!(
                 %peer, cpfs,
-                "a control function at this address says what cannot be read: {why}; what it says of other phones is taken, and further ones are counted (whimbrel_cpf_messages_unreadable_total)"
+                "a CPF at this address says what cannot be read: {why}; what it says of other UEs is taken, and further ones are counted (whimbrel_cpf_messages_unreadable_total)"
             );
         }
     }
@@ -688,13 +684,13 @@ impl CpfProcess {
                         to_peers.entry(*peer).or_insert_with(|| self.links.connect(now, *at));
                     }
                 }
-                Again::After(phone) => {
+                Again::After(ue) => {
                     if to_peers.get(peer).is_none_or(|link| self.links.waiting(*link) > WAITS) {
                         return true;
                     }
-                    *phone = self.watched.during(|| member.reached_again(*peer, *phone, &mut self.out));
-                    busy |= phone.is_some();
-                    return phone.is_some();
+                    *ue = self.watched.during(|| member.reached_again(*peer, *ue, &mut self.out));
+                    busy |= ue.is_some();
+                    return ue.is_some();
                 }
             }
             true
@@ -705,12 +701,12 @@ impl CpfProcess {
     /// What the member said leaves.
     fn send(&mut self, now: Instant) {
         for up in std::mem::take(&mut self.out.up) {
-            if let Up::Unreadable { phone, .. } = &up
+            if let Up::Unreadable { ue, .. } = &up
                 && self.wrong.tells(now, "unreadable")
             {
                 warn!(
-                    slot = phone.slot,
-                    "a phone is not served from what is here of it: that is not what its sender said, or not there; the aggregator counts further ones"
+                    slot = ue.slot,
+                    "a UE is not served from what is here of it: that is not what its sender said, or not there; the CTA counts further ones"
                 );
             }
             self.say(up);
@@ -722,7 +718,7 @@ impl CpfProcess {
         }
         let Some(m) = &mut self.membership else { return };
         for (to, message) in self.out.peers.drain(..) {
-            // Who is not known is gone: the aggregator says who is to have a phone's state instead.
+            // Who is not known is gone: the CTA says who is to have a UE's state instead.
             let Some(at) = m.peers.get(&to) else { continue };
             let link = *m.to_peers.entry(to).or_insert_with(|| self.links.connect(now, *at));
             self.frame.clear();
@@ -731,7 +727,7 @@ impl CpfProcess {
         }
     }
 
-    /// What the protocol says to the aggregator, or to its mirror when that one serves.
+    /// What the protocol says to the CTA, or to its CTA replica when that one serves.
     fn say(&mut self, up: Up) {
         self.frame.clear();
         ToCta::Up(up).write(&mut self.frame);
@@ -739,12 +735,12 @@ impl CpfProcess {
         if m.keep {
             m.end.sent(self.frame.clone());
         }
-        if let (Some(link), None) = (self.aggregator, m.alone) {
+        if let (Some(link), None) = (self.cta, m.alone) {
             self.links.send(link, &self.frame);
         }
     }
 
-    /// The aggregator hears now and then how much it need not keep.
+    /// The CTA hears now and then how much it need not keep.
     fn say_taken(&mut self) {
         let Some(m) = self.membership.as_mut().filter(|m| m.keep && m.alone.is_none()) else { return };
         let taken = m.end.taken();
@@ -754,7 +750,7 @@ impl CpfProcess {
         }
     }
 
-    /// The aggregator hears under which number etcd lists this one: the rings follow that list.
+    /// The CTA hears under which number etcd lists this one: the rings follow that list.
     fn say_listed(&mut self) {
         let Some(number) = self.finder.as_ref().and_then(|f| f.listed) else { return };
         let Some(m) = self.membership.as_mut().filter(|m| m.alone.is_none()) else { return };
@@ -764,14 +760,14 @@ impl CpfProcess {
     }
 
     fn answer(&mut self, message: &ToCta) {
-        let Some(link) = self.aggregator else { return };
+        let Some(link) = self.cta else { return };
         self.frame.clear();
         message.write(&mut self.frame);
         self.links.send(link, &self.frame);
     }
 
     fn block(&self, now: Instant) {
-        let calls = self.aggregator.is_none().then_some(self.call_at);
+        let calls = self.cta.is_none().then_some(self.call_at);
         let patience = self.called.map(|at| at + CALLED_WITHIN);
         let deadlines = [self.links.next_deadline(), calls, patience, Some(now + LOOK)];
         let wait = deadlines.into_iter().flatten().min().unwrap_or(now).since(now);
@@ -786,13 +782,13 @@ impl CpfProcess {
     }
 }
 
-/// What an operator looks at when an aggregator is not reached, or does not take a control function.
+/// What an operator looks at when a CTA is not reached, or does not take a CPF.
 fn look_at(reason: DownReason) -> &'static str {
     match reason {
         DownReason::Closed => "its log says why it closes the link, if no other one serves in its place",
         DownReason::Left | DownReason::WrongKey | DownReason::Protection | DownReason::Unprotected => {
             "`--key-file` has to hold the key of its `cluster.key_file`"
         }
-        _ => "`--aggregator` has to be the `cluster.listen` of one that runs",
+        _ => "`--cta` has to be the `cluster.listen` of one that runs",
     }
 }

@@ -1,4 +1,4 @@
-//! How a control function finds its aggregators at etcd, and is listed there itself.
+//! How a CPF finds its CTAs at etcd, and is listed there itself.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,34 +19,34 @@ const LEASE: Duration = Duration::from_secs(10);
 /// How long etcd has to take note of one that leaves.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Where aggregators are found.
+/// Where CTAs are found.
 #[derive(Clone, Debug)]
 pub(crate) struct AtEtcd {
     /// Where etcd is reached.
     pub(crate) etcd: Access,
     /// Name of the cluster there.
     pub(crate) name: String,
-    /// Whose aggregators are looked for.
+    /// Whose CTAs are looked for.
     pub(crate) home: u16,
 }
 
 /// What the thread that speaks with etcd has heard.
 #[derive(Default)]
 struct Heard {
-    /// The one that serves, and its mirror.
+    /// The one that serves, and its CTA replica.
     home: Vec<u16>,
-    /// Where aggregators are or were reached. They stay: one that etcd does not hear is no dead one.
-    aggregators: BTreeMap<u16, SocketAddr>,
+    /// Where CTAs are or were reached. They stay: one that etcd does not hear is no dead one.
+    ctas: BTreeMap<u16, SocketAddr>,
     /// It is listed itself under this number, or was.
     listed: Option<CpfId>,
     /// It is just now.
     is_listed: bool,
-    /// Another control function is listed under this number.
+    /// Another CPF is listed under this number.
     occupied: bool,
     left: bool,
 }
 
-/// A control function's place at etcd.
+/// A CPF's place at etcd.
 pub(super) struct Finder {
     at: AtEtcd,
     region: Region,
@@ -59,7 +59,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Has this control function listed, as reached at this address, and looks for aggregators. Errors: one sentence.
+    /// Has this CPF listed, as reached at this address, and looks for CTAs. Errors: one sentence.
     pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
         let mut entropy = SystemEntropy::new()?;
         let heard = Arc::new(Mutex::new(Heard::default()));
@@ -71,9 +71,9 @@ impl Finder {
         what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where the aggregator that serves is reached, and then its mirror, as far as is known.
-    pub(super) fn aggregators(&self) -> Vec<SocketAddr> {
-        self.heard(|h| h.home.iter().filter_map(|cta| h.aggregators.get(cta).copied()).collect())
+    /// Where the CTA that serves is reached, and then its CTA replica, as far as is known.
+    pub(super) fn ctas(&self) -> Vec<SocketAddr> {
+        self.heard(|h| h.home.iter().filter_map(|cta| h.ctas.get(cta).copied()).collect())
     }
 
     /// Whether etcd lists it just now, as far as is known.
@@ -81,7 +81,7 @@ impl Finder {
         self.heard(|h| h.is_listed)
     }
 
-    /// Takes what was heard; and another number, if another control function has this one's.
+    /// Takes what was heard; and another number, if another CPF has this one's.
     pub(super) fn turn(&mut self) {
         let (occupied, listed) = self.heard(|h| (std::mem::take(&mut h.occupied), h.listed));
         self.listed = listed;
@@ -90,7 +90,7 @@ impl Finder {
         }
         match list(&self.at, &self.region, self.address, &mut self.entropy, self.heard.clone()) {
             Ok(agent) => self.agent = agent,
-            Err(sentence) => warn!("etcd does not list this control function: {sentence}"),
+            Err(sentence) => warn!("etcd does not list this CPF: {sentence}"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Finder {
     }
 }
 
-/// Lists the control function under a number that is drawn: the one that an aggregator gives it is of that aggregator's life.
+/// Lists the CPF under a number that is drawn: the one that a CTA gives it is of that CTA's life.
 fn list(
     at: &AtEtcd,
     region: &Region,
@@ -134,11 +134,11 @@ fn list(
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(home) = told.view.home(home) {
             heard.home =
-                [Some(home.active), home.mirror].into_iter().flatten().map(|place| place.cta).collect();
+                [Some(home.active), home.cta_replica].into_iter().flatten().map(|place| place.cta).collect();
         }
         for (id, listed) in told.view.members() {
             if let MemberId::Cta(cta) = id {
-                heard.aggregators.insert(cta, listed.member.address);
+                heard.ctas.insert(cta, listed.member.address);
             }
         }
         match told.event {
@@ -148,18 +148,18 @@ fn list(
         }
         match told.event {
             Event::Joined(_) => {
-                info!(number, "etcd lists this control function");
+                info!(number, "etcd lists this CPF");
                 heard.listed = Some(CpfId(number));
             }
             Event::Occupied(_) => {
-                debug!(number, "etcd lists another control function under this number: another one is drawn");
+                debug!(number, "etcd lists another CPF under this number: another one is drawn");
                 heard.occupied = true;
             }
-            Event::Unreachable(why) if heard.aggregators.is_empty() => warn!(
-                "etcd does not answer: {why}; until it does (`--etcd`), no aggregator is known but those of `--aggregator`"
+            Event::Unreachable(why) if heard.ctas.is_empty() => warn!(
+                "etcd does not answer: {why}; until it does (`--etcd`), no CTA is known but those of `--cta`"
             ),
             Event::Unreachable(why) => {
-                warn!("etcd does not answer: {why}; the aggregators that are known are gone on with");
+                warn!("etcd does not answer: {why}; the CTAs that are known are gone on with");
             }
             Event::Replaced => {
                 error!("etcd has forgotten, or is another one: it is not believed; see docs/cluster.md")

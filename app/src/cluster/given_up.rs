@@ -1,4 +1,4 @@
-//! Control functions that were given up since they break the rules of their links, by where others reach them: a control function is a member as
+//! CPFs that were given up since they break the rules of their links, by where others reach them: a CPF is a member as
 //! soon as it offers itself, so one that always breaks them would come and go some times a second, and the rings with it.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::told::{TOLD_MAX, ToldOnce};
 /// How long such a one is not taken again: what is wrong with it is not mended by calling, and one that is started anew there need not wait long.
 pub(super) const COMES_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// Those of one aggregator.
+/// Those of one CTA.
 pub(super) struct GivenUp {
     /// Until when each is not taken.
     until: BTreeMap<SocketAddr, Instant>,
@@ -24,8 +24,8 @@ pub(super) struct GivenUp {
 
 impl Default for GivenUp {
     fn default() -> Self {
-        let told = ToldOnce::new("control functions that are given up");
-        let told_come = ToldOnce::new("control functions that come again");
+        let told = ToldOnce::new("CPFs that are given up");
+        let told_come = ToldOnce::new("CPFs that come again");
         Self { until: BTreeMap::new(), told, told_come, total: 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether control functions are heard on their links. Heartbeats go beside these, and tell nothing of a network that takes the ones and not the
+//! Whether CPFs are heard on their links. Heartbeats go beside these, and tell nothing of a network that takes the ones and not the
 //! others, nor of a thread that waits forever: who is not heard for a while is asked, and who does not answer while others do is lost.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use whimbrel_resilience::replication::CpfId;
 /// Who is not heard for so long is asked. Nobody is who does work.
 const ASKED_AFTER: Duration = Duration::from_millis(500);
 /// So long it has for an answer at least: a hundred turns of one that does as much at a time as it may, or two packets that TCP loses one after
-/// the other and sends again 0.2 and 0.6 s after the first. Phones and gNBs wait for an answer for several seconds.
+/// the other and sends again 0.2 and 0.6 s after the first. UEs and gNBs wait for an answer for several seconds.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// While somebody is asked, this process looks so often. If it comes later it was held up, and could hear nobody.
 const LOOKS_WITHIN: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl Hearing {
                     look.ask.push(*cpf);
                 }
                 Some(_) if held_up => member.asked = Some(now),
-                // Nobody could take its phones over, and it is likelier that this host is cut off than that all are.
+                // Nobody could take its UEs over, and it is likelier that this host is cut off than that all are.
                 Some(at) if now >= at + within && last_heard <= Some(at) => member.asked = Some(now),
                 Some(at) if now >= at + within => look.mute.push(*cpf),
                 _ => {}

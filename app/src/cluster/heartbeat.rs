@@ -1,4 +1,4 @@
-//! Heartbeats on the host: the socket from which an aggregator asks, and that of who is asked, where a thread of its own answers.
+//! Heartbeats on the host: the socket from which a CTA asks, and that of who is asked, where a thread of its own answers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -83,7 +83,7 @@ impl Ignored {
     }
 }
 
-/// Whom an aggregator watches.
+/// Whom a CTA watches.
 pub(super) struct Watch {
     socket: UdpSocket,
     detector: Detector,
@@ -108,7 +108,7 @@ impl Watch {
         self.detector.set_timing(timing);
     }
 
-    /// Somebody is watched from now on. An aggregator may be there again that was taken for dead just now: what was thought of it is over.
+    /// Somebody is watched from now on. A CTA may be there again that was taken for dead just now: what was thought of it is over.
     pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
         let name = who.discriminator();
         self.doubted.retain(|(_, of)| *of != name);
@@ -326,8 +326,8 @@ mod tests {
         assert_eq!(answering.ignored(), Ignored { malformed: 2, forged, ..Ignored::default() });
     }
 
-    #[test] // SIGSTOP and SIGCONT of the mirror: it comes back under its number, within the time for which the verdict on it is doubted
-    fn an_aggregator_that_was_taken_for_dead_and_came_back_is_watched_again() {
+    #[test] // SIGSTOP and SIGCONT of the CTA replica: it comes back under its number, within the time for which the verdict on it is doubted
+    fn a_cta_that_was_taken_for_dead_and_came_back_is_watched_again() {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);

@@ -1,4 +1,4 @@
-//! The processes of a cluster: an aggregator's pool of control functions, and a control function itself (docs/cluster.md).
+//! The processes of a cluster: a CTA's pool of CPFs, and a CPF itself (docs/cluster.md).
 
 mod asks;
 mod cpf;
@@ -37,10 +37,10 @@ pub(crate) use standby::{Heard, Standby, Succession};
 pub(crate) use taster::taste;
 pub(crate) use watchdog::Watched;
 
-/// Opens where control functions and the other aggregator come to; `None` where phones are served in this process. Errors: one sentence.
+/// Opens where CPFs and the other CTA come to; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
     let Some(at) = cluster.listen else { return Ok(None) };
-    let links = Links::open(settings(at, Role::Aggregator, cluster.key_file.as_deref())?);
+    let links = Links::open(settings(at, Role::Cta, cluster.key_file.as_deref())?);
     links.map(Some).map_err(|e| format!("cluster.listen: {e}"))
 }
 
@@ -52,7 +52,7 @@ fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<L
         Some(file) => settings.keys = Key::read(file).map_err(|e| e.to_string())?,
         None if !listen.ip().is_loopback() => {
             return Err(format!(
-                "links at {listen} would carry phones' keys in the clear: name the file with the cluster's key (`cluster.key_file`, \
+                "links at {listen} would carry UEs' keys in the clear: name the file with the cluster's key (`cluster.key_file`, \
                  `--key-file`), without which only loopback addresses serve"
             ));
         }

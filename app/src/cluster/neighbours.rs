@@ -111,7 +111,7 @@ impl Neighbours {
                     };
                     n.link.take_if(|l| *l == link);
                     if !std::mem::replace(&mut n.told_away, true) {
-                        warn!(neighbour = %n.name, %reason, "another AMF is not reached: no phone is handed over to it");
+                        warn!(neighbour = %n.name, %reason, "another AMF is not reached: no UE is handed over to it");
                     }
                     (n.calling, n.call_at, n.came) = (None, now + AGAIN, None);
                 }

@@ -1,4 +1,4 @@
-//! The aggregator that serves, as one of a pair: how another one becomes its mirror, and what becomes of it without.
+//! The CTA that serves, as one of a pair: how another one becomes its CTA replica, and what becomes of it without.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::link::{ToActive, ToMirror};
+use whimbrel_resilience::cta_replica::{Active, Record, Snapshot};
+use whimbrel_resilience::link::{ToActive, ToCtaReplica};
 use whimbrel_resilience::membership::{Home, MemberId, Place};
-use whimbrel_resilience::mirror::{Active, Record, Snapshot};
 use whimbrel_resilience::pair::{Duty, Serving};
 use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
 
@@ -20,15 +20,15 @@ use crate::clock;
 /// Octets of a piece of a snapshot, and how many pieces may be under way.
 const PIECE_OCTETS: usize = 256 * 1024;
 const PIECES_AHEAD: u64 = 16;
-/// A mirror that has not confirmed an input for so long, while it confirms no other, works no more.
-const MIRROR_WITHIN: Duration = Duration::from_millis(500);
+/// A CTA replica that has not confirmed an input for so long, while it confirms no other, works no more.
+const CTA_REPLICA_WITHIN: Duration = Duration::from_millis(500);
 
-/// A copy holds phones up while it is made. So much of the time may go there: a mirror that cannot follow calls again and again.
+/// A copy holds UEs up while it is made. So much of the time may go there: a CTA replica that cannot follow calls again and again.
 const COPYING_SHARE: u32 = 20;
-/// A mirror takes the place of one that is silent for so long at least: two heartbeats of 20 ms.
+/// A CTA replica takes the place of one that is silent for so long at least: two heartbeats of 20 ms.
 const REPLACED_AFTER: Duration = Duration::from_millis(40);
 
-/// The other aggregator: how it is reached, and by gNBs and UPFs.
+/// The other CTA: how it is reached, and by gNBs and UPFs.
 struct Other {
     address: SocketAddr,
     endpoints: Vec<IpAddr>,
@@ -40,7 +40,7 @@ struct Other {
 /// What comes of a turn.
 #[derive(Debug)]
 pub(crate) enum Turned {
-    /// The aggregator is to carry this out.
+    /// The CTA is to carry this out.
     Order(Order),
     /// The other one serves: this one stops at once.
     Replaced,
@@ -57,11 +57,11 @@ pub(crate) struct Pair {
     former: Vec<IpAddr>,
     /// Where its SMF speaks from.
     smf: IpAddr,
-    /// Since when something waits for the mirror.
+    /// Since when something waits for the CTA replica.
     waits: Option<Instant>,
     /// When the next copy may be made.
     copy_at: Instant,
-    /// This one was held up after this input, and the mirror may have taken its place since.
+    /// This one was held up after this input, and the CTA replica may have taken its place since.
     doubted: Option<u64>,
     turned: Vec<Turned>,
     records: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// While something waits for the mirror, the thread works so often: when it does not, it was held up.
+    /// While something waits for the CTA replica, the thread works so often: when it does not, it was held up.
     pub(crate) const LOOKS_WITHIN: Duration = Duration::from_millis(20);
 
     /// The one that etcd has named in this record.
@@ -125,18 +125,18 @@ impl Pair {
     /// A sentence for who asks how it stands.
     pub(crate) fn condition(&self, awaited: Option<Place>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
-            (Some(place), Some(other)) if self.serving.has_mirror() => {
-                (true, format!("aggregator {} at {}", place.cta, other.address))
+            (Some(place), Some(other)) if self.serving.has_cta_replica() => {
+                (true, format!("CTA {} at {}", place.cta, other.address))
             }
-            (Some(place), _) => (false, format!("aggregator {} gets ready", place.cta)),
+            (Some(place), _) => (false, format!("CTA {} gets ready", place.cta)),
             (None, _) if self.serving.is_widowed() => {
-                (false, "lost; etcd is asked whether this aggregator goes on alone".into())
+                (false, "lost; etcd is asked whether this CTA goes on alone".into())
             }
             (None, _) if let Some(Place { cta, .. }) = awaited => (
                 false,
-                format!("none; aggregator {cta}, which runs other code, takes over when this one is stopped"),
+                format!("none; CTA {cta}, which runs other code, takes over when this one is stopped"),
             ),
-            (None, _) => (false, "none: phones register anew if this aggregator is lost".into()),
+            (None, _) => (false, "none: UEs register anew if this CTA is lost".into()),
         }
     }
 
@@ -150,27 +150,27 @@ impl Pair {
         self.witness.ignored()
     }
 
-    /// Heartbeats of its mirror's that did not count.
+    /// Heartbeats of its CTA replica's that did not count.
     pub(crate) fn heartbeats_ignored(&self) -> Ignored {
         self.answering.ignored()
     }
 
-    /// The aggregator that follows, from where on it may be told of subscribers.
+    /// The CTA that follows, from where on it may be told of subscribers.
     pub(crate) fn follower(&self) -> Option<Place> {
         self.serving.other()
     }
 
-    /// The mirror is to hold this.
+    /// The CTA replica is to hold this.
     pub(crate) fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
         if self.serving.other().is_some() && !self.serving.copies() {
             self.waits.get_or_insert(now);
         }
         self.records += 1;
         self.octets += record.octets().len() as u64;
-        pool.tell_mirror(&ToMirror::Record(record.octets()));
+        pool.tell_cta_replica(&ToCtaReplica::Record(record.octets()));
     }
 
-    /// The other aggregator says this.
+    /// The other CTA says this.
     pub(crate) fn said<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
@@ -216,13 +216,13 @@ impl Pair {
         let begun = clock::now();
         let Some(snapshot) = begins.then(|| active.snapshot()).flatten() else {
             pool.part();
-            return self.mirror_lost(active, pool, out);
+            return self.cta_replica_lost(active, pool, out);
         };
         let made = clock::now();
         self.copy_at = made + made.since(begun) * COPYING_SHARE;
-        info!(aggregator = place.cta, address = %other.address, "another aggregator follows this one");
+        info!(cta = place.cta, address = %other.address, "another CTA follows this one");
         self.answering.be(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeats())));
-        pool.begin_mirror(snapshot.octets().len() as u64, self.endpoints.clone());
+        pool.begin_cta_replica(snapshot.octets().len() as u64, self.endpoints.clone());
         self.other = Some(Other { snapshot: Some((snapshot, 0)), ..other });
         self.pieces(0, pool);
     }
@@ -234,7 +234,10 @@ impl Pair {
         let pieces = snapshot.octets().chunks(PIECE_OCTETS);
         let until = has.saturating_add(PIECES_AHEAD).min(pieces.len() as u64);
         let due = until.saturating_sub(*sent) as usize;
-        pieces.skip(*sent as usize).take(due).for_each(|piece| pool.tell_mirror(&ToMirror::Piece(piece)));
+        pieces
+            .skip(*sent as usize)
+            .take(due)
+            .for_each(|piece| pool.tell_cta_replica(&ToCtaReplica::Piece(piece)));
         *sent = until.max(*sent);
     }
 
@@ -243,7 +246,7 @@ impl Pair {
         self.copy_at = Instant::ZERO;
     }
 
-    /// This one begins to work after so long. If something waited for the mirror, what that one said meanwhile may be from before it took this
+    /// This one begins to work after so long. If something waited for the CTA replica, what that one said meanwhile may be from before it took this
     /// one's place: nothing leaves until it has answered to what it is told from now on, for which it has its time. Whether it is to be told
     /// something.
     pub(crate) fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
@@ -255,8 +258,8 @@ impl Pair {
         doubts
     }
 
-    /// The mirror is lost.
-    pub(crate) fn mirror_lost<S: Subscribers, E: Entropy, I: Inspect>(
+    /// The CTA replica is lost.
+    pub(crate) fn cta_replica_lost<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut Active<S, E, I>,
         pool: &mut Pool,
@@ -265,7 +268,7 @@ impl Pair {
         (self.waits, self.doubted) = (None, None);
         let duties = self.serving.lost();
         if self.serving.is_widowed() && !duties.is_empty() {
-            warn!("the mirror is lost: until etcd has said who goes on, nothing leaves");
+            warn!("the CTA replica is lost: until etcd has said who goes on, nothing leaves");
         }
         self.do_all(duties, active, pool, out);
     }
@@ -292,16 +295,16 @@ impl Pair {
                 }
                 Duty::Part => pool.part(),
                 Duty::Claim(claim) => self.witness.claim(claim),
-                Duty::Mirrored(place) => {
+                Duty::Replicated(place) => {
                     let Some(other) = &self.other else { continue };
-                    info!(aggregator = place.cta, address = %other.address, term = self.term(), "this aggregator has a mirror");
-                    pool.mirrored_at(Some(other.address));
+                    info!(cta = place.cta, address = %other.address, term = self.term(), "this CTA has a CTA replica");
+                    pool.replicated_at(Some(other.address));
                     let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf, self.smf]);
                     self.turned.push(Turned::Order(Order::Endpoints(endpoints)));
                     self.turned.push(Turned::Order(Order::SmfAddresses(smf)));
                 }
-                Duty::Unmirrored => {
-                    warn!(term = self.term(), "this aggregator goes on without a mirror");
+                Duty::Unreplicated => {
+                    warn!(term = self.term(), "this CTA goes on without a CTA replica");
                     self.turned.push(Turned::Order(Order::Endpoints(Vec::new())));
                 }
                 Duty::Stop => self.turned.push(Turned::Replaced),
@@ -309,7 +312,7 @@ impl Pair {
         }
     }
 
-    /// Takes what etcd said, and looks whether the mirror still works: its heartbeats are answered beside what it does.
+    /// Takes what etcd said, and looks whether the CTA replica still works: its heartbeats are answered beside what it does.
     pub(crate) fn turn<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
@@ -317,10 +320,10 @@ impl Pair {
         pool: &mut Pool,
         out: &mut Outbox,
     ) -> Vec<Turned> {
-        if self.waits.take_if(|since| now >= *since + MIRROR_WITHIN).is_some() {
-            warn!("the mirror answers heartbeats and takes nothing");
+        if self.waits.take_if(|since| now >= *since + CTA_REPLICA_WITHIN).is_some() {
+            warn!("the CTA replica answers heartbeats and takes nothing");
             pool.part();
-            self.mirror_lost(active, pool, out);
+            self.cta_replica_lost(active, pool, out);
         }
         for news in self.witness.turn() {
             match news {
@@ -337,8 +340,8 @@ impl Pair {
     }
 
     /// Whether somebody can go on at once, if this one stops.
-    pub(crate) fn has_mirror(&self) -> bool {
-        self.serving.has_mirror()
+    pub(crate) fn has_cta_replica(&self) -> bool {
+        self.serving.has_cta_replica()
     }
 
     /// Whether the other one serves now.

@@ -1,4 +1,4 @@
-//! The aggregator's side: the control functions that have come to it, their links and their heartbeats; who follows it is in [`follower`].
+//! The CTA's side: the CPFs that have come to it, their links and their heartbeats; who follows it is in [`follower`].
 
 mod condition;
 mod follower;
@@ -35,16 +35,16 @@ use crate::told::ToldOnce;
 pub(crate) use condition::complain;
 use follower::Follower;
 
-/// How long those have to come who served under the former aggregator: they notice its end at once, or by heartbeats.
+/// How long those have to come who served under the former CTA: they notice its end at once, or by heartbeats.
 const RESUMED_WITHIN: Duration = Duration::from_secs(2);
 /// The control thread turns more often, unless it is held up.
 const TURNS_WITHIN: Duration = Duration::from_secs(1);
-/// So many messages a control function keeps, before it hears that they are here to stay.
+/// So many messages a CPF keeps, before it hears that they are here to stay.
 const TAKEN_EVERY: u64 = 16;
 
 /// What comes of a turn, in its order.
 pub(crate) enum Said {
-    /// A control function says this.
+    /// A CPF says this.
     Up(CpfId, Up),
     /// The members have changed.
     Rings(Rings),
@@ -52,32 +52,32 @@ pub(crate) enum Said {
     Lost(CpfId),
     /// One is lost that comes and is given up again and again: the log has it.
     LostAgain(CpfId),
-    /// The phones that somebody wanted are there.
+    /// The UEs that somebody wanted are there.
     Shown(Wanted, Vec<Glimpse>),
-    /// A control function has so many messages.
+    /// A CPF has so many messages.
     Taken(CpfId, u64),
-    /// One that served under the former aggregator is there again, and has so many messages of it.
+    /// One that served under the former CTA is there again, and has so many messages of it.
     Resumes(CpfId, u64),
     /// Its link has ended again, and it may call once more: until then what it is to hear is kept.
     Parted(CpfId),
-    /// The other aggregator says this.
+    /// The other CTA says this.
     Pair(ToActive),
-    /// The mirror is lost.
-    MirrorLost,
-    /// An aggregator that runs other code waits for this one to stop.
+    /// The CTA replica is lost.
+    CtaReplicaLost,
+    /// A CTA that runs other code waits for this one to stop.
     Awaited(Place, Vec<IpAddr>, IpAddr),
     /// It does not any more.
     AwaitedLost,
 }
 
-/// A control function that has come.
+/// A CPF that has come.
 struct Joined {
-    /// `None`: it served under the former aggregator, and has not come again yet.
+    /// `None`: it served under the former CTA, and has not come again yet.
     link: Option<LinkId>,
     address: SocketAddr,
     region: Region,
     code: CodeVersion,
-    /// It has been on the rings, so it may have phones.
+    /// It has been on the rings, so it may have UEs.
     served: bool,
     /// It wants to leave.
     draining: bool,
@@ -88,7 +88,7 @@ struct Joined {
     told: u64,
 }
 
-/// A control function that called before this aggregator served.
+/// A CPF that called before this CTA served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) link: LinkId,
@@ -100,12 +100,12 @@ pub(super) struct Caller {
 /// Those that have called and not yet said what for: where they are seen, and what they are.
 pub(super) type Called = BTreeMap<LinkId, (SocketAddr, Hello)>;
 
-/// The control functions of one aggregator.
+/// The CPFs of one CTA.
 pub(crate) struct Pool {
     links: Links,
     events: Events,
     strangers: Strangers,
-    /// Control functions that break the rules.
+    /// CPFs that break the rules.
     given_up: GivenUp,
     /// What else comes that is none of the cluster's.
     wrong: ToldOnce<&'static str>,
@@ -124,26 +124,26 @@ pub(crate) struct Pool {
     roll: Roll,
     /// How often what it says of the cluster could not be.
     not_taken: u64,
-    /// This life of the aggregator: the numbers below are of it.
+    /// This life of the CTA: the numbers below are of it.
     life: u64,
     heartbeats: HeartbeatKey,
     newest: u16,
     members: BTreeMap<CpfId, Joined>,
     by_link: BTreeMap<LinkId, CpfId>,
     waiting: Called,
-    /// There may be a mirror.
+    /// There may be a CTA replica.
     pair: bool,
     follower: Option<Follower>,
-    /// Where the mirror is reached that can take over at any moment.
-    mirror: Option<SocketAddr>,
+    /// Where the CTA replica is reached that can take over at any moment.
+    cta_replica: Option<SocketAddr>,
     /// Those of them that are called, to be told.
     calling: BTreeMap<LinkId, CpfId>,
-    /// Until when those are awaited that served under the former aggregator.
+    /// Until when those are awaited that served under the former CTA.
     awaited: Option<Instant>,
     turned: Instant,
     asks: Asks,
     recoveries: Recoveries,
-    /// Backups that a phone lacks, since there are too few control functions.
+    /// Backups that a UE lacks, since there are too few CPFs.
     missing: usize,
     /// What of that the log says, and since when it is not so any more.
     missing_told: usize,
@@ -156,7 +156,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens where control functions come to; `None` where phones are served in this process. Errors: one sentence.
+    /// Opens where CPFs come to; `None` where UEs are served in this process. Errors: one sentence.
     pub(crate) fn open(
         cluster: &Cluster,
         told: Arc<Told>,
@@ -203,7 +203,7 @@ impl Pool {
             waiting: BTreeMap::new(),
             pair: cluster.pair.is_some(),
             follower: None,
-            mirror: None,
+            cta_replica: None,
             calling: BTreeMap::new(),
             awaited: None,
             turned: Instant::ZERO,
@@ -227,7 +227,7 @@ impl Pool {
         self.waiting = called;
     }
 
-    /// It serves from now on, maybe in the place of a former aggregator. What etcd says is of that one's control functions, so these come first:
+    /// It serves from now on, maybe in the place of a former CTA. What etcd says is of that one's CPFs, so these come first:
     /// rings without them would be told.
     pub(super) fn begins(&mut self, now: Instant, former: Option<(Members, Vec<Caller>)>, heard: Roll) {
         if let Some((members, callers)) = former {
@@ -236,7 +236,7 @@ impl Pool {
         self.enrol(heard);
     }
 
-    /// The control functions of the former aggregator are those of this one, as soon as they come; those that have called already are there.
+    /// The CPFs of the former CTA are those of this one, as soon as they come; those that have called already are there.
     pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
         (self.life, self.newest) = (former.life, former.newest);
         (self.awaited, self.turned) = (Some(now + RESUMED_WITHIN), now);
@@ -252,7 +252,7 @@ impl Pool {
         for Caller { link, life, id, has } in callers {
             self.resumes(now, link, life, id, has);
         }
-        // Those that have not called may hang on the former aggregator, which hangs itself: a call tells them.
+        // Those that have not called may hang on the former CTA, which hangs itself: a call tells them.
         let unaware = self.members.iter().filter(|(_, m)| m.link.is_none());
         for (id, at) in unaware.map(|(id, m)| (*id, m.address)).collect::<Vec<_>>() {
             self.calling.insert(self.links.connect(now, at), id);
@@ -260,7 +260,7 @@ impl Pool {
         self.show_condition();
     }
 
-    /// Where control functions come to.
+    /// Where CPFs come to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
     }
@@ -272,7 +272,7 @@ impl Pool {
         rings.expect("the configuration names no region that is none of its own")
     }
 
-    /// Whether a control function is there, or is awaited.
+    /// Whether a CPF is there, or is awaited.
     pub(crate) fn knows(&self, cpf: CpfId) -> bool {
         self.members.contains_key(&cpf)
     }
@@ -283,7 +283,7 @@ impl Pool {
             warn!(%who, "heartbeats are not answered");
             match who {
                 MemberId::Cpf(cpf) => self.lost(cpf),
-                MemberId::Cta(_) => self.mirror_lost(),
+                MemberId::Cta(_) => self.cta_replica_lost(),
             }
         }
         let heartbeats = self.watch.counters();
@@ -305,21 +305,21 @@ impl Pool {
                     if let Some(cpf) = self.calling.remove(&link)
                         && self.members.get(&cpf).is_some_and(|m| m.link.is_none())
                     {
-                        warn!(cpf = cpf.0, %reason, "a control function of the former aggregator is not reached");
+                        warn!(cpf = cpf.0, %reason, "a CPF of the former CTA is not reached");
                         self.lost(cpf);
                     }
                     if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
-                        warn!(%reason, "the link to the mirror has ended");
-                        self.mirror_lost();
+                        warn!(%reason, "the link to the CTA replica has ended");
+                        self.cta_replica_lost();
                     }
                     match self.by_link.get(&link).copied() {
                         None => {}
                         Some(cpf) if self.awaited.is_some() => {
-                            info!(cpf = cpf.0, %reason, "the link of a control function has ended: it may call again");
+                            info!(cpf = cpf.0, %reason, "the link of a CPF has ended: it may call again");
                             self.parts(cpf);
                         }
                         Some(cpf) => {
-                            warn!(cpf = cpf.0, %reason, "a control function is lost");
+                            warn!(cpf = cpf.0, %reason, "a CPF is lost");
                             self.lost(cpf);
                         }
                     }
@@ -335,8 +335,8 @@ impl Pool {
         self.miss(now);
         self.listen(now);
         self.tell_missing(now);
-        while let Some((wanted, phones)) = self.asks.done() {
-            self.said.push(Said::Shown(wanted, phones));
+        while let Some((wanted, ues)) = self.asks.done() {
+            self.said.push(Said::Shown(wanted, ues));
         }
         std::mem::take(&mut self.said)
     }
@@ -353,7 +353,7 @@ impl Pool {
         let missing: Vec<CpfId> =
             self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
         for cpf in missing {
-            warn!(cpf = cpf.0, "a control function of the former aggregator did not come");
+            warn!(cpf = cpf.0, "a CPF of the former CTA did not come");
             self.lost(cpf);
         }
     }
@@ -366,10 +366,7 @@ impl Pool {
             self.tell(link, &ToCpf::Show { ask, which: Show::After(None, 0) });
         }
         for cpf in mute {
-            warn!(
-                cpf = cpf.0,
-                "a control function answers nothing on its link: does TCP reach it, and what it says us?"
-            );
+            warn!(cpf = cpf.0, "a CPF answers nothing on its link: does TCP reach it, and what it says us?");
             self.watch.replaced(now, MemberId::Cpf(cpf));
             self.lost(cpf);
         }
@@ -377,9 +374,9 @@ impl Pool {
 
     fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
-            Ok(Hello { role: Role::Aggregator, .. }) if !self.pair => {
-                if self.strangers.tells(now, peer, "aggregator") {
-                    warn!(%peer, "an aggregator calls, and there is no `cluster.etcd` here to say which of the two serves");
+            Ok(Hello { role: Role::Cta, .. }) if !self.pair => {
+                if self.strangers.tells(now, peer, "cta") {
+                    warn!(%peer, "a CTA calls, and there is no `cluster.etcd` here to say which of the two serves");
                 }
                 self.links.close(link);
             }
@@ -394,7 +391,7 @@ impl Pool {
         }
     }
 
-    /// A control function offers itself.
+    /// A CPF offers itself.
     fn joins(
         &mut self,
         now: Instant,
@@ -406,20 +403,20 @@ impl Pool {
         let id = self.next_number();
         if let Err(e) = self.regions.clone().join(id, region) {
             if self.strangers.tells(now, peer, "region") {
-                warn!(%peer, "a control function is refused: {e}; name it in `cluster.neighbours`");
+                warn!(%peer, "a CPF is refused: {e}; name it in `cluster.neighbours`");
             }
             return self.links.close(link);
         }
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
         if is_out_of_reach(address.ip(), peer.ip()) {
             if self.strangers.tells(now, peer, "loopback") {
-                warn!(%peer, "a control function is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
+                warn!(%peer, "a CPF is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
             }
             return self.links.close(link);
         }
         if !self.given_up.may_come(now, address) {
             if self.strangers.tells(now, peer, "given_up") {
-                warn!(%peer, %address, "a control function is refused: it has just been given up, and may come again some seconds after that");
+                warn!(%peer, %address, "a CPF is refused: it has just been given up, and may come again some seconds after that");
             }
             return self.links.close(link);
         }
@@ -441,11 +438,11 @@ impl Pool {
         self.hearing.heard(now, id);
         let tells = self.given_up.tells_of_coming(now, address);
         if tells {
-            info!(cpf = id.0, %address, %region, %code, "a control function has come");
+            info!(cpf = id.0, %address, %region, %code, "a CPF has come");
         }
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
-        self.tell(link, &ToCpf::Mirror(self.mirror));
+        self.tell(link, &ToCpf::CtaReplica(self.cta_replica));
         self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
         self.members_changed();
         if tells && !self.rings().serves(id) {
@@ -460,7 +457,7 @@ impl Pool {
         free.next().expect("there are far fewer links than numbers")
     }
 
-    /// A control function of the former aggregator is there.
+    /// A CPF of the former CTA is there.
     fn resumes(&mut self, now: Instant, link: LinkId, life: u64, id: CpfId, has: u64) {
         if life == self.life && self.awaited.is_some() {
             self.parts(id); // the end of its former call is not seen yet
@@ -480,7 +477,7 @@ impl Pool {
         }
     }
 
-    /// One that is awaited calls here and elsewhere in turn, so its call may end just as this aggregator takes over: it calls again.
+    /// One that is awaited calls here and elsewhere in turn, so its call may end just as this CTA takes over: it calls again.
     fn parts(&mut self, cpf: CpfId) {
         let Some(link) = self.members.get_mut(&cpf).and_then(|m| m.link.take()) else { return };
         self.by_link.remove(&link);
@@ -496,16 +493,16 @@ impl Pool {
     /// It may go on: so many of its messages are here.
     pub(crate) fn resumed(&mut self, cpf: CpfId, taken: u64) {
         let Some(link) = self.members.get(&cpf).and_then(|m| m.link) else { return };
-        info!(cpf = cpf.0, "a control function of the former aggregator goes on");
+        info!(cpf = cpf.0, "a CPF of the former CTA goes on");
         self.tell(link, &ToCpf::Resumed { taken, heartbeats: self.heartbeats });
-        self.tell(link, &ToCpf::Mirror(self.mirror));
+        self.tell(link, &ToCpf::CtaReplica(self.cta_replica));
         let peers = ToCpf::Peers(self.peers());
         self.tell(link, &peers);
     }
 
     /// It cannot go on.
     pub(crate) fn forget(&mut self, cpf: CpfId) {
-        warn!(cpf = cpf.0, "a control function of the former aggregator has lost count: it begins anew");
+        warn!(cpf = cpf.0, "a CPF of the former CTA has lost count: it begins anew");
         self.lost(cpf);
     }
 
@@ -516,13 +513,13 @@ impl Pool {
                     self.said.push(Said::Pair(message))
                 }
                 _ => {
-                    warn!("the mirror is given up: it says things out of their order");
-                    self.mirror_lost();
+                    warn!("the CTA replica is given up: it says things out of their order");
+                    self.cta_replica_lost();
                 }
             };
         }
         let waiting = self.waiting.remove(&link);
-        if let Some((peer, Hello { role: Role::Aggregator, code })) = waiting {
+        if let Some((peer, Hello { role: Role::Cta, code })) = waiting {
             return match ToActive::read(octets) {
                 Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
@@ -551,7 +548,7 @@ impl Pool {
         match message {
             Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
             Ok(ToCta::Leave) => {
-                info!(cpf = cpf.0, "a control function wants to leave: others take its phones");
+                info!(cpf = cpf.0, "a CPF wants to leave: others take its UEs");
                 if self.members.get(&cpf).is_some_and(|m| !m.served) {
                     return self.lost(cpf);
                 }
@@ -564,7 +561,7 @@ impl Pool {
                 }
             }
             Ok(ToCta::Listed(number)) => {
-                info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a control function is listed at etcd");
+                info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a CPF is listed at etcd");
                 let seen = self.roll.lists(number);
                 if let Some(member) = self.members.get_mut(&cpf) {
                     (member.listed, member.seen) = (Some(number), seen);
@@ -573,7 +570,7 @@ impl Pool {
                 self.charted();
             }
             Ok(ToCta::Taken(messages)) => self.said.push(Said::Taken(cpf, messages)),
-            Ok(ToCta::Shown { ask, phones }) => self.asks.answered(ask, cpf, phones),
+            Ok(ToCta::Shown { ask, ues }) => self.asks.answered(ask, cpf, ues),
             Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
                 self.give_up(now, cpf, "it offers itself twice");
             }
@@ -581,23 +578,23 @@ impl Pool {
         }
     }
 
-    /// A control function breaks the rules: it is lost, and is not taken again for a while.
+    /// A CPF breaks the rules: it is lost, and is not taken again for a while.
     fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
         if self.given_up.tells(now, address) {
-            warn!(cpf = cpf.0, %address, "a control function is given up: {why}; further times are counted (whimbrel_cpf_given_up_total)");
+            warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_given_up_total)");
             return self.lost(cpf);
         }
         self.part_with(cpf);
         self.said.push(Said::LostAgain(cpf));
     }
 
-    /// A control function that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
+    /// A CPF that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
     pub(crate) fn left(&mut self, cpf: CpfId) {
         if self.members.get(&cpf).is_some_and(|m| !m.draining) {
-            return info!(cpf = cpf.0, "others have the phones of a control function");
+            return info!(cpf = cpf.0, "others have the UEs of a CPF");
         }
-        info!(cpf = cpf.0, "a control function has left");
+        info!(cpf = cpf.0, "a CPF has left");
         self.lost(cpf);
     }
 
@@ -628,7 +625,7 @@ impl Pool {
         self.charted();
     }
 
-    /// Etcd says this of control functions, and of the cluster.
+    /// Etcd says this of CPFs, and of the cluster.
     pub(super) fn enrol(&mut self, heard: Roll) {
         if heard == self.heard {
             return;
@@ -692,9 +689,9 @@ impl Pool {
             |cpf: &&CpfId| known.region_of(**cpf).is_some() && rings.serves(**cpf) != before.serves(**cpf);
         for cpf in self.members.keys().filter(other) {
             match rings.serves(*cpf) {
-                true => info!(cpf = cpf.0, "a control function is on the rings"),
+                true => info!(cpf = cpf.0, "a CPF is on the rings"),
                 false => {
-                    warn!(cpf = cpf.0, "a control function is on the rings no more: others take its phones")
+                    warn!(cpf = cpf.0, "a CPF is on the rings no more: others take its UEs")
                 }
             }
         }
@@ -718,7 +715,7 @@ impl Pool {
         &self.heartbeats.0
     }
 
-    /// So many messages of a control function are here to stay: it hears so now and then.
+    /// So many messages of a CPF are here to stay: it hears so now and then.
     pub(crate) fn taken(&mut self, taken: impl Fn(CpfId) -> u64) {
         let mut due = Vec::new();
         for (id, member) in self.members.iter_mut().filter(|_| self.pair) {
@@ -738,7 +735,7 @@ impl Pool {
         self.told = told;
     }
 
-    /// To a control function; to one that is lost, nothing.
+    /// To a CPF; to one that is lost, nothing.
     pub(crate) fn send(&mut self, cpf: CpfId, message: Down) {
         if let Some(link) = self.members.get(&cpf).and_then(|m| m.link) {
             self.tell(link, &ToCpf::Down(message));
@@ -751,7 +748,7 @@ impl Pool {
         self.links.send(link, &self.frame);
     }
 
-    /// Asks all control functions for phones.
+    /// Asks all CPFs for UEs.
     pub(crate) fn ask(&mut self, which: Show, wanted: Wanted) {
         let there = self.members.iter().filter(|(_, m)| m.link.is_some()).map(|(id, _)| *id);
         let ask = self.asks.ask(which, wanted, there.collect());

@@ -1,4 +1,4 @@
-//! How long phones waited after the loss of a control function until another one went on, for the metrics.
+//! How long UEs waited after the loss of a CPF until another one went on, for the metrics.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use whimbrel_resilience::Recovered;
 
 use crate::console::Sample;
 
-/// Longest time that is told apart, in microseconds: by then phones have repeated what they said.
+/// Longest time that is told apart, in microseconds: by then UEs have repeated what they said.
 const LONGEST_US: u64 = 60_000_000;
 /// What is told of them: median, slowest hundredth, slowest.
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("1", 1.0)];
 
 /// Times since the start.
 pub(super) struct Recoveries {
-    phones: Histogram<u64>,
+    ues: Histogram<u64>,
     losses: Histogram<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Default for Recoveries {
     fn default() -> Self {
         let empty =
             || Histogram::new_with_bounds(1, LONGEST_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"));
-        Self { phones: empty(), losses: empty() }
+        Self { ues: empty(), losses: empty() }
     }
 }
 
@@ -30,7 +30,7 @@ impl Recoveries {
     pub(super) fn add(&mut self, recovered: Recovered) {
         let us = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LONGEST_US);
         match recovered {
-            Recovered::Phone(took) => self.phones.saturating_record(us(took)),
+            Recovered::Ue(took) => self.ues.saturating_record(us(took)),
             Recovered::All(took) => self.losses.saturating_record(us(took)),
         }
     }
@@ -43,22 +43,22 @@ impl Recoveries {
             })
         };
         let count = Sample {
-            name: "whimbrel_phones_recovered_total",
-            help: "Phones that were at something when their control function was lost, or came soon after, and that another one went on with",
+            name: "whimbrel_ues_recovered_total",
+            help: "UEs that were at something when their CPF was lost, or came soon after, and that another one went on with",
             label: None,
-            value: self.phones.len(),
+            value: self.ues.len(),
         };
-        let phones = of(
+        let ues = of(
             "whimbrel_recovery_seconds",
-            "From the loss of a control function being noticed, or from a phone's message after that, to what another one does for the phone",
-            &self.phones,
+            "From the loss of a CPF being noticed, or from a UE's message after that, to what another one does for the UE",
+            &self.ues,
         );
         let losses = of(
             "whimbrel_recovery_all_seconds",
-            "From the loss of a control function being noticed until each of its phones had another one",
+            "From the loss of a CPF being noticed until each of its UEs had another one",
             &self.losses,
         );
-        std::iter::once(count).chain(phones).chain(losses)
+        std::iter::once(count).chain(ues).chain(losses)
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_is_told_is_of_each_kind_its_own() {
         let mut recoveries = Recoveries::default();
-        (1..=100).for_each(|us| recoveries.add(Recovered::Phone(Duration::from_micros(us))));
+        (1..=100).for_each(|us| recoveries.add(Recovered::Ue(Duration::from_micros(us))));
         recoveries.add(Recovered::All(Duration::MAX));
         let told: Vec<u64> = recoveries.samples().map(|s| s.value).collect();
         assert_eq!(told[..4], [100, 50, 99, 100]);

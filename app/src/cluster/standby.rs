@@ -1,4 +1,4 @@
-//! An aggregator of a pair that does not serve: it follows the one that does, and takes its place.
+//! A CTA of a pair that does not serve: it follows the one that does, and takes its place.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{BadHello, Hello, Members, Role, ToActive, ToCta, ToMirror};
+use whimbrel_resilience::link::{BadHello, Hello, Members, Role, ToActive, ToCta, ToCtaReplica};
 use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
 use whimbrel_resilience::pair::{self, Step};
 
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// One that cannot follow calls the one that serves after so long, twice that the next time, and so on: a copy costs that one time, and what is
 /// wrong is mended by somebody. It begins with the shortest when it could follow for as long as the longest.
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// How long a control function waits here that has called, while another aggregator serves.
+/// How long a CPF waits here that has called, while another CTA serves.
 const CALLER_MAX: Duration = Duration::from_millis(500);
 /// How old what it tells of what it counts may be.
 const SAMPLES_EVERY: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) struct Former {
     endpoints: Vec<IpAddr>,
 }
 
-/// How an aggregator comes to serve.
+/// How a CTA comes to serve.
 pub(crate) struct Succession {
     home: Home,
     links: Links,
@@ -73,7 +73,7 @@ pub(crate) struct Succession {
 }
 
 impl Succession {
-    /// The pool of control functions and the pair of the one that serves now. Errors: one sentence.
+    /// The pool of CPFs and the pair of the one that serves now. Errors: one sentence.
     pub(crate) fn enter(
         self,
         now: Instant,
@@ -135,7 +135,7 @@ pub(crate) struct Standby {
     call_at: Instant,
     put_off: Duration,
     told: ToldOnce<&'static str>,
-    /// Control functions that have called and not yet said what for.
+    /// CPFs that have called and not yet said what for.
     strangers: Called,
     turned_away: Strangers,
     callers: Vec<(Instant, Caller)>,
@@ -146,7 +146,7 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    /// Opens where the others come to, and has this aggregator listed. `before`: the pair of which it was the one that served.
+    /// Opens where the others come to, and has this CTA listed. `before`: the pair of which it was the one that served.
     /// `endpoints`: where gNBs reach it; `smf`: where its SMF speaks from. Errors: one sentence.
     pub(crate) fn open(
         of: &PairOf,
@@ -178,7 +178,7 @@ impl Standby {
             phase: Phase::Looking(Instant::ZERO),
             call_at: Instant::ZERO,
             put_off: Duration::ZERO,
-            told: ToldOnce::new("what this aggregator follows"),
+            told: ToldOnce::new("what this CTA follows"),
             strangers: Called::new(),
             turned_away: Strangers::default(),
             callers: Vec::new(),
@@ -202,8 +202,8 @@ impl Standby {
     }
 
     fn show_condition(&self, what: &str) {
-        let detail = format!("this aggregator does not serve: it {what}");
-        self.console.components(|c| c.set("aggregator", Condition::Limited, detail));
+        let detail = format!("this CTA does not serve: it {what}");
+        self.console.components(|c| c.set("cta", Condition::Limited, detail));
     }
 
     /// Takes what arrived, and does what is due.
@@ -219,11 +219,11 @@ impl Standby {
                     self.callers.retain(|(_, c)| c.link != link);
                     match &self.phase {
                         Phase::Calling { link: called, .. } if *called == link => {
-                            debug!(%reason, "the aggregator that serves is not reached");
+                            debug!(%reason, "the CTA that serves is not reached");
                             self.lost(now);
                         }
                         Phase::Following(followed) if followed.link == link => {
-                            warn!(%reason, "the link to the aggregator that serves has ended");
+                            warn!(%reason, "the link to the CTA that serves has ended");
                             self.lost(now);
                         }
                         _ => {}
@@ -240,7 +240,7 @@ impl Standby {
         if let Phase::Following(followed) = &mut self.phase
             && !followed.watch.turn(now).is_empty()
         {
-            warn!("the aggregator that serves does not answer heartbeats");
+            warn!("the CTA that serves does not answer heartbeats");
             self.lost(now);
         }
         let late = |(at, _): &(Instant, Caller)| now >= *at + CALLER_MAX;
@@ -282,14 +282,12 @@ impl Standby {
     fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
-            (Phase::Calling { link: called, number, .. }, Ok(Hello { role: Role::Aggregator, code }))
+            (Phase::Calling { link: called, number, .. }, Ok(Hello { role: Role::Cta, code }))
                 if *called == link =>
             {
                 if code != CodeVersion::own() {
-                    info!(aggregator = number, %code, own = %CodeVersion::own(), "the aggregator that serves runs other code: this one serves when it is stopped in order");
-                    self.show_condition(&format!(
-                        "waits for aggregator {number}, which runs other code, to stop"
-                    ));
+                    info!(cta = number, %code, own = %CodeVersion::own(), "the CTA that serves runs other code: this one serves when it is stopped in order");
+                    self.show_condition(&format!("waits for CTA {number}, which runs other code, to stop"));
                 }
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
@@ -325,15 +323,15 @@ impl Standby {
         if !ours {
             return;
         }
-        match ToMirror::read(octets) {
+        match ToCtaReplica::read(octets) {
             Ok(message) => self.told(now, link, message),
             Err(e) => self.give_up(now, "message", format!("it is not understood: {e}")),
         }
     }
 
-    fn told(&mut self, now: Instant, link: LinkId, message: ToMirror<'_>) {
+    fn told(&mut self, now: Instant, link: LinkId, message: ToCtaReplica<'_>) {
         match (message, &mut self.phase) {
-            (ToMirror::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, at, .. }) => {
+            (ToCtaReplica::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, at, .. }) => {
                 let (number, at) = (*number, *at);
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
@@ -348,8 +346,8 @@ impl Standby {
                 self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
                 // Where it was called: etcd may list it no more, and there it is all the same.
                 watch.begin(now, MemberId::Cta(number), at);
-                info!(aggregator = number, octets, "this aggregator follows the one that serves");
-                self.show_condition(&format!("follows aggregator {number}"));
+                info!(cta = number, octets, "this CTA follows the one that serves");
+                self.show_condition(&format!("follows CTA {number}"));
                 self.decides.begun();
                 let snapshot = Some((Vec::new(), octets));
                 self.phase = Phase::Following(Box::new(Followed {
@@ -364,7 +362,7 @@ impl Standby {
                     told: None,
                 }));
             }
-            (ToMirror::Piece(octets), Phase::Following(followed)) => {
+            (ToCtaReplica::Piece(octets), Phase::Following(followed)) => {
                 let Some((snapshot, all)) = &mut followed.snapshot else { return };
                 snapshot.extend_from_slice(octets);
                 let whole = snapshot.len() as u64 >= *all;
@@ -378,7 +376,7 @@ impl Standby {
                     self.tell(link, &ToActive::Pieces(pieces));
                 }
             }
-            (ToMirror::Record(octets), Phase::Following(followed)) => {
+            (ToCtaReplica::Record(octets), Phase::Following(followed)) => {
                 if followed.snapshot.is_none() {
                     self.heard.push(Heard::Record(octets.to_vec()));
                 } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
@@ -388,8 +386,8 @@ impl Standby {
                     followed.early.push(octets.to_vec());
                 }
             }
-            (ToMirror::Members(members), Phase::Following(followed)) => followed.members = Some(members),
-            (ToMirror::Subscribers(octets), Phase::Following(_) | Phase::Calling { .. }) => {
+            (ToCtaReplica::Members(members), Phase::Following(followed)) => followed.members = Some(members),
+            (ToCtaReplica::Subscribers(octets), Phase::Following(_) | Phase::Calling { .. }) => {
                 self.heard.push(Heard::Subscribers(octets.to_vec()));
             }
             _ => self.give_up(now, "order", "it says things out of their order"),
@@ -414,10 +412,10 @@ impl Standby {
 
     /// What was heard is of no use: it is begun anew, after a while. Told once an hour of each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
-        self.console.metrics.add(Counter::MirrorBegunAnew, 1);
+        self.console.metrics.add(Counter::CtaReplicaBegunAnew, 1);
         if self.told.tells(now, kind) {
             error!(
-                "this aggregator cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_mirror_begun_anew_total)"
+                "this CTA cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_cta_replica_begun_anew_total)"
             );
         }
         let (shortest, longest) = AGAIN_AFTER;
@@ -451,11 +449,9 @@ impl Standby {
                 match &outcome {
                     Err(why) if !self.decides.is_promoting() => debug!("a claim came to nothing: {why}"),
                     Err(ClaimError::NoAnswer) => {
-                        warn!(
-                            "the other aggregator is lost, and etcd does not answer who serves: it is asked on"
-                        )
+                        warn!("the other CTA is lost, and etcd does not answer who serves: it is asked on")
                     }
-                    Err(why) => warn!("this aggregator does not take the other one's place: {why}"),
+                    Err(why) => warn!("this CTA does not take the other one's place: {why}"),
                     Ok(_) => {}
                 }
                 let step = self.decides.claimed(claim, outcome);
@@ -481,7 +477,7 @@ impl Standby {
                 self.witness.claim(claim);
             }
             Step::Rejoin => {
-                warn!("etcd names this aggregator as a mirror, and it holds nothing: it begins anew there");
+                warn!("etcd names this CTA as a CTA replica, and it holds nothing: it begins anew there");
                 self.witness.rejoin();
             }
             Step::Forget => {
@@ -500,8 +496,8 @@ impl Standby {
                 let promoted = matches!(before, Phase::Promoting(_));
                 let former = if let Phase::Promoting(former) = before { former } else { None };
                 match promoted {
-                    true => info!(term = home.term, "this aggregator serves in the other one's place"),
-                    false => info!(term = home.term, "this aggregator serves"),
+                    true => info!(term = home.term, "this CTA serves in the other one's place"),
+                    false => info!(term = home.term, "this CTA serves"),
                 }
                 self.heard.push(Heard::Serve(home, former));
             }
@@ -538,7 +534,7 @@ impl Standby {
         self.phase = Phase::Looking(now + LOOK_AGAIN);
         let home = self.witness.home();
         // Its place is taken all the same, if it is free, and what etcd says of this one put right.
-        let calls = |home: &Home| home.mirror != Some(me) && home.active.cta != me.cta;
+        let calls = |home: &Home| home.cta_replica != Some(me) && home.active.cta != me.cta;
         if now < self.call_at && home.as_ref().is_some_and(calls) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What tries inputs for a control function (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel taste`, and a thread that
+//! What tries inputs for a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel taste`, and a thread that
 //! hands it one trial after the other, waits for it, and puts another in its place when it dies or takes too long.
 
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use tracing::{error, warn};
 use whimbrel_control::config::Config;
 use whimbrel_resilience::{Taster, ToTaster, Trial, Tried};
 
-/// How long a trial may take, the start of its process included: a phone's longest replay takes milliseconds.
+/// How long a trial may take, the start of its process included: a UE's longest replay takes milliseconds.
 const TRIED_WITHIN: Duration = Duration::from_secs(1);
-/// Memory of the process that tries: hundreds of times what one phone needs.
+/// Memory of the process that tries: hundreds of times what one UE needs.
 const TASTER_OCTETS: u64 = 1 << 30;
 /// Octets of trials that are handed over before the first answer: the pipe takes them even if nobody reads.
 const AHEAD_OCTETS: usize = 32 * 1024;
-/// The longest message: a phone's log and its state.
+/// The longest message: a UE's log and its state.
 const MESSAGE_OCTETS_MAX: usize = 1 << 20;
 
 /// What a process that tries says of a trial at its begin and after each input: its number, and how many inputs did no harm.
@@ -36,10 +36,10 @@ enum Order {
     Try(u64, Trial),
 }
 
-/// The life of a control function that a trial is of, the trial, and what became of it.
+/// The life of a CPF that a trial is of, the trial, and what became of it.
 type Outcome = (u64, u64, Tried);
 
-/// The trials of a control function. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
+/// The trials of a CPF. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
 pub(super) struct Tasting {
     /// `None` when it is being dropped.
     orders: Option<Sender<Order>>,
@@ -84,7 +84,7 @@ impl Tasting {
         self.order(Order::Configure(config.clone()));
     }
 
-    /// Has inputs tried in a life of the control function.
+    /// Has inputs tried in a life of the CPF.
     pub(super) fn have_tried(&self, life: u64, trial: Trial) {
         self.order(Order::Try(life, trial));
     }
@@ -162,7 +162,7 @@ impl Thread {
                     let (id, inputs) = (trial.id, trial.inputs.len() as u32);
                     waiting.push_back(Waiting { life, id, inputs, message: message(&ToTaster::Try(trial)) });
                 }
-                None if waiting.is_empty() || self.is_over() => return, // the control function is gone
+                None if waiting.is_empty() || self.is_over() => return, // the CPF is gone
                 None => self.try_them(&mut waiting),
             }
         }
@@ -174,7 +174,7 @@ impl Thread {
             self.start();
         }
         let Some(running) = &mut self.running else {
-            // Phones wait: better untried than never.
+            // UEs wait: better untried than never.
             waiting.drain(..).for_each(|w| self.tell((w.life, w.id, Tried::Unharmed)));
             return;
         };
@@ -200,7 +200,7 @@ impl Thread {
                 }
                 error!(
                     trial = id,
-                    "a message ended the process that tried it: its phone is given up (a fault of ours; please report it)"
+                    "a message ended the process that tried it: its UE is given up (a fault of ours; please report it)"
                 );
                 self.tell((life, id, became));
                 return self.start();
@@ -302,17 +302,17 @@ fn message(message: &ToTaster) -> Vec<u8> {
 /// Errors: one sentence.
 pub(crate) fn taste() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
-    // What it holds are phones' keys: no image of it shall lie about. Without the bounds it is still a process that nobody misses.
+    // What it holds are UEs' keys: no image of it shall lie about. Without the bounds it is still a process that nobody misses.
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::As, limit(TASTER_OCTETS));
-    // A control function that dies while an input does not come to its end stops nobody any more.
+    // A CPF that dies while an input does not come to its end stops nobody any more.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (mut taster, mut input, mut output) = (Taster::default(), io::stdin().lock(), io::stdout().lock());
     let mut octets = Vec::new();
     loop {
         let mut length = [0; 4];
         if input.read_exact(&mut length).is_err() {
-            return Ok(()); // the control function is gone
+            return Ok(()); // the CPF is gone
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > MESSAGE_OCTETS_MAX {
@@ -336,14 +336,14 @@ pub(crate) fn taste() -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_control::PhoneId;
+    use whimbrel_control::UeId;
 
     use super::*;
 
     const ENDED: Tried = Tried::EndedAfter(0);
 
     fn trial(id: u64) -> Trial {
-        Trial { id, phone: PhoneId { slot: 1, generation: 1 }, state: None, inputs: Vec::new() }
+        Trial { id, ue: UeId { slot: 1, generation: 1 }, state: None, inputs: Vec::new() }
     }
 
     /// The outcomes of so many trials by a shell that does this for them.

@@ -1,4 +1,4 @@
-//! An aggregator's pool and control functions on loopback; and peers that are none.
+//! A CTA's pool and CPFs on loopback; and peers that are none.
 
 mod at_etcd;
 mod pair;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_etcd::Access;
 use whimbrel_ids::Tmsi;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
@@ -38,7 +38,7 @@ fn patient() -> Timing {
     Timing::new(Duration::from_secs(1), 16).unwrap()
 }
 
-/// A pool that awaits control functions of its region and of one more.
+/// A pool that awaits CPFs of its region and of one more.
 fn pool() -> Pool {
     pool_with(Console::new(clock::now()).unwrap())
 }
@@ -72,16 +72,16 @@ fn pool_of_pair() -> Pool {
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
 
-/// A control function in a thread.
+/// A CPF in a thread.
 struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 fn cpf(pool: &Pool, region: &str) -> Running {
     running(vec![pool.address().unwrap()], None, region)
 }
 
-fn running(aggregators: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
+fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
-    let settings = Settings { aggregators, at_etcd, listen, region, key_file: None, console: None };
+    let settings = Settings { ctas, at_etcd, listen, region, key_file: None, console: None };
     Running::new(settings)
 }
 
@@ -131,7 +131,7 @@ fn lost(said: Said) -> Option<CpfId> {
 }
 
 #[test]
-fn control_functions_come_are_lost_and_come_anew_under_another_number() {
+fn cpfs_come_are_lost_and_come_anew_under_another_number() {
     let mut pool = pool();
     assert_eq!(pool.rings().members().count(), 0);
     let first = cpf(&pool, "home/site");
@@ -164,7 +164,7 @@ fn numbers_begin_again_when_all_have_been() {
 
 /// What a pool shows of itself.
 fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
-    let shown = console.components(|c| c.all().find(|c| c.name == "control functions").cloned());
+    let shown = console.components(|c| c.all().find(|c| c.name == "CPFs").cloned());
     let shown = shown.expect("its condition");
     (shown.condition, shown.detail, counted(pool, "whimbrel_backups_missing"))
 }
@@ -176,7 +176,7 @@ fn counted(pool: &Pool, name: &str) -> u64 {
     all.iter().sum()
 }
 
-#[test] // docs/cluster.md, "Who serves a phone": what is missing is told
+#[test] // docs/cluster.md, "Who serves a UE": what is missing is told
 fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
     let console = Console::new(clock::now()).unwrap();
     let mut pool = pool_with(console.clone());
@@ -184,7 +184,7 @@ fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
     assert_eq!((shows(&pool).0, shows(&pool).2), (Condition::Down, 0));
     let _first = cpf(&pool, "home/site");
     until(&mut pool, members);
-    let alone = (Condition::Limited, "one, and nobody to take its phones over".into(), 1);
+    let alone = (Condition::Limited, "one, and nobody to take its UEs over".into(), 1);
     assert_eq!(shows(&pool), alone);
     let second = cpf(&pool, "home/next");
     until(&mut pool, members);
@@ -195,7 +195,7 @@ fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
 }
 
 #[test]
-fn a_control_function_of_a_region_that_nobody_configured_is_refused() {
+fn a_cpf_of_a_region_that_nobody_configured_is_refused() {
     let mut pool = pool();
     let _stray = cpf(&pool, "elsewhere/site");
     let _good = cpf(&pool, "home/site");
@@ -231,121 +231,121 @@ fn what_is_decided_is_in_force_after_a_takeover_and_those_who_served_before_are_
     let mut active = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
-    let mut mirror = pool_of_pair();
+    let mut cta_replica = pool_of_pair();
     let decided = br#"{"regions":["home/new"],"areas":[{"region":"home/new","tacs":[7]}]}"#;
     let heard = Roll::default().under(Some(Configuration::read(decided).unwrap()));
-    mirror.begins(clock::now(), Some((active.as_members(), vec![])), heard);
-    assert_eq!(mirror.rings().areas().regions().count(), 1);
-    let told: Vec<usize> = mirror.turn(clock::now()).into_iter().filter_map(members).collect();
+    cta_replica.begins(clock::now(), Some((active.as_members(), vec![])), heard);
+    assert_eq!(cta_replica.rings().areas().regions().count(), 1);
+    let told: Vec<usize> = cta_replica.turn(clock::now()).into_iter().filter_map(members).collect();
     assert_eq!(told, [1], "nobody is told rings without anybody");
 }
 
-#[test] // the aggregator is lost, and its mirror knows its control functions
-fn a_control_function_goes_on_with_its_aggregators_mirror() {
+#[test] // the CTA is lost, and its CTA replica knows its CPFs
+fn a_cpf_goes_on_with_its_ctas_cta_replica() {
     taken_over(true, Duration::ZERO);
 }
 
 #[test] // docs/cluster.md: which waits until etcd agrees
-fn a_control_function_waits_for_a_mirror_that_waits_itself() {
+fn a_cpf_waits_for_a_cta_replica_that_waits_itself() {
     taken_over(true, Duration::from_secs(6));
 }
 
 #[test]
-fn a_control_function_whose_aggregator_hangs_is_called_by_the_mirror() {
+fn a_cpf_whose_cta_hangs_is_called_by_the_cta_replica() {
     taken_over(false, Duration::ZERO);
 }
 
 fn taken_over(ends: bool, after: Duration) {
     let mut active = pool_of_pair();
-    let mut mirror = pool_of_pair();
+    let mut cta_replica = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
-    active.mirrored_at(mirror.address());
+    active.replicated_at(cta_replica.address());
     let former = active.as_members();
     active.flush();
     if ends {
         drop(active);
         std::thread::sleep(after);
-        mirror.succeed(clock::now(), former, vec![]);
-        return goes_on(mirror);
+        cta_replica.succeed(clock::now(), former, vec![]);
+        return goes_on(cta_replica);
     }
-    mirror.succeed(clock::now(), former, vec![]);
-    goes_on(mirror); // the former one is there still, and does nothing
+    cta_replica.succeed(clock::now(), former, vec![]);
+    goes_on(cta_replica); // the former one is there still, and does nothing
 }
 
-#[test] // SIGSTOP and SIGCONT of the one that has just taken over, or many phones: the call waits in its socket
-fn a_control_function_that_has_called_is_not_missed_by_an_aggregator_that_was_held_up() {
+#[test] // SIGSTOP and SIGCONT of the one that has just taken over, or many UEs: the call waits in its socket
+fn a_cpf_that_has_called_is_not_missed_by_a_cta_that_was_held_up() {
     let mut active = pool_of_pair();
-    let mut mirror = pool_of_pair();
+    let mut cta_replica = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
-    active.mirrored_at(mirror.address());
+    active.replicated_at(cta_replica.address());
     let former = active.as_members();
     active.flush();
     drop(active);
     let three_seconds_ago = whimbrel_ids::Instant(clock::now().0 - 3_000_000);
-    mirror.succeed(three_seconds_ago, former, vec![]);
-    goes_on(mirror);
+    cta_replica.succeed(three_seconds_ago, former, vec![]);
+    goes_on(cta_replica);
 }
 
-fn goes_on(mut mirror: Pool) {
+fn goes_on(mut cta_replica: Pool) {
     let resumes = |said| match said {
         Said::Resumes(cpf, has) => Some((cpf, has)),
         Said::Lost(cpf) => panic!("{cpf:?} is lost"),
         _ => None,
     };
-    assert_eq!(until(&mut mirror, resumes), (CpfId(1), 0));
-    mirror.resumed(CpfId(1), 0);
-    mirror.ask(Show::After(None, 10), Wanted::Ue(tokio::sync::oneshot::channel().0));
+    assert_eq!(until(&mut cta_replica, resumes), (CpfId(1), 0));
+    cta_replica.resumed(CpfId(1), 0);
+    cta_replica.ask(Show::After(None, 10), Wanted::Ue(tokio::sync::oneshot::channel().0));
     let shown = |said| matches!(said, Said::Shown(..)).then_some(());
-    until(&mut mirror, shown);
+    until(&mut cta_replica, shown);
 }
 
 #[test]
-fn a_control_function_of_another_life_is_told_to_begin_anew() {
-    let mut mirror = pool_of_pair();
-    let mut peer = Caller::new(&mirror, Hello::own(Role::Cpf).to_octets());
+fn a_cpf_of_another_life_is_told_to_begin_anew() {
+    let mut cta_replica = pool_of_pair();
+    let mut peer = Caller::new(&cta_replica, Hello::own(Role::Cpf).to_octets());
     peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
-    let heard = peer.heard(&mut mirror);
+    let heard = peer.heard(&mut cta_replica);
     assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
 }
 
-#[test] // etcd was slow: they call elsewhere just as the mirror takes over, and the end of their call is seen after that
-fn control_functions_whose_call_ends_as_the_mirror_takes_over_are_not_lost() {
+#[test] // etcd was slow: they call elsewhere just as the CTA replica takes over, and the end of their call is seen after that
+fn cpfs_whose_call_ends_as_the_cta_replica_takes_over_are_not_lost() {
     let nobody_answers = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, region) = (nobody_answers.local_addr().unwrap(), "home/site".into());
     let (id, code) = (CpfId(1), CodeVersion::own());
     let one = MemberAt { id, address, region, code, draining: false, listed: None };
-    let mut mirror = pool_of_pair();
-    mirror.succeed(clock::now(), Members { life: 7, newest: 1, members: vec![one] }, vec![]);
-    let calls = |mirror: &mut Pool| {
-        let mut peer = Caller::new(mirror, Hello::own(Role::Cpf).to_octets());
+    let mut cta_replica = pool_of_pair();
+    cta_replica.succeed(clock::now(), Members { life: 7, newest: 1, members: vec![one] }, vec![]);
+    let calls = |cta_replica: &mut Pool| {
+        let mut peer = Caller::new(cta_replica, Hello::own(Role::Cpf).to_octets());
         peer.tell(&ToCta::Resume { life: 7, id, has: 0 });
         let mut said = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
         while !said.contains(&"resumes") {
             assert!(Instant::now() < end, "it does not resume");
-            said.extend(mirror.turn(clock::now()).into_iter().filter_map(|said| match said {
+            said.extend(cta_replica.turn(clock::now()).into_iter().filter_map(|said| match said {
                 Said::Resumes(..) => Some("resumes"),
                 Said::Parted(_) => Some("parted"),
                 Said::Lost(cpf) => panic!("{cpf:?} is lost"),
                 _ => None,
             }));
-            mirror.flush();
+            cta_replica.flush();
             peer.links.drain(clock::now(), &mut peer.events);
             peer.links.flush();
         }
-        mirror.resumed(id, 0);
+        cta_replica.resumed(id, 0);
         (peer, said)
     };
-    let (first, said) = calls(&mut mirror);
+    let (first, said) = calls(&mut cta_replica);
     assert_eq!(said, ["resumes"]);
     drop(first);
-    let (_second, said) = calls(&mut mirror);
+    let (_second, said) = calls(&mut cta_replica);
     assert_eq!(said, ["parted", "resumes"], "what it is told now is told again when it calls");
-    let (_third, said) = calls(&mut mirror);
+    let (_third, said) = calls(&mut cta_replica);
     assert_eq!(said, ["parted", "resumes"], "it calls again before its former call is seen to end");
-    assert!(mirror.knows(id));
+    assert!(cta_replica.knows(id));
 }
 
 /// A peer that says what it likes.
@@ -403,7 +403,7 @@ fn join_at(address: SocketAddr) -> ToCta {
     ToCta::Join { region: "home/site".parse().unwrap(), address }
 }
 
-/// Somebody to whom control functions come, and who says what they are to believe.
+/// Somebody to whom CPFs come, and who says what they are to believe.
 struct Host {
     links: Links,
     events: Events,
@@ -448,7 +448,7 @@ impl Host {
         self.links.flush();
     }
 
-    /// Where the control function that comes wants to be reached.
+    /// Where the CPF that comes wants to be reached.
     fn caller(&mut self) -> (LinkId, SocketAddr) {
         let Told::Up(link) = self.next() else { panic!("nobody calls") };
         let Told::Frame(_, join) = self.next() else { panic!("it says nothing") };
@@ -456,11 +456,11 @@ impl Host {
         (link, address)
     }
 
-    fn asked_for(&mut self, of: PhoneId) -> LinkId {
+    fn asked_for(&mut self, of: UeId) -> LinkId {
         loop {
             if let Told::Frame(link, octets) = self.next() {
                 match ToPeer::read(&octets).unwrap().message {
-                    Peer::Fetch { phone, clock: 7 } if phone == of => return link,
+                    Peer::Fetch { ue, clock: 7 } if ue == of => return link,
                     other => panic!("{other:?}"),
                 }
             }
@@ -492,60 +492,59 @@ fn member(life: u64) -> [ToCpf; 2] {
     [ToCpf::Welcome { life, id: CpfId(1), heartbeats, keep: false }, ToCpf::Down(Down::Configure(config))]
 }
 
-#[test] // etcd was slow, so it has called the mirror in vain, and tries hosts now that are down
-fn a_mirror_that_serves_is_called_at_once_by_a_control_function_that_calls_others() {
+#[test] // etcd was slow, so it has called the CTA replica in vain, and tries hosts now that are down
+fn a_cta_replica_that_serves_is_called_at_once_by_a_cpf_that_calls_others() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (mut former, mut mirror) = (Host::new(Role::Aggregator), Host::new(Role::Aggregator));
-    let mut aggregators = vec![silent.local_addr().unwrap(); 40]; // each for half a second
-    aggregators.insert(0, former.links.local_addr().unwrap());
-    let _cpf = running(aggregators, None, "home/site");
+    let (mut former, mut cta_replica) = (Host::new(Role::Cta), Host::new(Role::Cta));
+    let mut ctas = vec![silent.local_addr().unwrap(); 40]; // each for half a second
+    ctas.insert(0, former.links.local_addr().unwrap());
+    let _cpf = running(ctas, None, "home/site");
     let (link, itself) = former.caller();
     let [_, configure] = member(5);
     let welcome = ToCpf::Welcome { life: 5, id: CpfId(1), heartbeats: HeartbeatKey([7; 32]), keep: true };
-    former.tell(link, [welcome, configure, ToCpf::Mirror(mirror.links.local_addr())]);
-    let resumes = |mirror: &mut Host| loop {
-        if let Told::Frame(link, octets) = mirror.next() {
+    former.tell(link, [welcome, configure, ToCpf::CtaReplica(cta_replica.links.local_addr())]);
+    let resumes = |cta_replica: &mut Host| loop {
+        if let Told::Frame(link, octets) = cta_replica.next() {
             assert!(matches!(ToCta::read(&octets), Ok(ToCta::Resume { life: 5, .. })));
             return link;
         }
     };
-    std::thread::sleep(Duration::from_millis(100)); // so that it knows the mirror
+    std::thread::sleep(Duration::from_millis(100)); // so that it knows the CTA replica
     drop(former);
-    let link = resumes(&mut mirror);
-    mirror.links.close(link);
+    let link = resumes(&mut cta_replica);
+    cta_replica.links.close(link);
     std::thread::sleep(Duration::from_millis(100)); // so that it calls the next ones
     let serves = Instant::now();
-    mirror.links.connect(clock::now(), itself);
-    resumes(&mut mirror);
-    assert!(serves.elapsed() < Duration::from_secs(5), "an aggregator misses it after two");
+    cta_replica.links.connect(clock::now(), itself);
+    resumes(&mut cta_replica);
+    assert!(serves.elapsed() < Duration::from_secs(5), "a CTA misses it after two");
 }
 
 #[test]
-fn what_a_link_between_control_functions_may_have_lost_is_said_on_the_next() {
-    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
-    let _cpf = running(vec![aggregator.links.local_addr().unwrap()], None, "home/site");
-    let (link, itself) = aggregator.caller();
-    let phone = PhoneId { slot: 3, generation: 1 };
+fn what_a_link_between_cpfs_may_have_lost_is_said_on_the_next() {
+    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
+    let (link, itself) = cta.caller();
+    let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    let outdated = Down::Outdated { phone, clock: 7, up_to_date: vec![CpfId(2)] };
-    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    let outdated = Down::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
+    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
     for _ in 0..3 {
-        let link = other.asked_for(phone);
+        let link = other.asked_for(ue);
         other.links.close(link); // whoever asked cannot know whether the question came
     }
-    other.asked_for(phone);
+    other.asked_for(ue);
 }
 
-/// Lets a control function call somebody who is not its aggregator: how often it was called, and what the log says of that.
+/// Lets a CPF call somebody who is not its CTA: how often it was called, and what the log says of that.
 fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
     let listening = "127.0.0.1:0".parse().unwrap();
     let mut settings = whimbrel_link::Settings::new(hello);
     settings.listen = Some(listening);
     let mut called = Links::open(settings).unwrap();
-    let aggregators = vec![called.local_addr().unwrap()];
+    let ctas = vec![called.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings =
-        Settings { aggregators, at_etcd: None, listen: listening, region, key_file: None, console: None };
+    let settings = Settings { ctas, at_etcd: None, listen: listening, region, key_file: None, console: None };
     let mut cpf = CpfProcess::open(settings).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let (mut events, mut up) = (Events::default(), 0);
@@ -568,9 +567,9 @@ fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
     (up, lines.load(Ordering::Relaxed))
 }
 
-#[test] // and so is a control function at the address of one
-fn an_aggregator_of_another_version_is_told_once_however_often_it_is_called() {
-    let mut other_version = Hello::own(Role::Aggregator).to_octets();
+#[test] // and so is a CPF at the address of one
+fn a_cta_of_another_version_is_told_once_however_often_it_is_called() {
+    let mut other_version = Hello::own(Role::Cta).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [other_version, Hello::own(Role::Cpf).to_octets()] {
         assert_eq!(calls_and_lines(hello, 100), (100, 1));
@@ -578,8 +577,8 @@ fn an_aggregator_of_another_version_is_told_once_however_often_it_is_called() {
 }
 
 #[test]
-fn who_calls_what_is_no_aggregator_calls_the_next_one_then() {
-    let (mut wrong, mut right) = (Host::new(Role::Cpf), Host::new(Role::Aggregator));
+fn who_calls_what_is_no_cta_calls_the_next_one_then() {
+    let (mut wrong, mut right) = (Host::new(Role::Cpf), Host::new(Role::Cta));
     let at = [&wrong, &right].map(|host| host.links.local_addr().unwrap());
     let _cpf = running(at.to_vec(), None, "home/site");
     let end = Instant::now() + Duration::from_secs(20);
@@ -602,15 +601,15 @@ fn get(at: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
-    let mut aggregator = Host::new(Role::Aggregator);
+fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
+    let mut cta = Host::new(Role::Cta);
     let at = "127.0.0.1:0".parse().unwrap();
     let console = Console::new(clock::now()).unwrap();
     let api = api::start(at, Shared::of_cpf(console.clone(), at)).unwrap();
-    let aggregators = vec![aggregator.links.local_addr().unwrap()];
+    let ctas = vec![cta.links.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
     let settings =
-        Settings { aggregators, at_etcd: None, listen: at, region, key_file: None, console: Some(console) };
+        Settings { ctas, at_etcd: None, listen: at, region, key_file: None, console: Some(console) };
     let _cpf = Running::new(settings);
     let until = |path: &str, says: &str| {
         let end = Instant::now() + Duration::from_secs(20);
@@ -619,14 +618,14 @@ fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    until("/api/v1/status", "no aggregator takes this control function");
+    until("/api/v1/status", "no CTA takes this CPF");
     until("/metrics", "\nwhimbrel_cpf_member 0\n");
-    let (link, itself) = aggregator.caller();
-    let phone = PhoneId { slot: 3, generation: 1 };
-    let serve = Down::Serve { phone, term: 1, backups: Vec::new() };
+    let (link, itself) = cta.caller();
+    let ue = UeId { slot: 3, generation: 1 };
+    let serve = Down::Serve { ue, term: 1, backups: Vec::new() };
     let input = Down::Run(Envelope {
         code_version: CodeVersion::own().0,
-        phone,
+        ue,
         cta_term: 1,
         owner_term: 1,
         clock: 1,
@@ -637,10 +636,10 @@ fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
         upfs: Default::default(),
         payload: Payload::Tick,
     });
-    aggregator.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Down)));
+    cta.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Down)));
     for says in [
         "whimbrel_cpf_member 1",
-        "whimbrel_cpf_phones 1",
+        "whimbrel_cpf_ues 1",
         "whimbrel_cpf_inputs_total 1",
         "whimbrel_cpf_states_held 0",
         "whimbrel_cpf_states_unreadable_total 0",
@@ -652,22 +651,22 @@ fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
     until("/api/v1/status", "\"condition\":\"up\"");
     for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {
         let answer = get(api.address, path);
-        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the aggregator"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the CTA"), "{answer}");
     }
     UdpSocket::bind(at).unwrap().send_to(b"no heartbeat", itself).unwrap();
     until("/metrics", "\nwhimbrel_heartbeats_ignored_total{why=\"malformed\"} 1\n");
-    aggregator.links.close(link);
-    aggregator.links.flush();
+    cta.links.close(link);
+    cta.links.flush();
     until("/metrics", "\nwhimbrel_cpf_begun_anew_total 1\n");
 }
 
-#[test] // who sent it says it again, when the aggregator's word is here too
+#[test] // who sent it says it again, when the CTA's word is here too
 fn a_message_of_a_life_that_is_not_known_ends_its_link() {
-    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
-    let _cpf = running(vec![aggregator.links.local_addr().unwrap()], None, "home/site");
-    let (link, itself) = aggregator.caller();
+    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
+    let (link, itself) = cta.caller();
     let mut octets = Vec::new();
-    let message = Peer::Fetch { phone: PhoneId { slot: 3, generation: 1 }, clock: 7 };
+    let message = Peer::Fetch { ue: UeId { slot: 3, generation: 1 }, clock: 7 };
     ToPeer { life: 5, from: CpfId(2), message }.write(&mut octets);
     let mut say = || {
         let link = other.links.connect(clock::now(), itself);
@@ -676,14 +675,14 @@ fn a_message_of_a_life_that_is_not_known_ends_its_link() {
         other.ended(link)
     };
     assert_eq!(say(), DownReason::Closed, "it is no member yet");
-    aggregator.tell(link, member(6));
+    cta.tell(link, member(6));
     assert_eq!(say(), DownReason::Closed, "it is one of another life");
 }
 
-/// A control function whose lines in the log are counted.
-fn counting(aggregator: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
+/// A CPF whose lines in the log are counted.
+fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
     let settings = Settings {
-        aggregators: vec![aggregator.links.local_addr().unwrap()],
+        ctas: vec![cta.links.local_addr().unwrap()],
         at_etcd: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         region: "home/site".parse().unwrap(),
@@ -698,10 +697,10 @@ fn counting(aggregator: &Host, console: Option<Arc<Console>>, lines: &Arc<Atomic
     Running(stop, Some(std::thread::spawn(work)))
 }
 
-/// The message by which another control function sends a phone's first state, in this life of the aggregator.
-fn state(life: u64, phone: PhoneId) -> Vec<u8> {
-    let state = Checkpoint::of(&Phone::new(phone)).unwrap();
-    let message = Peer::State(State { phone, term: 1, clock: 0, state });
+/// The message by which another CPF sends a UE's first state, in this life of the CTA.
+fn state(life: u64, ue: UeId) -> Vec<u8> {
+    let state = Checkpoint::of(&UeContext::new(ue)).unwrap();
+    let message = Peer::State(State { ue, term: 1, clock: 0, state });
     let mut octets = Vec::new();
     ToPeer { life, from: CpfId(2), message }.write(&mut octets);
     octets
@@ -709,27 +708,27 @@ fn state(life: u64, phone: PhoneId) -> Vec<u8> {
 
 #[test] // its sender said all of it again each second, and what came after it was never here
 fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
-    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let console = Console::new(clock::now()).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
-    let _cpf = counting(&aggregator, Some(console.clone()), &lines);
-    let (link, itself) = aggregator.caller();
+    let _cpf = counting(&cta, Some(console.clone()), &lines);
+    let (link, itself) = cta.caller();
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
+    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
     let to_it = other.links.connect(clock::now(), itself);
-    let (before, after) = (PhoneId { slot: 3, generation: 1 }, PhoneId { slot: 4, generation: 1 });
-    let mut held = |other: &mut Host, phone: PhoneId| {
-        other.links.send(to_it, &state(5, phone));
+    let (before, after) = (UeId { slot: 3, generation: 1 }, UeId { slot: 4, generation: 1 });
+    let mut held = |other: &mut Host, ue: UeId| {
+        other.links.send(to_it, &state(5, ue));
         other.links.flush();
         let end = Instant::now() + Duration::from_secs(20);
         loop {
             assert!(Instant::now() < end, "the state does not come");
             other.look(); // it writes what waits, once the link stands
-            aggregator.look();
-            for told in aggregator.untold.drain(..) {
+            cta.look();
+            for told in cta.untold.drain(..) {
                 let Told::Frame(_, octets) = told else { panic!("{told:?}") };
-                if let ToCta::Up(Up::Holds { phone: held, .. }) = ToCta::read(&octets).unwrap() {
-                    return assert_eq!(held, phone);
+                if let ToCta::Up(Up::Holds { ue: held, .. }) = ToCta::read(&octets).unwrap() {
+                    return assert_eq!(held, ue);
                 }
             }
         }
@@ -751,28 +750,28 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
     }
 }
 
-#[test] // of another life for good, as one whose aggregator hangs while its mirror serves
+#[test] // of another life for good, as one whose CTA hangs while its CTA replica serves
 fn who_ends_each_link_that_leads_to_it_is_told_once() {
-    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let lines = Arc::new(AtomicUsize::new(0));
-    let _cpf = counting(&aggregator, None, &lines);
-    let (link, itself) = aggregator.caller();
-    let phone = PhoneId { slot: 3, generation: 1 };
+    let _cpf = counting(&cta, None, &lines);
+    let (link, itself) = cta.caller();
+    let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    let outdated = Down::Outdated { phone, clock: 7, up_to_date: vec![CpfId(2)] };
-    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
-    let first = other.asked_for(phone);
+    let outdated = Down::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
+    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    let first = other.asked_for(ue);
     let told = lines.load(Ordering::Relaxed);
     other.links.close(first);
     for _ in 0..3 {
-        let link = other.asked_for(phone);
+        let link = other.asked_for(ue);
         other.links.close(link);
     }
     assert_eq!(lines.load(Ordering::Relaxed), told + 2, "that it ended, and that it stands again");
 }
 
 #[test] // docs/cluster.md, "Upgrading"
-fn control_functions_that_run_other_code_wait_until_they_are_most() {
+fn cpfs_that_run_other_code_wait_until_they_are_most() {
     let mut pool = pool();
     let _own = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
@@ -796,16 +795,16 @@ fn control_functions_that_run_other_code_wait_until_they_are_most() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    assert!(pool.knows(CpfId(1)), "it has phones still, perhaps");
+    assert!(pool.knows(CpfId(1)), "it has UEs still, perhaps");
 }
 
 #[test]
-fn who_is_no_control_function_gets_nothing() {
+fn who_is_no_cpf_gets_nothing() {
     let mut pool = pool();
-    let aggregator = Hello::own(Role::Aggregator).to_octets();
+    let cta = Hello::own(Role::Cta).to_octets();
     let mut other_version = Hello::own(Role::Cpf).to_octets();
     other_version[9] ^= 0x7f;
-    for hello in [aggregator, other_version, b"something else".to_vec(), Vec::new()] {
+    for hello in [cta, other_version, b"something else".to_vec(), Vec::new()] {
         let mut peer = Caller::new(&pool, hello);
         peer.tell(&join());
         assert_eq!(peer.heard(&mut pool).len(), 0);
@@ -822,7 +821,7 @@ fn who_is_no_control_function_gets_nothing() {
     assert_eq!(pool.rings().members().count(), 0);
 }
 
-#[test] // octets that are none, one that was changed on its way, and the aggregator's own sent back
+#[test] // octets that are none, one that was changed on its way, and the CTA's own sent back
 fn heartbeats_that_are_none_are_counted() {
     let mut pool = pool();
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -858,7 +857,7 @@ fn heartbeats_that_are_none_are_counted() {
 }
 
 #[test] // a rule of a firewall, or an MTU: UDP passes, TCP does not
-fn a_control_function_that_answers_heartbeats_alone_is_lost_and_told_so() {
+fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
     let heartbeat = Timing::new(Duration::from_millis(50), 16).unwrap();
     let mut pool = pool_that(Console::new(clock::now()).unwrap(), heartbeat);
     let _heard = cpf(&pool, "home/site");
@@ -899,10 +898,10 @@ fn a_control_function_that_answers_heartbeats_alone_is_lost_and_told_so() {
 }
 
 #[test]
-fn a_control_function_that_breaks_the_rules_is_given_up() {
+fn a_cpf_that_breaks_the_rules_is_given_up() {
     let mut pool = pool();
-    let phone = PhoneId { slot: 5, generation: 1 };
-    let ran = Up::Ran { phone, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
+    let ue = UeId { slot: 5, generation: 1 };
+    let ran = Up::Ran { ue, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
     let mut damaged = Vec::new();
     ToCta::Up(ran).write(&mut damaged);
     let last = damaged.len() - 1;
@@ -920,7 +919,7 @@ fn a_control_function_that_breaks_the_rules_is_given_up() {
     assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 4);
 }
 
-/// Whether a control function that is reached there is taken, so much later. It then breaks the rules, or its process ends.
+/// Whether a CPF that is reached there is taken, so much later. It then breaks the rules, or its process ends.
 fn comes(pool: &mut Pool, address: SocketAddr, later: Duration, breaks_rules: bool) -> bool {
     let mut peer = Caller::new(pool, Hello::own(Role::Cpf).to_octets());
     peer.tell(&join_at(address));
@@ -976,7 +975,7 @@ fn who_breaks_the_rules_again_and_again_comes_back_after_a_pause_and_is_told_onc
 }
 
 #[test]
-fn a_control_function_that_merely_dies_may_come_again_at_once() {
+fn a_cpf_that_merely_dies_may_come_again_at_once() {
     let mut pool = pool();
     for n in 1..=5 {
         assert!(comes(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");

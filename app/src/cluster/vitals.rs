@@ -1,4 +1,4 @@
-//! What a control function says of itself to who runs it (`whimbrel cpf --api`). Of phones the aggregator is asked.
+//! What a CPF says of itself to who runs it (`whimbrel cpf --api`). Of UEs the CTA is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Vitals {
     busy_us: u64,
 }
 
-/// What a control function is, just now.
+/// What a CPF is, just now.
 #[derive(Debug)]
 pub(super) struct State {
     /// How well it serves, in a sentence.
@@ -33,15 +33,15 @@ pub(super) struct State {
     pub(super) member_since: Option<Instant>,
     /// Etcd lists it.
     pub(super) is_listed: bool,
-    /// Phones that it serves.
-    pub(super) phones: usize,
-    /// Phones whose states it holds for others.
+    /// UEs that it serves.
+    pub(super) ues: usize,
+    /// UEs whose states it holds for others.
     pub(super) states: usize,
     /// States that it could not serve from.
     pub(super) unreadable: u64,
-    /// Messages of other control functions that could not be read.
+    /// Messages of other CPFs that could not be read.
     pub(super) unread: u64,
-    /// Other control functions, and those of them to which a link has ended and has not been made up for.
+    /// Other CPFs, and those of them to which a link has ended and has not been made up for.
     pub(super) others: (usize, usize),
     /// How often it was a member and began anew.
     pub(super) begun_anew: u64,
@@ -82,13 +82,13 @@ impl Vitals {
         let mut samples = vec![
             one(
                 "whimbrel_cpf_member",
-                "1 while an aggregator serves phones by this control function",
+                "1 while a CTA serves UEs by this CPF",
                 u64::from(state.member_since.is_some()),
             ),
             one("whimbrel_cpf_member_seconds", "Since when it is a member, in this life", member_us),
             one("whimbrel_cpf_listed", "1 while etcd lists it", u64::from(state.is_listed)),
-            one("whimbrel_cpf_phones", "Phones that it serves", count(state.phones)),
-            one("whimbrel_cpf_states_held", "Phones whose states it holds for others", count(state.states)),
+            one("whimbrel_cpf_ues", "UEs that it serves", count(state.ues)),
+            one("whimbrel_cpf_states_held", "UEs whose states it holds for others", count(state.states)),
             one(
                 "whimbrel_cpf_states_unreadable_total",
                 "States that were sent here and could not be served from, in this life",
@@ -96,10 +96,10 @@ impl Vitals {
             ),
             one(
                 "whimbrel_cpf_messages_unreadable_total",
-                "Messages of other control functions that could not be read: skipped",
+                "Messages of other CPFs that could not be read: skipped",
                 state.unread,
             ),
-            one("whimbrel_cpf_others", "Other control functions that it knows", count(state.others.0)),
+            one("whimbrel_cpf_others", "Other CPFs that it knows", count(state.others.0)),
             one(
                 "whimbrel_cpf_others_missed",
                 "Those to which a link has ended, until all that it carried was sent again",
@@ -111,7 +111,7 @@ impl Vitals {
                 state.begun_anew,
             ),
             one("whimbrel_link_turned_away_total", "Calls that are none of the cluster's", state.turned_away),
-            one("whimbrel_cpf_inputs_total", "Phones' inputs that were run", self.inputs.len()),
+            one("whimbrel_cpf_inputs_total", "UEs' inputs that were run", self.inputs.len()),
             one("whimbrel_cpf_busy_seconds_total", "Time that these took", self.busy_us),
         ];
         samples.extend(QUANTILES.map(|(label, quantile)| Sample {
@@ -123,6 +123,6 @@ impl Vitals {
         samples.extend(state.ignored.samples());
         self.console.metrics.set_samples(samples);
         let (condition, sentence) = state.condition;
-        self.console.components(|c| c.set("control function", condition, sentence));
+        self.console.components(|c| c.set("CPF", condition, sentence));
     }
 }

@@ -1,5 +1,5 @@
 //! A thread that ends the process when one input does not come to its end: heartbeats are answered beside the working thread, so nobody else
-//! would notice. Whoever takes the phones over has such an input tried first.
+//! would notice. Whoever takes the UEs over has such an input tried first.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The witness of a pair of aggregators: etcd, which says which of them serves.
+//! The witness of a pair of CTAs: etcd, which says which of them serves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 struct Heard {
     events: VecDeque<Event>,
     home: Option<Home>,
-    aggregators: BTreeMap<u16, (Incarnation, SocketAddr)>,
+    ctas: BTreeMap<u16, (Incarnation, SocketAddr)>,
     roll: Roll,
     incarnation: Option<Incarnation>,
 }
@@ -37,11 +37,11 @@ struct Heard {
 pub(crate) enum News {
     /// What became of a claim.
     Claimed(Claim, Result<Home, ClaimError>),
-    /// Who serves, who mirrors or who is listed may be another.
+    /// Who serves, who CTA replicas or who is listed may be another.
     Changed,
 }
 
-/// This process's place among the aggregators at etcd.
+/// This process's place among the CTAs at etcd.
 pub(crate) struct Witness {
     agent: Agent,
     number: u16,
@@ -58,7 +58,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Has this aggregator listed, as reached at this address. Errors: one sentence.
+    /// Has this CTA listed, as reached at this address. Errors: one sentence.
     pub(crate) fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
@@ -79,11 +79,11 @@ impl Witness {
             let mut heard = hears.lock().unwrap_or_else(PoisonError::into_inner);
             heard.home = told.view.home(home).copied();
             heard.incarnation = told.incarnation;
-            let aggregators = told.view.members().filter_map(|(id, listed)| match id {
+            let ctas = told.view.members().filter_map(|(id, listed)| match id {
                 MemberId::Cta(n) => Some((n, (listed.incarnation, listed.member.address))),
                 MemberId::Cpf(_) => None,
             });
-            heard.aggregators = aggregators.collect();
+            heard.ctas = ctas.collect();
             heard.roll = Roll::of(told.view);
             heard.events.push_back(told.event);
             drop(heard);
@@ -113,35 +113,35 @@ impl Witness {
         what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// This aggregator in this life; `None` before etcd has listed it.
+    /// This CTA in this life; `None` before etcd has listed it.
     pub(crate) fn me(&self) -> Option<Place> {
         let incarnation = self.heard(|h| h.incarnation)?;
         Some(Place { cta: self.number, incarnation })
     }
 
-    /// Who serves and who mirrors, as far as is known.
+    /// Who serves and who CTA replicas, as far as is known.
     pub(crate) fn home(&self) -> Option<Home> {
         self.heard(|h| h.home)
     }
 
-    /// What etcd says of control functions, and of the cluster.
+    /// What etcd says of CPFs, and of the cluster.
     pub(crate) fn roll(&self) -> Roll {
         self.heard(|h| h.roll.clone())
     }
 
-    /// How the other aggregator is watched: as is decided for the cluster, or said here.
+    /// How the other CTA is watched: as is decided for the cluster, or said here.
     pub(crate) fn heartbeat(&self, said: Timing) -> Timing {
         self.heard(|h| h.roll.configuration().and_then(|c| c.heartbeat)).unwrap_or(said)
     }
 
-    /// Where an aggregator is reached that is listed, in whichever life.
+    /// Where a CTA is reached that is listed, in whichever life.
     pub(crate) fn address(&self, cta: u16) -> Option<SocketAddr> {
-        self.heard(|h| h.aggregators.get(&cta).map(|(_, at)| *at))
+        self.heard(|h| h.ctas.get(&cta).map(|(_, at)| *at))
     }
 
-    /// Whether an aggregator is listed in this life.
+    /// Whether a CTA is listed in this life.
     pub(crate) fn lists(&self, place: Place) -> bool {
-        self.heard(|h| h.aggregators.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
+        self.heard(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
     }
 
     /// Asks for the home. The answer comes as [`News::Claimed`].
@@ -186,7 +186,7 @@ impl Witness {
             Event::Claimed(_, home) => Some(News::Claimed(self.asked.pop_front()?, Ok(home))),
             Event::Refused(_, why) => Some(News::Claimed(self.asked.pop_front()?, Err(why))),
             Event::Joined(life) => {
-                info!(aggregator = self.number, life = life.0, "etcd lists this aggregator");
+                info!(cta = self.number, life = life.0, "etcd lists this CTA");
                 Some(News::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
@@ -204,10 +204,10 @@ impl Witness {
             Event::Unreachable(why) => {
                 match self.me() {
                     Some(_) => {
-                        warn!("etcd does not answer: {why}; phones are served, but nobody is promoted")
+                        warn!("etcd does not answer: {why}; UEs are served, but nobody is promoted")
                     }
                     None => warn!(
-                        "etcd does not answer: {why}; until it does, nobody says who serves, and this aggregator does not (`cluster.etcd`)"
+                        "etcd does not answer: {why}; until it does, nobody says who serves, and this CTA does not (`cluster.etcd`)"
                     ),
                 }
                 None
@@ -218,18 +218,18 @@ impl Witness {
             }
             Event::Occupied(life) => {
                 warn!(
-                    aggregator = self.number,
+                    cta = self.number,
                     life = life.0,
-                    "etcd lists another aggregator under this number, or a former life of this one: it is tried again"
+                    "etcd lists another CTA under this number, or a former life of this one: it is tried again"
                 );
                 None
             }
             Event::Doubtful(_) | Event::Expelled(_) => {
-                warn!("etcd may not list this aggregator any more: it serves on");
+                warn!("etcd may not list this CTA any more: it serves on");
                 None
             }
             Event::Renewed(_) => {
-                debug!("etcd lists this aggregator again");
+                debug!("etcd lists this CTA again");
                 None
             }
             Event::Left => None,

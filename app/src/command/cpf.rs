@@ -1,4 +1,4 @@
-//! `whimbrel cpf`: a control function for an aggregator elsewhere.
+//! `whimbrel cpf`: a CPF for a CTA elsewhere.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use crate::config::{Log, LogFormat, LogLevel};
 use crate::console::Console;
 use crate::logging;
 
-/// Of an aggregator beside it that nobody told otherwise.
-const AGGREGATOR_PORT: u16 = 7380;
+/// Of a CTA beside it that nobody told otherwise.
+const CTA_PORT: u16 = 7380;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The aggregator: `cluster.listen` of the core that it serves; of a pair, both. Without it and etcd: 127.0.0.1:7380.
+    /// The CTA: `cluster.listen` of the core that it serves; of a pair, both. Without it and etcd: 127.0.0.1:7380.
     #[arg(long, value_name = "ADDRESS")]
-    aggregator: Vec<SocketAddr>,
-    /// Etcd, such as https://192.0.2.9:2379: the aggregators are found there, and this control function is listed.
+    cta: Vec<SocketAddr>,
+    /// Etcd, such as https://192.0.2.9:2379: the CTAs are found there, and this CPF is listed.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
     /// The certificates of who vouches for etcd's, as PEM: for https://.
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca_file: Option<PathBuf>,
-    /// This control function's certificate, as PEM: where etcd wants to see one.
+    /// This CPF's certificate, as PEM: where etcd wants to see one.
     #[arg(long, value_name = "FILE", requires = "etcd_certificate_key_file")]
     etcd_certificate_file: Option<PathBuf>,
     /// The certificate's key, as PEM.
@@ -44,19 +44,19 @@ pub(crate) struct Options {
     /// File with the user's password.
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
-    /// The cluster's name at etcd: `cluster.name` of the aggregators.
+    /// The cluster's name at etcd: `cluster.name` of the CTAs.
     #[arg(long, value_name = "NAME", default_value = "whimbrel", requires = "etcd")]
     name: String,
-    /// Which pair's aggregators are found at etcd: their `cluster.home`.
+    /// Which pair's CTAs are found at etcd: their `cluster.home`.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "etcd")]
     home: u16,
-    /// Where other control functions reach it; port 0 takes any that is free.
+    /// Where other CPFs reach it; port 0 takes any that is free.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))]
     listen: SocketAddr,
     /// Its region: a geohash of the digits 0 to 3, or larger/own.
     #[arg(long, default_value = "home/site")]
     region: Region,
-    /// File with the cluster's key, the same as `cluster.key_file` of the aggregator; without it, this host only.
+    /// File with the cluster's key, the same as `cluster.key_file` of the CTA; without it, this host only.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Where it says how it is, over HTTP: /metrics and /api/v1/status. Without it, nowhere.
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     api: Option<SocketAddr>,
 }
 
-/// Serves until SIGINT or SIGTERM. All else that it needs to know, its aggregator tells.
+/// Serves until SIGINT or SIGTERM. All else that it needs to know, its CTA tells.
 pub(crate) fn run(options: Options) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -73,7 +73,7 @@ pub(crate) fn run(options: Options) -> Done {
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let _logging = logging::start(log)?;
-    let Options { aggregator: mut aggregators, name, home, listen, region, key_file, api, .. } = options;
+    let Options { cta: mut ctas, name, home, listen, region, key_file, api, .. } = options;
     let etcd = Access {
         endpoints: options.etcd,
         ca_file: options.etcd_ca_file,
@@ -81,30 +81,30 @@ pub(crate) fn run(options: Options) -> Done {
         user: options.etcd_user.zip(options.etcd_password_file),
     };
     let at_etcd = (!etcd.endpoints.is_empty()).then_some(AtEtcd { etcd, name, home });
-    if aggregators.is_empty() && at_etcd.is_none() {
-        aggregators.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), AGGREGATOR_PORT));
+    if ctas.is_empty() && at_etcd.is_none() {
+        ctas.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), CTA_PORT));
     }
-    is_reached(listen, &aggregators)?;
+    is_reached(listen, &ctas)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
-    let settings = Settings { aggregators, at_etcd, listen, region, key_file, console };
+    let settings = Settings { ctas, at_etcd, listen, region, key_file, console };
     let mut process = CpfProcess::open(settings)?;
     if let Some(api) = &api {
         info!(address = %api.address, "the API listens");
     }
     let version = env!("CARGO_PKG_VERSION");
-    info!(version, address = %process.address(), "the control function starts");
+    info!(version, address = %process.address(), "the CPF starts");
     process.run(&stop);
-    info!("the control function stops");
+    info!("the CPF stops");
     Ok(())
 }
 
 /// What listens at a loopback address is reached by its own host alone. Errors: one sentence.
-fn is_reached(listen: SocketAddr, aggregators: &[SocketAddr]) -> Done {
-    match aggregators.iter().find(|at| listen.ip().is_loopback() && !at.ip().is_loopback()) {
+fn is_reached(listen: SocketAddr, ctas: &[SocketAddr]) -> Done {
+    match ctas.iter().find(|at| listen.ip().is_loopback() && !at.ip().is_loopback()) {
         Some(far) => Err(format!(
-            "--listen: the aggregator {far} and other control functions do not reach this one at {listen}: write an address of \
+            "--listen: the CTA {far} and other CPFs do not reach this one at {listen}: write an address of \
              this host, such as 192.0.2.7:7381 (port 0 takes any that is free)"
         )),
         None => Ok(()),
@@ -116,12 +116,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_another_hosts_aggregator_listens_where_that_one_reaches_it() {
-        let of = |listen: &str, aggregator: &str| {
-            is_reached(
-                listen.parse().unwrap(),
-                &["127.0.0.1:7380".parse().unwrap(), aggregator.parse().unwrap()],
-            )
+    fn who_serves_another_hosts_cta_listens_where_that_one_reaches_it() {
+        let of = |listen: &str, cta: &str| {
+            is_reached(listen.parse().unwrap(), &["127.0.0.1:7380".parse().unwrap(), cta.parse().unwrap()])
         };
         assert!(of("127.0.0.1:0", "192.0.2.1:7380").unwrap_err().contains("192.0.2.1:7380"));
         assert!(of("[::1]:0", "[2001:db8::1]:7380").is_err());

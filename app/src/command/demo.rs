@@ -1,4 +1,4 @@
-//! `whimbrel demo`: phones use a core that is started for them.
+//! `whimbrel demo`: UEs use a core that is started for them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wi
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the phones do.
+    /// What the UEs do.
     #[arg(long, default_value = "first-light")]
     scenario: Which,
     /// How long a city lives, in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Phones, all at once; a city has its own number.
+    /// UEs, all at once; a city has its own number.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
-    phones: u32,
+    ues: u32,
     /// gNBs; a city has its own number.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
@@ -40,9 +40,9 @@ pub(crate) struct Options {
 /// The scenarios that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Which {
-    /// Register, session, data, idle and back: all phones alike.
+    /// Register, session, data, idle and back: all UEs alike.
     FirstLight,
-    /// Phones of different habits that move: handovers both ways, paging, several slices.
+    /// UEs of different habits that move: handovers both ways, paging, several slices.
     City,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Done {
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
     }
-    // The flow is one that phones of a city ask for.
+    // The flow is one that UEs of a city ask for.
     let mut configuration = format!(
         "data_networks: [{{ dnn: internet, dns: [{GATEWAY}], flows: [{{ name: game, five_qi: 7, setup: on-request }}] }}]\n"
     );
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let gnbs = u8::try_from(scenario.gnbs).unwrap_or(u8::MAX);
     let slices = if city { &CITY_SLICES[..] } else { &CITY_SLICES[..1] };
     let wish = Wish {
-        phones: scenario.count(),
+        ues: scenario.count(),
         gnbs,
         slices: slices.iter().filter_map(|s| s.parse().ok()).collect(),
         configuration,
@@ -85,20 +85,20 @@ pub(crate) fn run(options: &Options) -> Done {
         sctp: Mode::Auto,
         sctp_udp_ports: (9900, 9899),
         gnbs: playground.gnb_places(),
-        phones: playground.phones(),
+        ues: playground.ues(),
         scenario: scenario.clone(),
         seed: 1,
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
     };
-    print(&format!("{} phones on {gnbs} gNBs: {}\n", scenario.count(), what_they_do(&scenario)))?;
+    print(&format!("{} UEs on {gnbs} gNBs: {}\n", scenario.count(), what_they_do(&scenario)))?;
     let mut progress = Progress { of: scenario.count(), shown: false };
     let reports = edge::run(&config, &mut progress);
     progress.end();
     let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     let core = playground.client().get::<Status>("/api/v1/status").map_err(|e| e.to_string())?;
-    let Some(report) = reports.first() else { return Err("no phone arrived".into()) };
+    let Some(report) = reports.first() else { return Err("no UE arrived".into()) };
     let left = playground.client().get::<Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
     let said = playground.said();
     let stopped = playground.stop();
@@ -117,8 +117,8 @@ pub(crate) fn run(options: &Options) -> Done {
         return Err(format!("{disorder} packets of streams were reordered or duplicated\n{said}"));
     }
     if !report.is_clean() || left != 0 {
-        let left = if left == 0 { String::new() } else { format!("; {left} phones are left in the core") };
-        return Err(format!("{} phones failed, {} violations{left}\n{said}", report.failed, report.violated));
+        let left = if left == 0 { String::new() } else { format!("; {left} UEs are left in the core") };
+        return Err(format!("{} UEs failed, {} violations{left}\n{said}", report.failed, report.violated));
     }
     stopped
 }
@@ -143,7 +143,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     let session =
         SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
     Ok(Scenario {
-        phones: options.phones,
+        ues: options.ues,
         gnbs: u16::from(options.gnbs),
         before: Vec::new(),
         before_rate: 500.0,
@@ -166,7 +166,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     })
 }
 
-/// Shows how far the phones are, on a terminal.
+/// Shows how far the UEs are, on a terminal.
 struct Progress {
     of: u32,
     shown: bool,
@@ -295,7 +295,7 @@ fn line(which: Which, report: &Report, core: &Status) -> String {
         .collect();
     let all = report.json();
     json!({"bench": if which == Which::City { "city" } else { "demo" }, "figures": {
-        "phones": report.arrived,
+        "ues": report.arrived,
         "completed": report.completed,
         "failed": report.failed,
         "violations": report.violated,

@@ -11,17 +11,17 @@ use crate::cli::Running;
 use crate::client::{Client, path_part};
 use crate::console::{EventRecord, UeView};
 
-/// How long a report is waited for: a phone that is idle is paged four times, two seconds apart.
+/// How long a report is waited for: a UE that is idle is paged four times, two seconds apart.
 const WITHIN: Duration = Duration::from_secs(9);
 /// How often it is looked whether it has come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is to be known of a phone's place.
+/// What is to be known of a UE's place.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// SUPI, imsi-999700000000001 or its digits.
     supi: String,
-    /// Page an idle phone for it, in place of its last known place.
+    /// Page an idle UE for it, in place of its last known place.
     #[arg(long)]
     current: bool,
     /// Have each change of its cell reported from now on.
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     at: Running,
 }
 
-/// Says where a phone is, or has it followed.
+/// Says where a UE is, or has it followed.
 pub(crate) fn run(o: &Options) -> Done {
     let client = o.at.client()?;
     let path = format!("/api/v1/ues/{}", path_part(&o.supi));
@@ -60,7 +60,7 @@ pub(crate) fn run(o: &Options) -> Done {
     place(&client.get(&path)?, o.at.json)
 }
 
-/// Has the phone's gNB tell where it is now.
+/// Has the UE's gNB tell where it is now.
 fn ask(client: Client, path: &str, supi: &str) -> Done {
     let mut since = client.get::<Status>("/api/v1/status")?.last_event;
     client.post(&format!("{path}/locate"))?;

@@ -107,7 +107,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let (pool, standby) = cluster(&config, upf_alone, &console, &mut entropy)?;
     let at = pool.as_ref().and_then(Pool::address).or(standby.as_ref().and_then(Standby::address));
     if let Some(at) = at {
-        info!("control functions come to {at}");
+        info!("CPFs come to {at}");
     }
     let capture = options.capture;
     let parts = Parts {
@@ -149,7 +149,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     }
 }
 
-/// Opens where control functions come to, if they are processes of their own; and where the other aggregator does, if this is one of a
+/// Opens where CPFs come to, if they are processes of their own; and where the other CTA does, if this is one of a
 /// pair.
 fn cluster(
     config: &Config,

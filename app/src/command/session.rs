@@ -18,16 +18,16 @@ pub(crate) struct Change {
     /// Take down the flow of this name.
     #[arg(long, value_name = "FLOW")]
     remove_flow: Option<String>,
-    /// The session's AMBR from the phone, with --downlink.
+    /// The session's AMBR from the UE, with --downlink.
     #[arg(long, value_name = "RATE", requires = "downlink")]
     uplink: Option<String>,
-    /// The session's AMBR to the phone, with --uplink.
+    /// The session's AMBR to the UE, with --uplink.
     #[arg(long, value_name = "RATE", requires = "uplink")]
     downlink: Option<String>,
     /// Open or close a flow: FLOW:open, FLOW:closed, FLOW:uplink or FLOW:downlink.
     #[arg(long, value_name = "FLOW:STATE")]
     gate: Option<String>,
-    /// Move a session of SSC mode 2 or 3 to another anchor: the phone asks for it anew, after or before it ends.
+    /// Move a session of SSC mode 2 or 3 to another anchor: the UE asks for it anew, after or before it ends.
     #[arg(long)]
     reanchor: bool,
     /// Deactivate its user plane; the UE stays connected, and has it set up again when there are packets.

@@ -7,10 +7,10 @@ use super::{Done, print, print_json, table};
 use crate::client::{Client, path_part};
 use crate::console::{FlowView, GnbView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView};
 
-/// Phones asked for at once.
+/// UEs asked for at once.
 const PAGE: usize = 500;
 
-/// Every phone, a line each.
+/// Every UE, a line each.
 pub(crate) fn ues(client: Client, json: bool) -> Done {
     let mut rows = Vec::new();
     let mut after: Option<String> = None;
@@ -30,7 +30,7 @@ pub(crate) fn ues(client: Client, json: bool) -> Done {
     }
     match (json, rows.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => print("No phone is known.\n"),
+        (false, true) => print("No UE is known.\n"),
         (false, false) => print(&table(&["SUPI", "STATE", "MODE", "GNB", "ADDRESSES"], &rows)),
     }
 }
@@ -42,7 +42,7 @@ fn row(ue: &UeView) -> Vec<String> {
     vec![ue.supi.clone(), ue.state.clone(), ue.mode.clone(), gnb, addresses.join(" ")]
 }
 
-/// One phone, a line a fact.
+/// One UE, a line a fact.
 pub(crate) fn ue(client: Client, supi: &str, json: bool) -> Done {
     let path = format!("/api/v1/ues/{}", path_part(supi));
     if json {
@@ -174,19 +174,19 @@ pub(crate) fn gnbs(client: Client, json: bool) -> Done {
     let rows: Vec<Vec<String>> = gnbs
         .into_iter()
         .map(|g| {
-            let phones = g.connected_phones.to_string();
+            let ues = g.connected_ues.to_string();
             vec![
                 g.id,
                 g.name.unwrap_or_default(),
                 g.address,
                 g.tais.join(" "),
                 g.slices.join(" "),
-                phones,
+                ues,
                 g.since,
             ]
         })
         .collect();
-    print(&table(&["GNB", "NAME", "ADDRESS", "TAI", "SLICES", "PHONES", "SINCE"], &rows))
+    print(&table(&["GNB", "NAME", "ADDRESS", "TAI", "SLICES", "UES", "SINCE"], &rows))
 }
 
 #[cfg(test)]

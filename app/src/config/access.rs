@@ -15,7 +15,7 @@ use super::value::{Value, words};
 pub(crate) enum EmergencyFor {
     /// Nobody.
     Nobody,
-    /// Phones that prove their key.
+    /// UEs that prove their key.
     Authenticated,
     /// All, also without a SIM.
     Everybody,
@@ -117,7 +117,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
         authenticate_every: s.value(
             "authenticate_every",
             0u32,
-            "A phone proves its key anew after so many registrations under it (TS 33.501 §6.1.2). 0: as long as the key \
+            "A UE proves its key anew after so many registrations under it (TS 33.501 §6.1.2). 0: as long as the key \
              lasts.",
         ),
         authenticate_after: s.value(
@@ -138,30 +138,30 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
         slice_limits: s.list(
             "slice_limits",
             vec![],
-            "Most phones registered for a slice at once: [2@100] (TS 23.501 §5.15.11).",
+            "Most UEs registered for a slice at once: [2@100] (TS 23.501 §5.15.11).",
         ),
-        mico: s.value("mico", true, "Phones may ask not to be reached while idle (TS 23.501 §5.4.1.3)."),
-        edrx: s.value("edrx", true, "Phones may ask for long paging cycles (TS 23.501 §5.31.7.2)."),
+        mico: s.value("mico", true, "UEs may ask not to be reached while idle (TS 23.501 §5.4.1.3)."),
+        edrx: s.value("edrx", true, "UEs may ask for long paging cycles (TS 23.501 §5.31.7.2)."),
         rrc_inactive: s.value(
             "rrc_inactive",
             true,
-            "gNBs are told what they need to let phones rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).",
+            "gNBs are told what they need to let UEs rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).",
         ),
         rrc_reports: s.value(
             "rrc_reports",
             false,
-            "gNBs tell each time that a phone goes to rest or comes back: `whimbrel ue show` tells (TS 23.502 §4.8.3).",
+            "gNBs tell each time that a UE goes to rest or comes back: `whimbrel ue show` tells (TS 23.502 §4.8.3).",
         ),
         voice_match: s.value(
             "voice_match",
             false,
-            "gNBs are asked whether a phone's radio carries IMS voice; where it does not, the phone is told at its next \
+            "gNBs are asked whether a UE's radio carries IMS voice; where it does not, the UE is told at its next \
              registration. Only with `amf.ims_voice_over_ps` (TS 23.502 §4.2.8a).",
         ),
         paging_near: s.value(
             "paging_near",
             Duration::from_secs(300),
-            "A phone seen so lately is paged first where that was, and in its whole area if it does not answer in 2s \
+            "A UE seen so lately is paged first where that was, and in its whole area if it does not answer in 2s \
              (TS 23.501 §5.4.3.2). 0s: in the whole area at once.",
         ),
         emergency: emergency(s),
@@ -179,7 +179,7 @@ fn emergency(s: &mut Section<'_, '_>) -> Emergency {
             service: s.value(
                 "service",
                 EmergencyFor::Nobody,
-                "nobody, authenticated or everybody. everybody: also phones without a SIM, whose NAS has then neither \
+                "nobody, authenticated or everybody. everybody: also UEs without a SIM, whose NAS has then neither \
                  integrity nor cipher (TS 33.501 §10.2.2).",
             ),
             slice: s.value("slice", SNssai::sst(1), "The slice of emergency sessions."),
@@ -216,7 +216,7 @@ impl Access {
                 after: Some(self.authenticate_after).filter(|d| !d.is_zero()),
             },
             refused_equipment: self.refused_equipment.iter().map(|e| e.0.clone()).collect(),
-            slice_phones_max: self.slice_limits.iter().map(|At(s, n)| (*s, *n)).collect(),
+            slice_ues_max: self.slice_limits.iter().map(|At(s, n)| (*s, *n)).collect(),
             emergency: (e.service != EmergencyFor::Nobody).then(|| control::Emergency {
                 unauthenticated: e.service == EmergencyFor::Everybody,
                 s_nssai: e.slice,
@@ -256,7 +256,7 @@ mod tests {
                     dnns: [internet]\n";
         let told = parse(text, std::path::Path::new("w.yaml")).unwrap().control().amf.access;
         assert_eq!(told.authentication.every_registrations, Some(5));
-        assert_eq!((told.refused_equipment.len(), told.slice_phones_max.len()), (1, 1));
+        assert_eq!((told.refused_equipment.len(), told.slice_ues_max.len()), (1, 1));
         assert_eq!(told.slice_areas.values().next().map(|t| t.len()), Some(2));
         let emergency = told.emergency.unwrap();
         assert!(emergency.unauthenticated && emergency.ambr.ul_kbps == 2000 && emergency.arp.priority == 1);

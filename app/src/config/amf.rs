@@ -45,7 +45,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
     let registration_areas = root.list(
         "registration_areas",
         Vec::new(),
-        "Registration areas: tracking areas among which an idle phone moves without telling, and is paged: [1+2, 3+4+5]. \
+        "Registration areas: tracking areas among which an idle UE moves without telling, and is paged: [1+2, 3+4+5]. \
          None: all of `tacs` are one (TS 23.501 §5.9.4).",
     );
     let slices = root.list(
@@ -58,7 +58,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
             s.list(
                 "integrity",
                 vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],
-                "Integrity algorithms, best first: the first that a phone knows too is used. NIA0 protects nothing and \
+                "Integrity algorithms, best first: the first that a UE knows too is used. NIA0 protects nothing and \
                  is refused.",
             ),
             s.list(
@@ -86,19 +86,19 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         network_name_full: s.value(
             "network_name_full",
             "Whimbrel".to_string(),
-            "Name that phones show (TS 24.501 §8.2.19); \"\" sends none.",
+            "Name that UEs show (TS 24.501 §8.2.19); \"\" sends none.",
         ),
         network_name_short: s.value("network_name_short", "Whimbrel".to_string(), "Its short form; \"\" sends none."),
         ims_vops: s.value(
             "ims_voice_over_ps",
             false,
-            "Tells phones that voice over IMS works here (TS 24.501 §9.11.3.5). Set it with a data network `ims` and \
-             an IMS behind it: without both, phones keep off the network or drop calls.",
+            "Tells UEs that voice over IMS works here (TS 24.501 §9.11.3.5). Set it with a data network `ims` and \
+             an IMS behind it: without both, UEs keep off the network or drop calls.",
         ),
         time_zone: s.value(
             "time_zone",
             TimeZone(0),
-            "Offset of local time from UTC that phones are told with the time (TS 24.008 §10.5.3.8).",
+            "Offset of local time from UTC that UEs are told with the time (TS 24.008 §10.5.3.8).",
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! What waits for phones in the UPF of this program.
+//! What waits for UEs in the UPF of this program.
 
 use whimbrel_user::{Buffering, HELD_MAX, HELD_PER_SESSION_MAX, STRAYS_MAX};
 
@@ -6,7 +6,7 @@ use super::section::Section;
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Buffering {
     let d = Buffering::default();
-    let doc = "Packets that wait in the UPF of this program for idle phones and through handovers. What exceeds a bound is dropped and counted \
+    let doc = "Packets that wait in the UPF of this program for idle UEs and through handovers. What exceeds a bound is dropped and counted \
                by it (`whimbrel_upf_dropped_total`).";
     root.section("buffering", doc, |s| {
         let bounds = Buffering {

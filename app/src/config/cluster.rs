@@ -1,4 +1,4 @@
-//! Control functions as processes of their own: where they come to, and how many hold a phone's state; and the aggregator's mirror.
+//! CPFs as processes of their own: where they come to, and how many hold a UE's state; and the CTA's CTA replica.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,36 +13,36 @@ use whimbrel_resilience::region::{Areas, Region, Regions};
 
 use super::section::Section;
 
-/// Whether phones are served by other processes, and how these are treated.
+/// Whether UEs are served by other processes, and how these are treated.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
-    /// `None`: phones are served in this process.
+    /// `None`: UEs are served in this process.
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) region: Region,
     pub(crate) neighbours: Vec<Region>,
-    /// The gNBs that are in other regions than the aggregator's own.
+    /// The gNBs that are in other regions than the CTA's own.
     pub(crate) areas: Areas,
     pub(crate) backups: u8,
-    /// How long a log waits for a backup that does not say that it holds the phone's state.
+    /// How long a log waits for a backup that does not say that it holds the UE's state.
     pub(crate) outdated_after: Duration,
-    /// MiB of messages that are kept for all phones.
+    /// MiB of messages that are kept for all UEs.
     pub(crate) log_mib: u32,
     pub(crate) heartbeat: Timing,
-    /// `None`: the aggregator has no mirror.
+    /// `None`: the CTA has no CTA replica.
     pub(crate) pair: Option<PairOf>,
 }
 
-/// The pair of aggregators of which this is one.
+/// The pair of CTAs of which this is one.
 #[derive(Clone, Debug)]
 pub(crate) struct PairOf {
     /// The witness.
     pub(crate) etcd: Access,
     /// Name of the cluster at etcd.
     pub(crate) name: String,
-    /// Which of the aggregators this is.
+    /// Which of the CTAs this is.
     pub(crate) number: u16,
-    /// The phones that the pair serves: those of one home.
+    /// The UEs that the pair serves: those of one home.
     pub(crate) home: u16,
     /// How long it is listed without being heard by etcd.
     pub(crate) lease: Duration,
@@ -71,18 +71,18 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What the aggregator keeps of phones' logs.
+    /// What the CTA keeps of UEs' logs.
     pub(crate) fn logs(&self) -> Logs {
         Logs { outdated_after: self.outdated_after, octets: (self.log_mib as usize) << 20, ..Logs::default() }
     }
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
-    root.section("cluster", "Control functions as processes of their own, which may die (docs/cluster.md).", |s| {
+    root.section("cluster", "CPFs as processes of their own, which may die (docs/cluster.md).", |s| {
         let listen = s.optional(
             "listen",
             "127.0.0.1:7380",
-            "Where control functions (`whimbrel cpf`) come to. Without: phones are served in this process, and register anew \
+            "Where CPFs (`whimbrel cpf`) come to. Without: UEs are served in this process, and register anew \
              when it dies.",
         );
         let key_file = s.optional(
@@ -92,28 +92,28 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
              Without: processes of one host only, at loopback addresses.",
         );
         let region: Region =
-            s.value("region", "home/site".parse().expect("two names"), "This aggregator's region: a geohash of the digits 0 to 3, or larger/own.");
+            s.value("region", "home/site".parse().expect("two names"), "This CTA's region: a geohash of the digits 0 to 3, or larger/own.");
         let neighbours: Vec<Region> =
-            s.list("neighbours", vec![], "Other regions whose control functions may come here, to hold backups, or to serve phones there.");
+            s.list("neighbours", vec![], "Other regions whose CPFs may come here, to hold backups, or to serve UEs there.");
         let areas = read_areas(s, &region, &neighbours);
-        let backups = s.value("backups", 1u8, "How many other control functions hold each phone's state.");
+        let backups = s.value("backups", 1u8, "How many other CPFs hold each UE's state.");
         let outdated_after = s.value(
             "outdated_after",
             Logs::default().outdated_after,
-            "A backup that has not got a phone's state for so long is told that what it holds is outdated, if another one has the state: 1 s \
+            "A backup that has not got a UE's state for so long is told that what it holds is outdated, if another one has the state: 1 s \
              to 1 h.",
         );
         if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after) {
             s.refuse("outdated_after", "a procedure takes seconds, and a log is not kept for days", "write 1s to 1h");
         }
-        let log_mib = s.value("log_mib", 512u32, "MiB of messages that are kept until phones' backups need them no more: 1 to 65,536.");
+        let log_mib = s.value("log_mib", 512u32, "MiB of messages that are kept until UEs' backups need them no more: 1 to 65,536.");
         if !(1..=65_536).contains(&log_mib) {
             s.refuse("log_mib", format!("{log_mib} is out of bounds"), "write 1 to 65536");
         }
         let interval = s.value(
             "heartbeat_interval",
             Duration::from_millis(20),
-            "Between two heartbeats to a control function: 20 ms to 1 s.",
+            "Between two heartbeats to a CPF: 20 ms to 1 s.",
         );
         let misses = s.value("heartbeat_misses", 3u8, "After so many without an answer it is taken for dead: 2 to 16.");
         let experiment = s.value(
@@ -124,8 +124,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let etcd: Vec<String> = s.list(
             "etcd",
             vec![],
-            "Where etcd is reached, such as https://192.0.2.9:2379: with it, this aggregator and another one are a pair, of which one serves \
-             and the other mirrors it. Without: phones register anew when the aggregator dies.",
+            "Where etcd is reached, such as https://192.0.2.9:2379: with it, this CTA and another one are a pair, of which one serves \
+             and the other CTA replicas it. Without: UEs register anew when the CTA dies.",
         );
         let ca_file: Option<PathBuf> = s.optional(
             "etcd_ca_file",
@@ -135,7 +135,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let certificate_file: Option<PathBuf> = s.optional(
             "etcd_certificate_file",
             "/etc/whimbrel/etcd-client.pem",
-            "This aggregator's certificate, as PEM: where etcd wants to see one.",
+            "This CTA's certificate, as PEM: where etcd wants to see one.",
         );
         let certificate_key_file: Option<PathBuf> =
             s.optional("etcd_certificate_key_file", "/etc/whimbrel/etcd-client.key", "The certificate's key, as PEM.");
@@ -143,10 +143,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             s.optional("etcd_user", "whimbrel", "The user at etcd, where it has users.");
         let password_file: Option<PathBuf> =
             s.optional("etcd_password_file", "/etc/whimbrel/etcd.password", "File with the user's password.");
-        let number = s.optional("aggregator", "1", "Which of the aggregators at etcd this is: 1 to 65535, each its own.");
+        let number = s.optional("cta", "1", "Which of the CTAs at etcd this is: 1 to 65535, each its own.");
         let name = s.value("name", "whimbrel".to_owned(), "The cluster's name at etcd.");
-        let home = s.value("home", 1u16, "The phones that this pair of aggregators serves; another pair has another number.");
-        let lease = s.value("lease", Duration::from_secs(5), "How long an aggregator stays listed that etcd does not hear: 5 s to 1 h.");
+        let home = s.value("home", 1u16, "The UEs that this pair of CTAs serves; another pair has another number.");
+        let lease = s.value("lease", Duration::from_secs(5), "How long a CTA stays listed that etcd does not hear: 5 s to 1 h.");
         if certificate_file.is_some() != certificate_key_file.is_some() {
             s.refuse("etcd_certificate_file", "a certificate and its key belong together", "name both files, or none");
         }
@@ -157,14 +157,14 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             s.refuse("etcd", "nothing says who vouches for etcd's certificate", "write `etcd_ca_file`");
         }
         if etcd.is_empty() && number.is_some() {
-            s.refuse("aggregator", "a number means nothing without etcd", "name etcd in `cluster.etcd`, or leave the number out");
+            s.refuse("cta", "a number means nothing without etcd", "name etcd in `cluster.etcd`, or leave the number out");
         }
         if !etcd.is_empty() {
             if listen.is_none() {
-                s.refuse("etcd", "a mirror serves control functions that outlive the aggregator, and none can come", "write `listen`");
+                s.refuse("etcd", "a CTA replica serves CPFs that outlive the CTA, and none can come", "write `listen`");
             }
             if number.is_none_or(|n: u16| n == 0) {
-                s.refuse("etcd", "nothing says which of the two aggregators this is", "write `aggregator: 1` here and `aggregator: 2` at the other");
+                s.refuse("etcd", "nothing says which of the two CTAs this is", "write `cta: 1` here and `cta: 2` at the other");
             }
             if name.is_empty() || name.contains('/') {
                 s.refuse("name", "a name at etcd is not empty and has no `/`", "write a word");
@@ -182,7 +182,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
         let most = Configuration::BACKUPS_MAX;
         if backups > most {
-            s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {most}"));
+            s.refuse("backups", format!("{backups} backups of a UE are of no use"), format!("write 0 to {most}"));
         }
         let of = if experiment { Timing::experiment } else { Timing::new };
         let heartbeat = of(interval, misses).unwrap_or_else(|e| {
@@ -197,8 +197,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
 }
 
 fn read_areas(cluster: &mut Section<'_, '_>, region: &Region, neighbours: &[Region]) -> Areas {
-    let doc = "gNBs of this aggregator that are in other regions than its own: each item has `region`, one of `neighbours`, and `tacs` or `gnbs`. \
-               Phones there are served by that region's control functions, and a handover between regions takes their state along.";
+    let doc = "gNBs of this CTA that are in other regions than its own: each item has `region`, one of `neighbours`, and `tacs` or `gnbs`. \
+               UEs there are served by that region's CPFs, and a handover between regions takes their state along.";
     let mut areas = Areas::default();
     cluster.sections("areas", 0, doc, |s, _| {
         let at: Region = s.value("region", region.clone(), "Which region these are in.");
@@ -206,11 +206,7 @@ fn read_areas(cluster: &mut Section<'_, '_>, region: &Region, neighbours: &[Regi
         let gnbs: Vec<u32> =
             s.list("gnbs", vec![], "gNBs, by their identifiers within the network, as decimal numbers.");
         if at != *region && !neighbours.contains(&at) {
-            s.refuse(
-                "region",
-                format!("no control function of the region {at} may come here"),
-                "name it in `neighbours`",
-            );
+            s.refuse("region", format!("no CPF of the region {at} may come here"), "name it in `neighbours`");
         }
         if tacs.is_empty() && gnbs.is_empty() {
             s.refuse("region", "no gNB is said to be there", "write `tacs` or `gnbs`");

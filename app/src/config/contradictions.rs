@@ -11,7 +11,7 @@ use super::section::Pass;
 use super::{Config, DataNetwork};
 
 /// Tracking areas of one registration area list and slices of one PLMN that the messages can carry
-/// (TS 24.501 §9.11.3.9: 16 identities; TS 38.413 §9.2.6.2: 1024 slices, of which a phone is allowed 8).
+/// (TS 24.501 §9.11.3.9: 16 identities; TS 38.413 §9.2.6.2: 1024 slices, of which a UE is allowed 8).
 const TACS_MAX: usize = 16;
 const SLICES_MAX: usize = 1024;
 
@@ -34,15 +34,15 @@ fn cluster(config: &Config, pass: &mut Pass) {
     if config.cluster.pair.is_some() && config.upfs().iter().any(|upf| upf.address.is_none()) {
         pass.refuse(
             "cluster.etcd",
-            "the mirror goes on with sessions at UPFs, and the UPF of this program would be lost with it",
+            "the CTA replica goes on with sessions at UPFs, and the UPF of this program would be lost with it",
             "run it as a process of its own (`whimbrel upf`) and name it in `upfs`",
         );
     }
 }
 
 fn lists(config: &Config, pass: &mut Pass) {
-    not_empty(pass, "tacs", config.amf.tacs.len(), TACS_MAX, "no phone could register");
-    not_empty(pass, "slices", config.amf.slices.len(), SLICES_MAX, "no phone could register");
+    not_empty(pass, "tacs", config.amf.tacs.len(), TACS_MAX, "no UE could register");
+    not_empty(pass, "slices", config.amf.slices.len(), SLICES_MAX, "no UE could register");
     once(pass, "tacs", &config.amf.tacs);
     once(pass, "slices", &config.amf.slices);
     once(pass, "n2.addresses", &config.n2.addresses);
@@ -62,12 +62,12 @@ fn lists(config: &Config, pass: &mut Pass) {
 }
 
 fn algorithms(config: &Config, pass: &mut Pass) {
-    not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "no phone could be trusted");
+    not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "no UE could be trusted");
     not_empty(pass, "security.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
     if config.amf.integrity.contains(&IntegrityAlgorithm::Nia0) {
         pass.refuse(
             "security.integrity",
-            "NIA0 protects nothing and may not serve a registered phone (TS 33.501 §5.5.2)",
+            "NIA0 protects nothing and may not serve a registered UE (TS 33.501 §5.5.2)",
             "list NIA2, NIA1 or NIA3",
         );
     }
@@ -75,7 +75,7 @@ fn algorithms(config: &Config, pass: &mut Pass) {
     if nea0.is_some_and(|at| at + 1 != config.amf.ciphering.len()) {
         pass.refuse(
             "security.ciphering",
-            "every phone knows NEA0, so what follows it is never used",
+            "every UE knows NEA0, so what follows it is never used",
             "put NEA0 last, or leave it alone in the list",
         );
     }
@@ -206,7 +206,7 @@ fn interfaces(config: &Config, pass: &mut Pass) {
         };
         if inside {
             let what = format!(
-                "{} lies in the pool of `{}`, whose addresses phones get",
+                "{} lies in the pool of `{}`, whose addresses UEs get",
                 config.n3.address, network.dnn
             );
             pass.refuse("n3.address", what, "choose a pool that this host's networks do not use");

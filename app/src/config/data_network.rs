@@ -1,4 +1,4 @@
-//! The data networks (DNN) that phones may ask for, and the addresses they get there (TS 23.501 §5.6, §5.8.2.2).
+//! The data networks (DNN) that UEs may ask for, and the addresses they get there (TS 23.501 §5.6, §5.8.2.2).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -64,7 +64,7 @@ words! { Protection {
     Protection::NotNeeded = "not-needed",
 } }
 
-/// What becomes of a session whose phone leaves the area of its local data network.
+/// What becomes of a session whose UE leaves the area of its local data network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LadnLeaving {
     /// Its packets wait.
@@ -104,14 +104,14 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
         let ipv6 = Prefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
         let mut network = DataNetwork {
             dnn: match name.parse() {
-                Ok(default) => s.value("dnn", default, "The name that phones ask for (TS 23.003 §9)."),
+                Ok(default) => s.value("dnn", default, "The name that UEs ask for (TS 23.003 §9)."),
                 Err(_) => unreachable!("the default names are valid"),
             },
             ipv4_pool: s
                 .value(
                     "ipv4_pool",
                     Pool(Some(ipv4)),
-                    "Addresses given to phones; the first is the core's own. `none`: no IPv4 here. Each further data \
+                    "Addresses given to UEs; the first is the core's own. `none`: no IPv4 here. Each further data \
                      network defaults to the next /16.",
                 )
                 .0,
@@ -130,13 +130,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                     IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8)),
                     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
                 ],
-                "DNS servers told to phones, in order (TS 24.008 §10.5.6.3).",
+                "DNS servers told to UEs, in order (TS 24.008 §10.5.6.3).",
             ),
-            p_cscf: s.list("p_cscf", vec![], "Proxies of the IMS told to phones that ask for them (TS 24.229 §9.2.1)."),
+            p_cscf: s.list("p_cscf", vec![], "Proxies of the IMS told to UEs that ask for them (TS 24.229 §9.2.1)."),
             mtu: s.value(
                 "mtu",
                 1400,
-                "Largest packet within the tunnel in octets, told to phones (TS 23.060 Annex C). 1500 on N3 less the \
+                "Largest packet within the tunnel in octets, told to UEs (TS 23.060 Annex C). 1500 on N3 less the \
                  tunnel's headers, with room for IPv6 and IPsec underneath.",
             ),
             n6_link: super::router_link::read(s),
@@ -182,7 +182,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
             always_on: s.value(
                 "always_on",
                 false,
-                "Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).",
+                "Sessions are always-on for UEs that ask for it (TS 23.501 §5.6.13).",
             ),
             ladn: s.list(
                 "ladn",
@@ -193,7 +193,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
             ladn_leaving: s.value(
                 "ladn_leaving",
                 LadnLeaving::Wait,
-                "What becomes of the sessions of phones that leave those areas: wait (until they return) or release.",
+                "What becomes of the sessions of UEs that leave those areas: wait (until they return) or release.",
             ),
             firewall: super::firewall::read(s),
             flows: Vec::new(),

@@ -35,7 +35,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Applications {
         let resolvers: Vec<IpAddr> = s.list(
             "resolvers",
             vec![],
-            "Name servers whose answers are believed. None named: any that the phone has asked.",
+            "Name servers whose answers are believed. None named: any that the UE has asked.",
         );
         let said = s.sections(
             "applications",

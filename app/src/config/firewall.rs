@@ -1,4 +1,4 @@
-//! The firewall of a data network, and the addresses that its phones are translated to.
+//! The firewall of a data network, and the addresses that its UEs are translated to.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::value::{Prefix, Value};
 impl Value for FirewallRule {
     fn read(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| {
-            "a rule such as `deny in 6 from any to any 25` (in: from phones) or `permit out 17 from 192.0.2.0/24 to \
-             10.45.0.7 5060` (out: to phones)"
+            "a rule such as `deny in 6 from any to any 25` (in: from UEs) or `permit out 17 from 192.0.2.0/24 to \
+             10.45.0.7 5060` (out: to UEs)"
                 .into()
         })
     }
@@ -27,44 +27,44 @@ impl Value for FirewallRule {
 
 /// What stands in the file.
 pub(super) fn read(s: &mut Section<'_, '_>) -> Option<Firewall> {
-    let doc = "A stateful firewall before IP sessions of this data network: phones may begin flows, what is outside may \
-               answer, and `rules` say more. Phones' IPv4 addresses may be translated. See docs/firewall.md.";
+    let doc = "A stateful firewall before IP sessions of this data network: UEs may begin flows, what is outside may \
+               answer, and `rules` say more. UEs' IPv4 addresses may be translated. See docs/firewall.md.";
     s.section("firewall", doc, |s| {
         let on = s.value("on", false, "Whether there is one.");
         let rules = s.list(
             "rules",
             vec![],
-            "Who may begin what, in order; the first that a packet meets counts. `permit` or `deny`, `in` (from phones) or \
-             `out` (to phones), protocol, `from` and `to`.",
+            "Who may begin what, in order; the first that a packet meets counts. `permit` or `deny`, `in` (from UEs) or \
+             `out` (to UEs), protocol, `from` and `to`.",
         );
-        let between_phones =
-            s.value("between_phones", true, "Phones may begin flows to phones of this data network.");
+        let between_ues =
+            s.value("between_ues", true, "UEs may begin flows to UEs of this data network.");
         let flows_max = s.value("flows", Firewall::FLOWS_MAX, "Flows at a time, of 96 octets each.");
-        let flows_per_phone = s.value("flows_per_phone", Firewall::FLOWS_PER_PHONE, "Those of one phone.");
+        let flows_per_ue = s.value("flows_per_ue", Firewall::FLOWS_PER_UE, "Those of one UE.");
         let timeouts = timeouts(s);
         let pools: Vec<Prefix<Ipv4Addr>> = s.list(
             "nat_pool",
             vec![],
-            "IPv4 addresses behind which phones stand, such as 192.0.2.10/32, routed to this host. Without, addresses are \
+            "IPv4 addresses behind which UEs stand, such as 192.0.2.10/32, routed to this host. Without, addresses are \
              not translated here.",
         );
-        let ports_per_phone = s.value(
-            "nat_ports_per_phone",
-            Nat::PORTS_PER_PHONE,
-            "Ports and ICMP identifiers of one phone there.",
+        let ports_per_ue = s.value(
+            "nat_ports_per_ue",
+            Nat::PORTS_PER_UE,
+            "Ports and ICMP identifiers of one UE there.",
         );
         let reachable = s.value(
             "nat_reachable",
             false,
-            "Whoever learns of a phone's port there reaches the phone by it (RFC 4787 §5, endpoint-independent filtering): \
-             good for calls and games from phone to phone.",
+            "Whoever learns of a UE's port there reaches the UE by it (RFC 4787 §5, endpoint-independent filtering): \
+             good for calls and games from UE to UE.",
         );
         let nat = (!pools.is_empty()).then(|| Nat {
             pools: pools.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
-            ports_per_phone,
+            ports_per_ue,
             reachable,
         });
-        let f = Firewall { rules, between_phones, flows_max, flows_per_phone, timeouts, nat };
+        let f = Firewall { rules, between_ues, flows_max, flows_per_ue, timeouts, nat };
         judge(s, on, &f);
         on.then_some(f)
     })
@@ -119,8 +119,8 @@ fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
             format!("write 1 to {FLOWS_MAX}"),
         );
     }
-    if f.flows_per_phone == 0 {
-        s.refuse("flows_per_phone", "without flows a phone can send nothing", "write 1 to 65535");
+    if f.flows_per_ue == 0 {
+        s.refuse("flows_per_ue", "without flows a UE can send nothing", "write 1 to 65535");
     }
     let Some(nat) = &f.nat else { return };
     if !on {
@@ -131,8 +131,8 @@ fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
         let fix = format!("keep {NAT_ADDRESSES_MAX} in all: each serves tens of thousands of flows");
         s.refuse("nat_pool", format!("{addresses} addresses are more than are used"), fix);
     }
-    if nat.ports_per_phone == 0 {
-        s.refuse("nat_ports_per_phone", "without a port a phone can send nothing", "write 1 to 65535");
+    if nat.ports_per_ue == 0 {
+        s.refuse("nat_ports_per_ue", "without a port a UE can send nothing", "write 1 to 65535");
     }
 }
 
@@ -147,10 +147,10 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
         let key = |key: &str| format!("data_networks[{i}].firewall.{key}");
         let own4 = || ipv4_pools(network);
         for rule in &f.rules {
-            let Some((address, length)) = rule.phones() else { continue };
+            let Some((address, length)) = rule.ues() else { continue };
             if address.is_ipv4() && own4().next().is_none() {
                 let what =
-                    format!("`{rule}` is about phones' IPv4 addresses, of which `{}` has none", network.dnn);
+                    format!("`{rule}` is about UEs' IPv4 addresses, of which `{}` has none", network.dnn);
                 pass.refuse(&key("rules"), what, "take it out, or give the data network an `ipv4_pool`");
             }
             let outside = |p: &Ipv4Net| match address {
@@ -160,8 +160,8 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
                 _ => false,
             };
             if f.nat.iter().flat_map(|n| &n.pools).any(outside) {
-                let what = format!("`{rule}` names a translated address where rules have the phones' own");
-                pass.refuse(&key("rules"), what, "write phones' addresses of the `ipv4_pool`");
+                let what = format!("`{rule}` names a translated address where rules have the UEs' own");
+                pass.refuse(&key("rules"), what, "write UEs' addresses of the `ipv4_pool`");
             }
         }
         let Some(nat) = &f.nat else { continue };
@@ -172,10 +172,9 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
         let pools = nat.pools.iter().map(|p| Prefix { address: p.address, length: p.prefix });
         for pool in pools {
             for other in networks {
-                for phones in ipv4_pools(other).filter(|p| p.overlaps(&pool)) {
-                    let what =
-                        format!("{pool} overlaps {phones}, addresses that phones of `{}` get", other.dnn);
-                    pass.refuse(&key("nat_pool"), what, "choose addresses that phones do not have");
+                for ues in ipv4_pools(other).filter(|p| p.overlaps(&pool)) {
+                    let what = format!("{pool} overlaps {ues}, addresses that UEs of `{}` get", other.dnn);
+                    pass.refuse(&key("nat_pool"), what, "choose addresses that UEs do not have");
                 }
             }
             if matches!(n3, IpAddr::V4(a) if pool.contains(a)) {
@@ -242,7 +241,7 @@ mod tests {
             ("      on: true\n      nat_pool: 192.0.0.0/16\n", "65536 addresses are more than are used"),
             (
                 "      on: true\n      nat_pool: 10.45.1.0/24\n",
-                "10.45.1.0/24 overlaps 10.45.0.0/16, addresses that phones of `internet` get",
+                "10.45.1.0/24 overlaps 10.45.0.0/16, addresses that UEs of `internet` get",
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.10/32\n    ipv4_pool: none\n",
@@ -254,11 +253,11 @@ mod tests {
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.10/32\n      rules: [permit out 6 from any to 192.0.2.10 443]\n",
-                "names a translated address where rules have the phones' own",
+                "names a translated address where rules have the UEs' own",
             ),
             (
                 "      on: true\n      rules: [permit out 6 from any to 10.45.0.7 443]\n    ipv4_pool: none\n",
-                "is about phones' IPv4 addresses, of which `internet` has none",
+                "is about UEs' IPv4 addresses, of which `internet` has none",
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.0/30\n  - dnn: ims\n    firewall:\n      on: true\n      nat_pool: 192.0.2.3/32\n",

@@ -95,12 +95,12 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowNa
         };
         let mut rate = |key, doc| s.optional::<BitRate>(key, "64 Kbps", doc);
         let guaranteed = (
-            rate("guaranteed_up", "Promised rate of a GBR flow from the phone."),
-            rate("guaranteed_down", "And to the phone."),
+            rate("guaranteed_up", "Promised rate of a GBR flow from the UE."),
+            rate("guaranteed_down", "And to the UE."),
         );
         let maximum = (
             rate("maximum_up", "What is above is dropped. The default is the guaranteed rate."),
-            rate("maximum_down", "Likewise, to the phone."),
+            rate("maximum_down", "Likewise, to the UE."),
         );
         let policy = FlowPolicy {
             name,
@@ -115,7 +115,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowNa
             setup: s.value(
                 "setup",
                 Setup::Always,
-                "Who sets it up: always, on-request (a phone), by-operator.",
+                "Who sets it up: always, on-request (a UE), by-operator.",
             ),
         };
         let treatment = Treatment {
@@ -127,7 +127,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowNa
             reflective: s.value(
                 "reflective",
                 false,
-                "Phones that can learn its uplink rules from downlink packets are told no others (TS 23.501 §5.7.5).",
+                "UEs that can learn its uplink rules from downlink packets are told no others (TS 23.501 §5.7.5).",
             ),
             applications: s
                 .list::<String>("applications", vec![], "Packets of these applications are its own too (docs/applications.md).")
@@ -166,15 +166,15 @@ pub(super) fn markings(root: &mut Section<'_, '_>) -> BTreeMap<FiveQi, u8> {
     all.into_iter().collect()
 }
 
-/// What UPFs are told of keeping packets for idle phones.
+/// What UPFs are told of keeping packets for idle UEs.
 pub(super) fn downlink_data(root: &mut Section<'_, '_>) -> Buffering {
     const UNIT: Duration = Duration::from_millis(50);
-    let doc = "What the SMF asks of UPFs, this program's and others, of packets that wait for idle phones (BAR, TS 29.244 §5.2.4).";
+    let doc = "What the SMF asks of UPFs, this program's and others, of packets that wait for idle UEs (BAR, TS 29.244 §5.2.4).";
     root.section("downlink_data", doc, |s| {
         let delay = s.value(
             "notification_delay",
             Duration::ZERO,
-            "Between the first packet and the paging, up to 12s, in steps of 50ms: phones that are about to come are not paged.",
+            "Between the first packet and the paging, up to 12s, in steps of 50ms: UEs that are about to come are not paged.",
         );
         let units = u8::try_from(delay.as_millis() / UNIT.as_millis()).unwrap_or(u8::MAX);
         if UNIT * u32::from(units) != delay || delay > Duration::from_secs(12) {
@@ -186,7 +186,7 @@ pub(super) fn downlink_data(root: &mut Section<'_, '_>) -> Buffering {
             extended_packets: s.optional(
                 "extended_packets",
                 "16",
-                "The same for phones that sleep for long (MICO, eDRX). How long packets wait for them, the UPF is told in any case.",
+                "The same for UEs that sleep for long (MICO, eDRX). How long packets wait for them, the UPF is told in any case.",
             ),
         }
     })

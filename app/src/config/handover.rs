@@ -27,7 +27,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Handover {
         signs: s.value(
             "signs",
             false,
-            "Tell every sign of where connected phones go as an event, for who predicts handovers.",
+            "Tell every sign of where connected UEs go as an event, for who predicts handovers.",
         ),
     })
 }

@@ -209,7 +209,7 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                 IoChoice::Auto,
                 "auto, udp, af_xdp or xdp: how packets come and go. auto takes AF_XDP if the interface's driver gives it \
                  frames without copying (needs root), else UDP sockets; the log says which and why. xdp is af_xdp with a fast \
-                 path for most phones' packets in the driver. See docs/packet-io.md.",
+                 path for most UEs' packets in the driver. See docs/packet-io.md.",
             ),
             threads: s
                 .optional(
@@ -297,7 +297,7 @@ pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
             nat: s.value(
                 "nat",
                 true,
-                "Lets phones out under this host's address (masquerading), set up at start and removed at stop. false: \
+                "Lets UEs out under this host's address (masquerading), set up at start and removed at stop. false: \
                  route the pools to this host yourself.",
             ),
             forwarding: s.value(

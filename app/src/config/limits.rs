@@ -7,9 +7,9 @@ use super::section::Section;
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    pub(crate) phones: u32,
+    pub(crate) ues: u32,
     pub(crate) ran_nodes: u32,
-    pub(crate) sessions_per_phone: u8,
+    pub(crate) sessions_per_ue: u8,
     pub(crate) strangers: u32,
     pub(crate) strangers_per_gnb: u32,
     pub(crate) first_messages_per_s: u32,
@@ -24,27 +24,27 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
         "Bounds on what peers can make the core hold. A counter shows where one bites.",
         |s| {
             let limits = Limits {
-                phones: s.value("phones", 1 << 20, "Phones at once, registered or on the way."),
+                ues: s.value("ues", 1 << 20, "UEs at once, registered or on the way."),
                 ran_nodes: s.value("ran_nodes", 1024, "gNBs at once."),
-                sessions_per_phone: s.value(
-                    "sessions_per_phone",
+                sessions_per_ue: s.value(
+                    "sessions_per_ue",
                     8,
-                    "PDU sessions of one phone, up to 15 (TS 24.501 §9.4).",
+                    "PDU sessions of one UE, up to 15 (TS 24.501 §9.4).",
                 ),
                 strangers: s.value(
                     "strangers",
                     65_536,
-                    "Phones not yet authenticated at once: what a flood of first messages can occupy.",
+                    "UEs not yet authenticated at once: what a flood of first messages can occupy.",
                 ),
                 strangers_per_gnb: s.value(
                     "strangers_per_gnb",
                     16_384,
-                    "Of these, those of one gNB: its flood leaves room for the phones of others.",
+                    "Of these, those of one gNB: its flood leaves room for the UEs of others.",
                 ),
                 first_messages_per_s: s.value(
                     "first_messages_per_s",
                     10_000,
-                    "First messages of phones that one gNB may bring in a second, and at once.",
+                    "First messages of UEs that one gNB may bring in a second, and at once.",
                 ),
                 ran_nodes_waiting: s.value(
                     "ran_nodes_waiting",
@@ -54,7 +54,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                 pagings_per_s: s.value(
                     "pagings_per_s",
                     10_000,
-                    "Phones paged in a second, each by all gNBs of its area; what exceeds it waits for the next attempt (T3513).",
+                    "UEs paged in a second, each by all gNBs of its area; what exceeds it waits for the next attempt (T3513).",
                 ),
                 remembered_flows: s.value(
                     "remembered_flows",
@@ -63,10 +63,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                 ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.
-            within(s, "phones", limits.phones, 1, 1 << 24);
+            within(s, "ues", limits.ues, 1, 1 << 24);
             within(s, "ran_nodes", limits.ran_nodes, 1, 65_536);
-            within(s, "sessions_per_phone", limits.sessions_per_phone.into(), 1, 15);
-            within(s, "strangers", limits.strangers, 1, limits.phones);
+            within(s, "sessions_per_ue", limits.sessions_per_ue.into(), 1, 15);
+            within(s, "strangers", limits.strangers, 1, limits.ues);
             within(s, "strangers_per_gnb", limits.strangers_per_gnb, 1, 1 << 24);
             within(s, "first_messages_per_s", limits.first_messages_per_s, 1, 1_000_000);
             within(s, "ran_nodes_waiting", limits.ran_nodes_waiting, 1, 65_536);

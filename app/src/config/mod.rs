@@ -153,7 +153,7 @@ pub(crate) struct Reloaded {
     pub(crate) kept: Vec<String>,
 }
 
-/// Reads the configuration anew. Keys that phones' names, sockets and pools stand on stay as they are until the next start.
+/// Reads the configuration anew. Keys that UEs' names, sockets and pools stand on stay as they are until the next start.
 pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
     let (mut config, _) = load(file).map_err(|e| e.to_string())?;
     let mut kept = Vec::new();

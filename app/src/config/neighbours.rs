@@ -1,4 +1,4 @@
-//! Other AMFs of this network, to whose gNBs connected phones are handed over (TS 23.502 §4.9.1.3).
+//! Other AMFs of this network, to whose gNBs connected UEs are handed over (TS 23.502 §4.9.1.3).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,14 +33,14 @@ impl Neighbour {
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Neighbours {
-    let doc = "Other AMFs of this network, each a core of its own: connected phones are handed over to their gNBs, with their sessions at UPFs \
+    let doc = "Other AMFs of this network, each a core of its own: connected UEs are handed over to their gNBs, with their sessions at UPFs \
                that both know (docs/cluster.md).";
     root.section("neighbours", doc, |s| {
         let listen = s.optional("listen", "192.0.2.1:7390", "Where other AMFs call.");
         let key_file = s.optional(
             "key_file",
             "/etc/whimbrel/neighbours.key",
-            "File with the key that these AMFs share, 64 hexadecimal digits: phones' keys pass between them. Without: AMFs of one host \
+            "File with the key that these AMFs share, 64 hexadecimal digits: UEs' keys pass between them. Without: AMFs of one host \
              only, at loopback addresses.",
         );
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
@@ -73,7 +73,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         if amf.tacs.is_empty() {
             pass.refuse(
                 &key("tacs"),
-                "no phone would be handed over to it",
+                "no UE would be handed over to it",
                 "list the tracking areas that it serves",
             );
         }

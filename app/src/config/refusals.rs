@@ -1,6 +1,6 @@
-//! What a phone is told when it is refused, where the operator wants another cause or a back-off.
+//! What a UE is told when it is refused, where the operator wants another cause or a back-off.
 //!
-//! A wrong cause makes phones ask again thousands of times, or never again until they are switched off.
+//! A wrong cause makes UEs ask again thousands of times, or never again until they are switched off.
 
 use std::time::Duration;
 
@@ -23,39 +23,39 @@ const KINDS: [(RefusalKind, u8, &str); 16] = [
     (
         RefusalKind::UnknownSubscriber,
         3,
-        "No such subscriber. #3 makes a phone give up until its SIM is taken out or it restarts.",
+        "No such subscriber. #3 makes a UE give up until its SIM is taken out or it restarts.",
     ),
     (RefusalKind::Barred, 7, "The operator barred the subscriber."),
     (
         RefusalKind::Authentication,
         3,
-        "The phone did not prove its key. AUTHENTICATION REJECT carries no cause on the wire.",
+        "The UE did not prove its key. AUTHENTICATION REJECT carries no cause on the wire.",
     ),
     (RefusalKind::Identity, 3, "The SUCI cannot be revealed."),
-    (RefusalKind::Algorithm, 23, "The phone and the network share no acceptable algorithm."),
+    (RefusalKind::Algorithm, 23, "The UE and the network share no acceptable algorithm."),
     (RefusalKind::TrackingArea, 15, "The tracking area is not served."),
     (
         RefusalKind::ForbiddenArea,
         12,
-        "The subscription forbids the tracking area. #12 and #13 close it to the phone, #15 sends it to look for another.",
+        "The subscription forbids the tracking area. #12 and #13 close it to the UE, #15 sends it to look for another.",
     ),
     (
         RefusalKind::Restricted,
         28,
-        "The subscription bars New Radio (#27), or services where the phone is (#28).",
+        "The subscription bars New Radio (#27), or services where the UE is (#28).",
     ),
-    (RefusalKind::Plmn, 11, "The network of the phone's SIM is not served."),
-    (RefusalKind::Slice, 62, "No slice that the phone may use is offered here."),
+    (RefusalKind::Plmn, 11, "The network of the UE's SIM is not served."),
+    (RefusalKind::Slice, 62, "No slice that the UE may use is offered here."),
     (RefusalKind::Congestion, 22, "A limit is reached or the store does not answer."),
     (RefusalKind::Dnn, 27, "The data network is not subscribed or not configured (5GSM)."),
     (RefusalKind::SessionType, 28, "The session type is not allowed (5GSM)."),
     (RefusalKind::Resources, 26, "Addresses or other resources of the user plane ran out (5GSM)."),
     (RefusalKind::NetworkFailure, 38, "A function behind us does not answer (5GSM)."),
-    (RefusalKind::Protocol, 111, "The phone broke the protocol."),
+    (RefusalKind::Protocol, 111, "The UE broke the protocol."),
 ];
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswer)> {
-    let doc = "What a refused phone is told, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
+    let doc = "What a refused UE is told, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
                §9.11.4.2 (5GSM), and `back_off` (T3346, or the session's back-off timer), before which it should not \
                ask again. Without `cause` the one shown is sent.";
     root.section("refusals", doc, |s| {

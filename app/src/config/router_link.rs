@@ -17,7 +17,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<RouterLink> {
     let routers: Vec<IpAddr> = s.list(
         "n6_routers",
         vec![],
-        "Who takes what phones send over `n6_interface`: an IPv4 and an IPv6 address at most.",
+        "Who takes what UEs send over `n6_interface`: an IPv4 and an IPv6 address at most.",
     );
     let doc = "Where `n6_interface` is a software switch's port in a VLAN, whose frames have tags elsewhere. VLAN devices of \
                the kernel need none of this.";

@@ -75,16 +75,16 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ("timers:\n  t3550: 6\n", "w.yaml:2:10: timers.t3550: `6` is not understood; write the unit too: 6s"),
         (
             "timers:\n  t3512: 54min\n",
-            "w.yaml:2:10: timers.t3512: 54min cannot be coded in GPRS timer 3, which tells it to phones; write 50min",
+            "w.yaml:2:10: timers.t3512: 54min cannot be coded in GPRS timer 3, which tells it to UEs; write 50min",
         ),
         ("timers:\n  t3550: 0s\n", "w.yaml:2:10: timers.t3550: 0s is no time to wait"),
         ("amf:\n  set: 1024\n", "w.yaml:2:8: amf.set: 1024 does not fit in 10 bits; write 0 to 1023"),
         ("security:\n  integrity: [NIA0]\n", "w.yaml:2:14: security.integrity: NIA0 protects nothing"),
         (
             "security:\n  integrity: []\n",
-            "w.yaml:2:14: security.integrity: the list is empty, so no phone could be trusted",
+            "w.yaml:2:14: security.integrity: the list is empty, so no UE could be trusted",
         ),
-        ("security:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: security.ciphering: every phone knows NEA0"),
+        ("security:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: security.ciphering: every UE knows NEA0"),
         ("tacs: [1, 1]\n", "w.yaml:1:7: tacs: 1 stands in the list twice"),
         ("data_networks: []\n", "w.yaml:1:16: data_networks: without a data network"),
         ("data_networks:\n  dnn: internet\n", "a list is expected here; begin each entry with a hyphen"),
@@ -159,8 +159,8 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ),
         ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is no name for a network device"),
         (
-            "limits:\n  sessions_per_phone: 16\n",
-            "w.yaml:2:23: limits.sessions_per_phone: 16 is out of bounds; write 1 to 15",
+            "limits:\n  sessions_per_ue: 16\n",
+            "w.yaml:2:23: limits.sessions_per_ue: 16 is out of bounds; write 1 to 15",
         ),
         (
             "home_network_keys:\n  - id: 1\n",
@@ -199,7 +199,7 @@ fn flows_are_remembered_within_a_bound() {
 }
 
 #[test]
-fn bounds_of_what_waits_for_phones() {
+fn bounds_of_what_waits_for_ues() {
     let config = read("buffering:\n  octets: 1000000\n  age: 5s\n  early_drop: true\n").expect("bounds");
     let bounds = config.buffering;
     assert_eq!((bounds.octets, bounds.age.as_secs(), bounds.early_drop), (1_000_000, 5, true));
@@ -335,17 +335,17 @@ fn a_secret_is_never_repeated() {
 }
 
 #[test]
-fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
+fn a_pair_of_ctas_lacks_nothing_or_is_refused_with_what_it_lacks() {
     let upfs = "n4: { node_id: 192.0.2.1 }\nupfs: [{ address: \"192.0.2.3:8805\" }]\n";
     let pair = |rest: &str| format!("{upfs}cluster: {{ etcd: [\"http://192.0.2.9:2379\"], {rest} }}\n");
-    let good = read(&pair("listen: \"127.0.0.1:7380\", aggregator: 2")).unwrap();
+    let good = read(&pair("listen: \"127.0.0.1:7380\", cta: 2")).unwrap();
     let of = good.cluster.pair.unwrap();
     assert_eq!((of.number, of.home, of.name.as_str()), (2, 1, "whimbrel"));
     assert!(refused(&pair("listen: \"127.0.0.1:7380\"")).contains("which of the two"));
-    assert!(refused(&pair("aggregator: 1")).contains("write `listen`"));
-    assert!(refused(&pair("listen: \"127.0.0.1:7380\", aggregator: 1, lease: 1s")).contains("5s to 1h"));
-    assert!(refused("cluster: { aggregator: 1 }\n").contains("without etcd"));
-    let at = |rest: &str| pair(&format!("listen: \"127.0.0.1:7380\", aggregator: 1, {rest}"));
+    assert!(refused(&pair("cta: 1")).contains("write `listen`"));
+    assert!(refused(&pair("listen: \"127.0.0.1:7380\", cta: 1, lease: 1s")).contains("5s to 1h"));
+    assert!(refused("cluster: { cta: 1 }\n").contains("without etcd"));
+    let at = |rest: &str| pair(&format!("listen: \"127.0.0.1:7380\", cta: 1, {rest}"));
     assert!(refused(&at("etcd_user: whimbrel")).contains("`etcd_password_file`"));
     assert!(refused(&at("etcd_certificate_file: a.pem")).contains("belong together"));
     assert!(
@@ -354,8 +354,7 @@ fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
     let all = "etcd_ca_file: ca.pem, etcd_certificate_file: a.pem, etcd_certificate_key_file: a.key, etcd_user: w, etcd_password_file: p";
     let of = read(&at(all).replace("http:", "https:")).unwrap().cluster.pair.unwrap().etcd;
     assert!(of.ca_file.is_some() && of.certificate.is_some() && of.user.is_some());
-    let with_upf =
-        "cluster: { listen: \"127.0.0.1:7380\", etcd: [\"http://192.0.2.9:2379\"], aggregator: 1 }\n";
+    let with_upf = "cluster: { listen: \"127.0.0.1:7380\", etcd: [\"http://192.0.2.9:2379\"], cta: 1 }\n";
     assert!(refused(with_upf).contains("whimbrel upf"));
 }
 
@@ -368,7 +367,7 @@ fn how_long_a_backup_may_lack_a_state() {
 }
 
 #[test]
-fn a_gnb_is_in_one_region_whose_control_functions_may_come() {
+fn a_gnb_is_in_one_region_whose_cpfs_may_come() {
     let cluster = |areas: &str| format!("cluster:\n  neighbours: [home/next]\n  areas:\n{areas}");
     let good =
         cluster("    - { region: home/next, tacs: [2, 3], gnbs: 7 }\n    - { region: home/site, gnbs: 8 }\n");

@@ -37,13 +37,13 @@ pub(super) const GPRS_TIMER_2_UNITS_S: [u64; 3] = [2, 60, 360];
 /// How long a UE waits for the release of its connection (TS 24.501 Table 10.2.1).
 const T3540: Duration = Duration::from_secs(10);
 
-/// Whether a phone can be told this duration in the units given (at most 31 of one of them).
+/// Whether a UE can be told this duration in the units given (at most 31 of one of them).
 pub(super) fn can_be_told(duration: Duration, units: &[u64]) -> bool {
     let (s, whole) = (duration.as_secs(), duration.subsec_nanos() == 0);
     whole && units.iter().any(|unit| s.is_multiple_of(*unit) && s / unit <= 31)
 }
 
-/// The nearest duration that a phone can be told.
+/// The nearest duration that a UE can be told.
 pub(super) fn nearest(duration: Duration, units: &[u64]) -> Duration {
     let wanted = duration.as_secs();
     let sendable = units.iter().flat_map(|unit| (1..=31).map(move |n| n * unit));
@@ -57,10 +57,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             t3512: k.value(
                 "t3512",
                 min(60),
-                "Periodic registration, told to phones (TS 24.501 §5.3.7). The clause's 54min cannot be coded in \
+                "Periodic registration, told to UEs (TS 24.501 §5.3.7). The clause's 54min cannot be coded in \
                  GPRS timer 3: 1h can. 0s: none.",
             ),
-            t3502: k.value("t3502", min(12), "After five failed registrations, told to phones (Table 10.2.1)."),
+            t3502: k.value("t3502", min(12), "After five failed registrations, told to UEs (Table 10.2.1)."),
             t3522: k.value("t3522", s(6), "DEREGISTRATION REQUEST is sent again (Table 10.2.2)."),
             t3550: k.value("t3550", s(6), "REGISTRATION ACCEPT is sent again (Table 10.2.2)."),
             t3555: k.value("t3555", s(6), "CONFIGURATION UPDATE COMMAND is sent again (Table 10.2.2)."),
@@ -76,12 +76,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             reflective_qos: k.value(
                 "reflective_qos",
                 s(60),
-                "A phone keeps a rule that it learnt from downlink packets this long after the last (TS 24.501 §6.2.5.1.4.4).",
+                "A UE keeps a rule that it learnt from downlink packets this long after the last (TS 24.501 §6.2.5.1.4.4).",
             ),
             implicit_deregistration: k.value(
                 "implicit_deregistration",
                 min(4),
-                "A phone unheard of for this long after T3512 is deregistered (TS 24.501 §5.3.7).",
+                "A UE unheard of for this long after T3512 is deregistered (TS 24.501 §5.3.7).",
             ),
             guard: k.value("guard", s(5), "The answer of another core function is awaited this long."),
             gnb_answer: k.value(
@@ -163,10 +163,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
 /// How long a UE awaits the answer to PDU SESSION ESTABLISHMENT REQUEST: five times T3580 (TS 24.501 §6.4.1.6 a, Table 10.3.1).
 const UE_AWAITS_SESSION: Duration = Duration::from_secs(5 * 16);
 
-/// Refuses a duration that the information element cannot carry, so that the phone and we count the same.
+/// Refuses a duration that the information element cannot carry, so that the UE and we count the same.
 pub(super) fn told(k: &mut Section<'_, '_>, key: &str, duration: Duration, units: &[u64], element: &str) {
     if !can_be_told(duration, units) {
-        let what = format!("{} cannot be coded in {element}, which tells it to phones", duration.show());
+        let what = format!("{} cannot be coded in {element}, which tells it to UEs", duration.show());
         k.refuse(key, what, format!("write {}, the nearest that can", nearest(duration, units).show()));
     }
 }

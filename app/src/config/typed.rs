@@ -51,9 +51,9 @@ impl Config {
             timers: timers(&self.timers),
             refusals: refusals(&self.refusals),
             limits: control::Limits {
-                phones: self.limits.phones,
+                ues: self.limits.ues,
                 ran_nodes: self.limits.ran_nodes,
-                sessions_per_phone: self.limits.sessions_per_phone,
+                sessions_per_ue: self.limits.sessions_per_ue,
                 strangers: self.limits.strangers,
                 strangers_per_gnb: self.limits.strangers_per_gnb,
                 first_messages_per_s: self.limits.first_messages_per_s,
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(told.timers.connection_idle, own.connection_idle);
         assert_eq!(told.timers.follow_on, own.follow_on);
         assert_eq!(told.timers.session_inactivity, own.session_inactivity);
-        assert_eq!(told.limits.phones, control::Limits::default().phones);
+        assert_eq!(told.limits.ues, control::Limits::default().ues);
         let dnn = "internet".parse().unwrap();
         let network = &told.smf.data_networks[&dnn];
         assert!(network.ipv4 && network.ipv6 && network.dns_v4.len() == 2 && network.dns_v6.len() == 1);

@@ -60,13 +60,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
         ),
         slices: s.list("slices", vec![], "Slices that it serves; none named: all."),
         dnns: s.list("dnns", vec![], "Data networks that it serves; none named: all."),
-        tacs: s.list("tacs", vec![], "Tracking areas of the phones that it serves; none named: all."),
+        tacs: s.list("tacs", vec![], "Tracking areas of the UEs that it serves; none named: all."),
         priority: s.value("priority", 0, "Those of the lowest number are taken while one of them can be."),
         weight: s.value("weight", 100, "Its part of the sessions among those of one priority."),
         predicts: s.value(
             "predicts",
             false,
-            "It is a whimbrel, and knows rules that begin when a phone arrives.",
+            "It is a whimbrel, and knows rules that begin when a UE arrives.",
         ),
     })
 }
@@ -84,7 +84,7 @@ pub(super) fn guaranteed_rates(root: &mut Section<'_, '_>) -> Option<GuaranteedR
                would exceed it is refused (5GSM cause #26), and sessions begin without it. Not said: no bound.";
     root.section("guaranteed_rates", doc, |s| {
         let mut rate = |key, doc| s.optional::<BitRate>(key, "1 Gbps", doc).map(BitRate::kbps);
-        let (up, down) = (rate("up", "From all phones."), rate("down", "To all phones."));
+        let (up, down) = (rate("up", "From all UEs."), rate("down", "To all UEs."));
         if up.is_some() != down.is_some() {
             s.refuse("up", "a bound on one direction alone", "say both `up` and `down`");
         }
@@ -98,7 +98,7 @@ pub(super) fn slice_rates(root: &mut Section<'_, '_>) -> Vec<SliceRate> {
     root.sections("slice_rates", 0, doc, |s, _| {
         let slice = s.value("slice", SNssai::sst(1), "The slice.");
         let mut rate = |key, doc| s.value(key, RATE, doc).kbps();
-        SliceRate { slice, ul_kbps: rate("up", "From all phones."), dl_kbps: rate("down", "To all phones.") }
+        SliceRate { slice, ul_kbps: rate("up", "From all UEs."), dl_kbps: rate("down", "To all UEs.") }
     })
 }
 

@@ -22,10 +22,10 @@ const WAITING_MAX: usize = 256;
 /// A control thread that takes longer to come back from a burst is in trouble, and the caller is told.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Which phones to list.
+/// Which UEs to list.
 #[derive(Clone, Debug)]
 pub(crate) struct UesRequest {
-    /// Only phones whose SUPI sorts after this one.
+    /// Only UEs whose SUPI sorts after this one.
     pub(crate) after: Option<Supi>,
     /// At most so many.
     pub(crate) limit: usize,
@@ -34,9 +34,9 @@ pub(crate) struct UesRequest {
 /// A question or an order, with the way back for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// The phones known, in the order of their SUPI.
+    /// The UEs known, in the order of their SUPI.
     ListUes(UesRequest, oneshot::Sender<UePage>),
-    /// One phone, if it is known.
+    /// One UE, if it is known.
     ShowUe(Supi, oneshot::Sender<Option<UeView>>),
     /// The gNBs that are up.
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Deregister(Supi, oneshot::Sender<Option<u64>>),
     /// Tell by an event when a UE can be reached (TS 23.502 §4.2.5.2). The answer: the operation; none where the UE is not known.
     TellReachable(Supi, oneshot::Sender<Option<u64>>),
-    /// Find out where a phone is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
+    /// Find out where a UE is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
     Locate(Supi, Locate, oneshot::Sender<bool>),
     /// Send a warning message (TS 38.413 §8.9.1). The answer: the operation.
     Warn(Box<Warning>, oneshot::Sender<Result<u64, WarningError>>),
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
     /// Reset all connections of a gNB (TS 38.413 §8.7.4). The answer: the operation; none where the gNB is not up.
     ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
-    /// Put a new version of the configuration in force, as far as that can be while phones are on.
+    /// Put a new version of the configuration in force, as far as that can be while UEs are on.
     Reconfigure(Box<Config>),
     /// Modify a session (TS 23.502 §4.3.3.2). The answer: the operation; none where there is no such session.
     ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<Option<u64>>),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::event::{Deregistered, SetupRefusal};
-use whimbrel_control::{PhoneId, Refusal};
+use whimbrel_control::{Refusal, UeId};
 use whimbrel_ids::{Dnn, Instant, PduSessionId, Pei, Supi};
 
 use crate::clock;
@@ -43,7 +43,7 @@ pub(crate) enum Name {
     /// A UE of which only the equipment is known.
     Equipment(Pei),
     /// A UE of which nothing is known but the core's own name.
-    Unidentified(PhoneId),
+    Unidentified(UeId),
     /// A gNB: `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before it has said who it is.
     Gnb(Arc<str>),
 }
@@ -212,7 +212,7 @@ pub(crate) struct History {
     /// Other names of a gNB: its RAN node name, its address.
     pub(crate) also: Vec<String>,
     /// The core's name of a UE that is registered.
-    phone: Option<PhoneId>,
+    ue: Option<UeId>,
     class: Class,
     /// Its place in `by_age`.
     touched: u64,
@@ -255,7 +255,7 @@ pub(crate) struct Histories {
     /// Refusals, in order.
     refusals: BTreeMap<u64, Name>,
     /// Who is meant by an event that knows no subscriber.
-    registered: BTreeMap<PhoneId, Name>,
+    registered: BTreeMap<UeId, Name>,
     /// Entries that there ever were.
     pushed: u64,
     /// Times at which something happened to somebody.
@@ -324,7 +324,7 @@ impl Histories {
             entries: VecDeque::new(),
             gnb: None,
             also: Vec::new(),
-            phone: None,
+            ue: None,
             class,
             touched: 0,
         });
@@ -346,13 +346,13 @@ impl Histories {
         for entry in &history.entries {
             self.refusals.remove(&entry.seq);
         }
-        if let Some(phone) = history.phone {
-            self.registered.remove(&phone);
+        if let Some(ue) = history.ue {
+            self.registered.remove(&ue);
         }
     }
 
     /// A UE registered: that closes what was refused to it before. A registration of one that is registered is no news.
-    pub(crate) fn registered(&mut self, at: Instant, name: &Name, phone: PhoneId, gnb: Option<&Arc<str>>) {
+    pub(crate) fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
             let states = |e: &&Entry| !matches!(e.what, Happened::SubscriberChanged);
@@ -364,21 +364,21 @@ impl Histories {
         }
         self.heard(name, gnb);
         if let Some(history) = self.all.get_mut(name) {
-            if let Some(former) = history.phone.replace(phone) {
+            if let Some(former) = history.ue.replace(ue) {
                 self.registered.remove(&former);
             }
-            self.registered.insert(phone, name.clone());
+            self.registered.insert(ue, name.clone());
         }
     }
 
     /// Whom an event is about that knows no subscriber.
-    pub(crate) fn who(&self, phone: PhoneId) -> Option<Name> {
-        self.registered.get(&phone).cloned()
+    pub(crate) fn who(&self, ue: UeId) -> Option<Name> {
+        self.registered.get(&ue).cloned()
     }
 
     /// Whether a UE has registered in another slot since, so that what becomes of this one is not its state.
-    pub(crate) fn is_former(&self, name: &Name, phone: PhoneId) -> bool {
-        self.all.get(name).is_some_and(|h| h.phone.is_some_and(|p| p != phone))
+    pub(crate) fn is_former(&self, name: &Name, ue: UeId) -> bool {
+        self.all.get(name).is_some_and(|h| h.ue.is_some_and(|p| p != ue))
     }
 
     /// A UE was heard through a gNB.
@@ -552,7 +552,7 @@ mod tests {
     #[test]
     fn a_flood_of_unknown_ues_displaces_none_that_registered_and_memory_is_bounded() {
         let mut histories = Histories::default();
-        let known = PhoneId { slot: 1, generation: 0 };
+        let known = UeId { slot: 1, generation: 0 };
         histories.registered(Instant(0), &ue(0), known, Some(&gnb()));
         for i in 1..=3 * ENTRIES_MAX[1] as u64 {
             histories.push(Instant(i), &ue(i), None, refused(&ue(i), "a", ClosedBy::Registration));
@@ -565,8 +565,8 @@ mod tests {
         assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, Happened::Registered));
         assert_eq!(histories.who(known), Some(ue(0)));
         for i in 0..2 * ENTRIES_MAX[0] as u64 {
-            let phone = PhoneId { slot: i as u32, generation: 1 };
-            histories.registered(Instant(i), &ue(i), phone, None);
+            let id = UeId { slot: i as u32, generation: 1 };
+            histories.registered(Instant(i), &ue(i), id, None);
         }
         assert!(histories.entries[0] <= ENTRIES_MAX[0] && histories.registered.len() <= ENTRIES_MAX[0]);
         let counted: usize = histories.all.values().map(|h| h.entries.len()).sum();
@@ -576,12 +576,12 @@ mod tests {
     #[test]
     fn a_registration_closes_what_was_refused_before_it() {
         let mut histories = Histories::default();
-        let phone = PhoneId { slot: 1, generation: 0 };
+        let id = UeId { slot: 1, generation: 0 };
         histories.push(Instant(1), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
         let ims: Dnn = "ims".parse().unwrap();
         let session = ClosedBy::Session(Some(ims.clone()));
         histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", session));
-        histories.registered(Instant(3), &ue(1), phone, Some(&gnb()));
+        histories.registered(Instant(3), &ue(1), id, Some(&gnb()));
         let open = |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(Entry::refusal).map(|r| r.why);
         assert_eq!(open(&histories).as_deref(), Some("b"), "a session is still refused");
         let serves = |dnn: Dnn| move |by: &ClosedBy| matches!(by, ClosedBy::Session(d) if d.as_ref().is_none_or(|d| *d == dnn));
@@ -589,7 +589,7 @@ mod tests {
         assert_eq!(open(&histories).as_deref(), Some("b"), "another data network is none of its");
         histories.close(Instant(5), &ue(1), serves(ims));
         assert_eq!(open(&histories), None);
-        histories.registered(Instant(6), &ue(1), phone, Some(&gnb()));
+        histories.registered(Instant(6), &ue(1), id, Some(&gnb()));
         let state = histories.of(&ue(1)).unwrap().state().unwrap().clone();
         assert_eq!((state.first, state.count), (Instant(3), 1), "a periodic registration is no news");
     }

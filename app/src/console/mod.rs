@@ -1,7 +1,7 @@
 //! What the control thread and everybody else share.
 //!
 //! The control thread pushes what happens ([`Events`], [`Histories`], [`Metrics`], [`Components`]); the API reads it.
-//! What only the control thread knows (the phones, the gNBs) is asked of it by [`Command`]s: a bounded queue, with
+//! What only the control thread knows (the UEs, the gNBs) is asked of it by [`Command`]s: a bounded queue, with
 //! an eventfd in the control thread's poll set that wakes it. Nobody waits for anybody else's lock longer than a copy
 //! of what is shown takes.
 

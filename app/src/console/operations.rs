@@ -13,7 +13,7 @@ use whimbrel_control::amf::WarningOutcome;
 use whimbrel_control::event::{Deregistered, ResetBy, SessionChange};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::{
-    AssociationId, Event, FailedFlow, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, SessionOutcome,
+    AssociationId, Event, FailedFlow, Procedure, RanEvent, Refusal, SessionOutcome, UeEvent, UeId,
 };
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId};
 
@@ -84,11 +84,11 @@ pub(crate) struct OperationView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The end of a UE's registration (TS 23.502 §4.2.2.3.3).
-    Deregistration(PhoneId),
+    Deregistration(UeId),
     /// A UE that can be reached (TS 23.502 §4.2.5.2).
-    Reachability(PhoneId),
+    Reachability(UeId),
     /// A change of a PDU session (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
-    Session(PhoneId, PduSessionId, Modification),
+    Session(UeId, PduSessionId, Modification),
     /// NG RESET ACKNOWLEDGE of a gNB (TS 38.413 §8.7.4.2.1).
     Reset(GlobalGnbId),
     /// The answers of so many gNBs to a warning message, or to its cancellation (TS 38.413 §8.9.1.2, §8.9.2.2).
@@ -103,11 +103,9 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn phone(&self) -> Option<PhoneId> {
+    fn ue(&self) -> Option<UeId> {
         match self {
-            Target::Deregistration(phone) | Target::Reachability(phone) | Target::Session(phone, ..) => {
-                Some(*phone)
-            }
+            Target::Deregistration(ue) | Target::Reachability(ue) | Target::Session(ue, ..) => Some(*ue),
             Target::Reset(_) | Target::Warning { .. } => None,
         }
     }
@@ -255,9 +253,9 @@ impl Operations {
     }
 
     /// Something happened to a UE.
-    pub(crate) fn phone(&self, now: Instant, happened: &PhoneEvent) {
+    pub(crate) fn ue(&self, now: Instant, happened: &UeEvent) {
         if self.pending.load(Ordering::Relaxed) > 0 {
-            self.step(now, |target| match target.phone() == Some(happened.phone) {
+            self.step(now, |target| match target.ue() == Some(happened.ue) {
                 true => of_ue(target, &happened.event),
                 false => Vec::new(),
             });
@@ -529,16 +527,16 @@ fn deregistered(why: Deregistered) -> &'static str {
         Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
         Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
         Deregistered::Fault => "the UE's context is gone: the core failed on one of its messages",
-        Deregistered::StateLost => "the UE's context was lost with its control functions",
+        Deregistered::StateLost => "the UE's context was lost with its CPFs",
     }
 }
 
 fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> String) -> Vec<Step> {
     match (target, event) {
-        (Target::Reset(gnb), RanEvent::Reset { association, phones, by: ResetBy::Operator })
+        (Target::Reset(gnb), RanEvent::Reset { association, ues, by: ResetBy::Operator })
             if who(*association) == format!("gnb-{gnb}") =>
         {
-            vec![Step::Note(format!("{phones} UE connections were released"))]
+            vec![Step::Note(format!("{ues} UE connections were released"))]
         }
         (Target::Reset(gnb), RanEvent::ResetAcknowledged { association })
             if who(*association) == format!("gnb-{gnb}") =>

@@ -1,4 +1,4 @@
-//! What the API shows of phones and gNBs, in the standard's words.
+//! What the API shows of UEs and gNBs, in the standard's words.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ pub(crate) struct GnbView {
     pub(crate) tais: Vec<String>,
     /// Slices that it supports.
     pub(crate) slices: Vec<String>,
-    /// Phones with a connection through it.
-    pub(crate) connected_phones: u64,
+    /// UEs with a connection through it.
+    pub(crate) connected_ues: u64,
     /// Since when it is up, RFC 3339.
     pub(crate) since: String,
 }
 
-/// A phone.
+/// A UE.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UeView {
     /// SUPI, `imsi-999700000000001`.
@@ -98,9 +98,9 @@ pub(crate) struct SessionView {
     pub(crate) flows: Vec<FlowView>,
     /// A change of it is under way, or waits for the UE.
     pub(crate) changing: bool,
-    /// Octets from the phone.
+    /// Octets from the UE.
     pub(crate) ul_octets: u64,
-    /// Octets to the phone.
+    /// Octets to the UE.
     pub(crate) dl_octets: u64,
     /// Of these, octets that gNBs got over a secondary radio.
     pub(crate) secondary_rat_ul_octets: u64,
@@ -164,10 +164,10 @@ pub(crate) struct TimerView {
     pub(crate) left_s: u64,
 }
 
-/// Some phones, and whether there are more.
+/// Some UEs, and whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UePage {
-    /// The phones.
+    /// The UEs.
     pub(crate) ues: Vec<UeView>,
     /// Ask for `after` this SUPI to go on; absent at the end.
     pub(crate) next: Option<String>,

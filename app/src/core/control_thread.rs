@@ -1,4 +1,4 @@
-//! The control thread: N2, the aggregator with its phones, N4 and the console's commands, run to completion.
+//! The control thread: N2, the CTA with its UEs, N4 and the console's commands, run to completion.
 //!
 //! One turn takes what arrived, runs everything that it causes and sends all of it; then it spins a little, for the
 //! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
@@ -17,14 +17,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 use whimbrel_control::amf::WarningError;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
+use whimbrel_control::{AssociationId, Glimpse, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::to_per;
-use whimbrel_resilience::link::{Show, ToMirror};
+use whimbrel_resilience::cta_replica::{Active, Arrival, CtaReplica, Physical, Record};
+use whimbrel_resilience::link::{Show, ToCtaReplica};
 use whimbrel_resilience::membership::Place;
-use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox};
+use whimbrel_resilience::{Input, Order, Ordered, Outbox};
 use whimbrel_sctp_io::{
     AssociationId as SctpAssociation, Event, Events, Former, Mode, OpenError, Settings, Transport,
 };
@@ -51,23 +51,23 @@ use crate::observe::Observer;
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How often the store is asked for edits, the gauges are set and the capture is brought to disk.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
-/// Time between two counts of the phones, for each of them: counting takes a thousandth of it.
-const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
+/// Time between two counts of the UEs, for each of them: counting takes a thousandth of it.
+const CENSUS_PER_UE: Duration = Duration::from_micros(100);
 /// Payload protocol identifier of NGAP (TS 38.412 §7).
 pub(super) const NGAP_PPID: u32 = 60;
 /// A gNB that takes nothing at all for so long is given up: it has stopped. A slow one takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
-/// PFCP datagrams of UPFs elsewhere that are taken in one turn, so that a flood does not keep phones waiting.
+/// PFCP datagrams of UPFs elsewhere that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
 /// How long SMFs elsewhere have to leave this UPF when it stops.
 const LEAVING: Duration = Duration::from_secs(10);
-/// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
+/// Streams asked of and granted to a gNB: stream 0 and enough for UEs not to wait for each other.
 const STREAMS: u16 = 32;
 
-/// The aggregator with what the program gives it; it as one that serves, and as one that follows.
-pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy, CoreTime>;
+/// The CTA with what the program gives it; it as one that serves, and as one that follows.
+pub(super) type Cta = whimbrel_resilience::Cta<StoredSubscribers, SystemEntropy, CoreTime>;
 type Serving = Active<StoredSubscribers, SystemEntropy, CoreTime>;
-pub(super) type Following = Mirror<StoredSubscribers, SystemEntropy, CoreTime>;
+pub(super) type Following = CtaReplica<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// What was asked of the control thread: to end, and to end without waiting for anybody.
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl StopRequest {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Whether it is to end without waiting for gNBs, UPFs, SMFs or the other aggregator.
+    /// Whether it is to end without waiting for gNBs, UPFs, SMFs or the other CTA.
     pub(super) fn is_at_once(&self) -> bool {
         self.at_once.load(Ordering::Acquire)
     }
@@ -160,7 +160,7 @@ pub(crate) struct Parts {
     pub(crate) upf: Option<LocalUpf>,
     /// N4 towards UPFs elsewhere, if there are such.
     pub(crate) smf_n4: Option<SmfN4>,
-    /// The control functions, where they are processes of their own and there is no pair.
+    /// The CPFs, where they are processes of their own and there is no pair.
     pub(crate) pool: Option<Pool>,
     /// One of a pair begins so.
     pub(crate) standby: Option<Standby>,
@@ -209,7 +209,7 @@ fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
         parts = match Control::new(ready, Some(accession)).and_then(|control| control.run(stop)) {
             Ok(Some(parts)) => parts,
             Ok(None) => return,
-            Err(sentence) => return error!("this aggregator of a pair ends: {sentence}"),
+            Err(sentence) => return error!("this CTA of a pair ends: {sentence}"),
         };
     }
 }
@@ -221,7 +221,7 @@ pub(super) type Early = (Physical, u16, Vec<u8>);
 pub(super) struct Accession {
     pub(super) succession: Succession,
     /// The one that it follows until then, if it followed one.
-    pub(super) mirror: Option<Following>,
+    pub(super) cta_replica: Option<Following>,
     /// gNBs that have come to this host, and what they said that may have been for the one that serves.
     pub(super) links: Links,
     pub(super) early: Vec<Early>,
@@ -236,9 +236,9 @@ struct Control {
     /// The one that follows, and the subscribers on their way to it.
     followed_by: Option<Place>,
     carrying: Option<Carrying>,
-    /// Another aggregator serves now.
+    /// Another CTA serves now.
     replaced: bool,
-    /// One of a pair ends if it is at one input for ever: its heartbeats are answered beside, and its mirror would not notice.
+    /// One of a pair ends if it is at one input for ever: its heartbeats are answered beside, and its CTA replica would not notice.
     watched: Option<Watched>,
     upf: Option<LocalUpf>,
     /// Which of the UPFs the one of this program is.
@@ -252,7 +252,7 @@ struct Control {
     remembered: Vec<Former>,
     remembered_in: Option<PathBuf>,
     links: Links,
-    /// Whether acknowledgements wait for the mirror; and those that do: for which input, over which association, of how many messages.
+    /// Whether acknowledgements wait for the CTA replica; and those that do: for which input, over which association, of how many messages.
     holds: bool,
     unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
     capture: Option<Capture>,
@@ -291,7 +291,7 @@ impl Control {
         let active = match accession {
             None => {
                 let core_time = CoreTime::default();
-                Active::without_mirror(match &pool {
+                Active::without_cta_replica(match &pool {
                     None => Cta::new(told.clone(), directory, subscribers, entropy, core_time, now),
                     Some(pool) => {
                         let rings = pool.rings();
@@ -309,16 +309,16 @@ impl Control {
                     }
                 })
             }
-            Some(Accession { succession, mirror, links: known, early }) => {
+            Some(Accession { succession, cta_replica, links: known, early }) => {
                 // What was in force goes on.
-                if let Some(mirror) = &mirror {
-                    told = mirror.cta().config().clone();
+                if let Some(cta_replica) = &cta_replica {
+                    told = cta_replica.cta().config().clone();
                 }
                 let (cluster, console) = (&parts.config.cluster, parts.console.clone());
                 let (members, one) = succession.enter(now, cluster, told.clone(), &mut entropy, console)?;
                 let rings = members.rings();
                 (pool, pair, links) = (Some(members), Some(one), known);
-                match mirror {
+                match cta_replica {
                     None => {
                         let core_time = CoreTime::default();
                         let mut cta = Cta::of_region(
@@ -333,8 +333,8 @@ impl Control {
                         cta.keep_logs(cluster.logs());
                         Active::new(cta)
                     }
-                    Some(mirror) => {
-                        let (active, first) = mirror.take_over();
+                    Some(cta_replica) => {
+                        let (active, first) = cta_replica.take_over();
                         taken_over = Some((first, early));
                         active
                     }
@@ -343,7 +343,7 @@ impl Control {
         };
         let version = told.version;
         let neighbours = Neighbours::open(&parts.config.neighbours, told.amf.amf_id, now)?;
-        let watched = pair.is_some().then(|| Watched::start("aggregator")).transpose()?;
+        let watched = pair.is_some().then(|| Watched::start("cta")).transpose()?;
         let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
@@ -384,7 +384,7 @@ impl Control {
         Ok(control)
     }
 
-    /// One of a pair begins to serve: gNBs and control functions go on with it, if they were with the other one.
+    /// One of a pair begins to serve: gNBs and CPFs go on with it, if they were with the other one.
     fn begin(&mut self, now: Instant, taken_over: Option<(Outbox, Vec<Early>)>) {
         let (Some(pair), Some(pool)) = (&self.pair, &self.pool) else { return };
         let (term, rings) = (pair.term(), pool.rings());
@@ -416,7 +416,7 @@ impl Control {
         }
     }
 
-    /// The aggregator takes an input, and its mirror is told.
+    /// The CTA takes an input, and its CTA replica is told.
     fn give(&mut self, now: Instant, input: Input<'_>) {
         let (active, out) = (&mut self.active, &mut self.out);
         let record = match &self.watched {
@@ -424,26 +424,26 @@ impl Control {
             None => active.handle(now, input, out),
         };
         if let Some(record) = record {
-            self.mirrored(now, &record);
+            self.replicated(now, &record);
         }
     }
 
-    /// The aggregator carries an order out, and its mirror is told.
+    /// The CTA carries an order out, and its CTA replica is told.
     fn carry_out(&mut self, now: Instant, order: Order) -> Ordered {
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
-            self.mirrored(now, &record);
+            self.replicated(now, &record);
         }
         ordered
     }
 
-    fn mirrored(&mut self, now: Instant, record: &Record) {
+    fn replicated(&mut self, now: Instant, record: &Record) {
         if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
             pair.record(now, pool, record);
         }
     }
 
-    /// Serves until told to stop. Gives what is left if another aggregator serves in this one's place. Errors: what keeps it from standing
+    /// Serves until told to stop. Gives what is left if another CTA serves in this one's place. Errors: what keeps it from standing
     /// by then, in one sentence.
     fn run(mut self, stop: &StopRequest) -> Result<Option<Parts>, String> {
         let mut spin_until = Instant::ZERO;
@@ -476,16 +476,16 @@ impl Control {
         if let Some(pair) = &mut self.pair
             && pair.was_away(now.since(self.turned), self.active.last(), self.active.waiting())
         {
-            self.housekeeping = now; // tells the mirror something
+            self.housekeeping = now; // tells the CTA replica something
         }
         let mut busy = self.receive(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
             busy = true;
         }
-        busy |= self.control_functions(now);
+        busy |= self.cpfs(now);
         busy |= self.other_amfs(now);
-        self.other_aggregator(now);
+        self.other_cta(now);
         self.carry_subscribers(now);
         if self.active.next_deadline() <= now {
             self.give(now, Input::Tick);
@@ -534,7 +534,7 @@ impl Control {
             carrying.changed(&Changes::Some(saved));
         }
         match carrying.next(now, self.active.subscribers().store()) {
-            Ok(Some(excerpt)) => pool.tell_mirror(&ToMirror::Subscribers(excerpt.octets())),
+            Ok(Some(excerpt)) => pool.tell_cta_replica(&ToCtaReplica::Subscribers(excerpt.octets())),
             Ok(None) => {}
             Err(e) => self.observer.store(now, Err(e.to_string())),
         }
@@ -566,8 +566,8 @@ impl Control {
         busy
     }
 
-    /// Takes what control functions elsewhere said; says whether there was anything.
-    fn control_functions(&mut self, now: Instant) -> bool {
+    /// Takes what CPFs elsewhere said; says whether there was anything.
+    fn cpfs(&mut self, now: Instant) -> bool {
         let Some(pool) = &mut self.pool else { return false };
         let said = pool.turn(now);
         let busy = !said.is_empty();
@@ -577,7 +577,7 @@ impl Control {
                 Said::Rings(rings) => self.give(now, Input::Rings(rings)),
                 Said::Lost(cpf) => self.lost(now, cpf),
                 Said::LostAgain(cpf) => self.give(now, Input::CpfLost(cpf)),
-                Said::Shown(wanted, phones) => self.shown(now, wanted, phones),
+                Said::Shown(wanted, ues) => self.shown(now, wanted, ues),
                 Said::Taken(cpf, messages) => self.active.confirmed(cpf, messages),
                 Said::Resumes(cpf, has) => self.resume(now, cpf, has),
                 Said::Parted(cpf) => {
@@ -591,9 +591,9 @@ impl Control {
                 }
                 Said::Awaited(place, endpoints, smf) => self.awaited(now, Some((place, endpoints, smf))),
                 Said::AwaitedLost => self.awaited(now, None),
-                Said::MirrorLost => {
+                Said::CtaReplicaLost => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
-                        pair.mirror_lost(&mut self.active, pool, &mut self.out);
+                        pair.cta_replica_lost(&mut self.active, pool, &mut self.out);
                     }
                 }
             }
@@ -611,7 +611,7 @@ impl Control {
         !said.is_empty()
     }
 
-    /// A control function that served under the former aggregator is there: both repeat what the other lacks.
+    /// A CPF that served under the former CTA is there: both repeat what the other lacks.
     fn resume(&mut self, now: Instant, cpf: CpfId, has: u64) {
         let again = self.active.resume(cpf, has);
         let Some(pool) = &mut self.pool else { return };
@@ -622,13 +622,13 @@ impl Control {
             }
             None => {
                 pool.forget(cpf);
-                self.control_functions(now);
+                self.cpfs(now);
             }
         }
     }
 
-    /// What etcd says of this aggregator and the other one.
-    fn other_aggregator(&mut self, now: Instant) {
+    /// What etcd says of this CTA and the other one.
+    fn other_cta(&mut self, now: Instant) {
         let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
         for turned in pair.turn(now, &mut self.active, pool, &mut self.out) {
             match turned {
@@ -637,7 +637,7 @@ impl Control {
             }
         }
         for name in self.links.tick(now) {
-            warn!(association = name.0, "a gNB of the former aggregator did not come");
+            warn!(association = name.0, "a gNB of the former CTA did not come");
             self.give(now, Input::AssociationDown(name));
         }
         if let Some(pool) = &mut self.pool {
@@ -662,7 +662,7 @@ impl Control {
         }
     }
 
-    /// Others take over the phones of a control function that is lost.
+    /// Others take over the UEs of a CPF that is lost.
     fn lost(&mut self, now: Instant, cpf: CpfId) {
         let before = self.active.cta().replicated();
         self.give(now, Input::CpfLost(cpf));
@@ -672,7 +672,7 @@ impl Control {
             taken_over = after.taken_over - before.taken_over,
             replayed = after.replayed - before.replayed,
             lost = after.lost - before.lost,
-            "the phones of a control function are served by others"
+            "the UEs of a CPF are served by others"
         );
     }
 
@@ -720,12 +720,12 @@ impl Control {
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
             Event::PathUp { remote, .. } => debug!(%remote, "a path of an SCTP association answers"),
             Event::Refused { .. } => debug!(?event, "SCTP refused a request"),
-            Event::Unacknowledged { .. } => {} // what phones miss of it, their procedures repeat
+            Event::Unacknowledged { .. } => {} // what UEs miss of it, their procedures repeat
         }
         self.settle(now);
     }
 
-    /// An association is a new one to the aggregator.
+    /// An association is a new one to the CTA.
     fn named(&mut self, now: Instant, physical: Physical) -> AssociationId {
         let name = self.links.name_it(physical);
         if let Some(link) = self.links.link(physical) {
@@ -759,7 +759,7 @@ impl Control {
         self.give(now, Input::Ngap(name, stream, octets));
     }
 
-    /// Carries what left the aggregator to its destinations, and what the UPF answers back, until nothing is left.
+    /// Carries what left the CTA to its destinations, and what the UPF answers back, until nothing is left.
     fn settle(&mut self, now: Instant) {
         loop {
             for (upf, octets) in std::mem::take(&mut self.out.pfcp) {
@@ -801,12 +801,12 @@ impl Control {
         if !self.out.ran_events.is_empty() || !self.out.events.is_empty() {
             self.observer.turned(clock::now().since(now));
         }
-        // gNBs before phones: a phone's refusal names its gNB.
+        // gNBs before UEs: a UE's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {
             self.observer.ran(now, &event);
         }
         for event in self.out.events.drain(..) {
-            self.observer.phone(now, &event);
+            self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {
             self.observer.upf(now, upf, change);
@@ -847,14 +847,14 @@ impl Control {
         }
     }
 
-    /// Gives an SCTP association up. The aggregator has forgotten it, or is told by the caller.
+    /// Gives an SCTP association up. The CTA has forgotten it, or is told by the caller.
     fn abort(&mut self, now: Instant, association: AssociationId) {
         if let (Some(link), Some(n2)) = (self.links.forget(association), &mut self.n2) {
             n2.abort(now, link.sctp);
         }
     }
 
-    /// What can be changed while phones are on: what gNBs and phones are told, timers, refusals, limits, data networks.
+    /// What can be changed while UEs are on: what gNBs and UEs are told, timers, refusals, limits, data networks.
     fn reconfigure(&mut self, now: Instant, config: &Config) {
         let mut told = config.control();
         self.version += 1;
@@ -876,40 +876,40 @@ impl Control {
         now: Instant,
         supi: whimbrel_ids::Supi,
         order: whimbrel_control::Command,
-        target: fn(PhoneId) -> Target,
+        target: fn(UeId) -> Target,
     ) -> Option<u64> {
-        let phone: PhoneId = self.active.cta().find(supi)?;
-        let operation = self.console.operations.begin(now, supi.to_string(), target(phone));
-        self.give(now, Input::Command(phone, order));
+        let ue: UeId = self.active.cta().find(supi)?;
+        let operation = self.console.operations.begin(now, supi.to_string(), target(ue));
+        self.give(now, Input::Command(ue, order));
         Some(operation)
     }
 
-    /// Somebody wants to see phones, wherever they are served.
+    /// Somebody wants to see UEs, wherever they are served.
     fn want(&mut self, now: Instant, which: Show, wanted: Wanted) {
         match (&mut self.pool, self.active.cta().cpf()) {
             (Some(pool), _) => pool.ask(which, wanted),
             (None, cpf) => {
-                let phones = cpf.map(|c| c.show(which)).unwrap_or_default();
-                self.shown(now, wanted, phones);
+                let ues = cpf.map(|c| c.show(which)).unwrap_or_default();
+                self.shown(now, wanted, ues);
             }
         }
     }
 
-    /// The phones that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
-    fn shown(&mut self, now: Instant, wanted: Wanted, phones: Vec<Glimpse>) {
+    /// The UEs that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
+    fn shown(&mut self, now: Instant, wanted: Wanted, ues: Vec<Glimpse>) {
         let _ = match wanted {
             Wanted::Page(request, reply) => {
-                reply.send(view::ues(self.active.cta(), self.active.time(now), &request, phones)).is_ok()
+                reply.send(view::ues(self.active.cta(), self.active.time(now), &request, ues)).is_ok()
             }
             Wanted::Ue(reply) => {
                 let here = self.upf.as_ref().filter(|_| self.here.is_some());
                 let octets =
                     |upf, seid| here.filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid));
-                reply.send(view::ue(self.active.cta(), self.active.time(now), &phones, octets)).is_ok()
+                reply.send(view::ue(self.active.cta(), self.active.time(now), &ues, octets)).is_ok()
             }
             Wanted::Modified(psi, modification, reply) => {
                 let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
-                let operation = phones.iter().find(has).map(|p| {
+                let operation = ues.iter().find(has).map(|p| {
                     let supi = p.supi.map(|s| s.to_string()).unwrap_or_default();
                     let target = Target::Session(p.id, psi, modification);
                     let operation = self.console.operations.begin(now, supi, target);
@@ -954,12 +954,12 @@ impl Control {
                 reply.send(self.order(now, supi, order, Target::Reachability)).is_ok()
             }
             Command::Locate(supi, wish, reply) => {
-                let phone: Option<PhoneId> = self.active.cta().find(supi);
-                if let Some(phone) = phone {
+                let ue: Option<UeId> = self.active.cta().find(supi);
+                if let Some(ue) = ue {
                     let order = whimbrel_control::Command::Locate(wish);
-                    self.give(now, Input::Command(phone, order));
+                    self.give(now, Input::Command(ue, order));
                 }
-                reply.send(phone.is_some()).is_ok()
+                reply.send(ue.is_some()).is_ok()
             }
             Command::Warn(warning, reply) => {
                 let of = (warning.message_identifier, warning.serial_number);
@@ -1000,11 +1000,11 @@ impl Control {
         metrics.set_samples(self.samples());
         if let Some(pair) = &self.pair {
             let awaited = self.pool.as_ref().and_then(Pool::awaited);
-            let (mirrored, detail) = pair.condition(awaited);
-            let condition = if mirrored { Condition::Up } else { Condition::Limited };
+            let (replicated, detail) = pair.condition(awaited);
+            let condition = if replicated { Condition::Up } else { Condition::Limited };
             self.console.components(|c| {
-                c.set("aggregator", Condition::Up, "this aggregator serves");
-                c.set("mirror", condition, detail);
+                c.set("cta", Condition::Up, "this CTA serves");
+                c.set("cta_replica", condition, detail);
             });
         }
         self.remember_associations();
@@ -1014,10 +1014,10 @@ impl Control {
         if now >= self.census {
             let census = view::census(self.active.cta());
             metrics.set(Gauge::Gnbs, census.gnbs);
-            metrics.set(Gauge::PhonesKnown, census.phones);
-            metrics.set(Gauge::PhonesRegistered, census.registered);
-            metrics.set(Gauge::PhonesConnected, census.connected);
-            self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
+            metrics.set(Gauge::UesKnown, census.ues);
+            metrics.set(Gauge::UesRegistered, census.registered);
+            metrics.set(Gauge::UesConnected, census.connected);
+            self.census = now + CENSUS_PER_UE * u32::try_from(census.ues).unwrap_or(u32::MAX);
         }
         let asked = self.active.subscribers().refresh();
         if let Ok(changes) = &asked {
@@ -1072,11 +1072,11 @@ impl Control {
             let one = |name, help, value| Sample { name, help, label: None, value };
             let (records, octets) = pair.sent();
             [
-                one("whimbrel_mirror_records_total", "Inputs told the mirror", records),
-                one("whimbrel_mirror_bytes_total", "Octets of what the mirror was told", octets),
+                one("whimbrel_cta_replica_records_total", "Inputs told the CTA replica", records),
+                one("whimbrel_cta_replica_bytes_total", "Octets of what the CTA replica was told", octets),
                 one(
-                    "whimbrel_mirror_waiting",
-                    "Inputs whose outputs wait for the mirror",
+                    "whimbrel_cta_replica_waiting",
+                    "Inputs whose outputs wait for the CTA replica",
                     self.active.waiting() as u64,
                 ),
                 one(
@@ -1160,11 +1160,11 @@ impl Control {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    /// SMFs elsewhere are asked to lead their phones to other UPFs, and are waited for (TS 29.244 §6.2.8.3).
+    /// SMFs elsewhere are asked to lead their UEs to other UPFs, and are waited for (TS 29.244 §6.2.8.3).
     fn leave_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + LEAVING;
         let Some(upf) = self.upf.as_mut().filter(|u| u.serves_others()) else { return };
-        info!("SMFs are asked to lead their phones elsewhere");
+        info!("SMFs are asked to lead their UEs elsewhere");
         upf.retire(clock::now(), LEAVING);
         let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);
         while clock::now() < until && serves(&self.upf) && !stop.is_at_once() {

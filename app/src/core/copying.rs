@@ -1,4 +1,4 @@
-//! The subscribers' store of an aggregator of a pair, and its copy at the one that follows: all of it when that one comes, then what changes.
+//! The subscribers' store of a CTA of a pair, and its copy at the one that follows: all of it when that one comes, then what changes.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_store::{Changes, EXCERPT_MAX, Excerpt, Store, StoreError};
 
-/// Between two excerpts, so that phones have the time: 100,000 subscribers take 16 s.
+/// Between two excerpts, so that UEs have the time: 100,000 subscribers take 16 s.
 const BETWEEN: Duration = Duration::from_millis(10);
 /// Changes that are kept by their names; with more all is carried anew.
 const NAMED_MAX: usize = 4096;
@@ -26,7 +26,7 @@ impl Carrying {
     /// All is to be carried. `None` from a store without subscribers: it is new, and the other one's may not be.
     pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
         if !store.count().is_ok_and(|count| count > 0) {
-            warn!("there are no subscribers here: what the other aggregator's store holds stays as it is");
+            warn!("there are no subscribers here: what the other CTA's store holds stays as it is");
             return None;
         }
         Some(Self { rest: Some(None), changed: BTreeSet::new(), due: now })
@@ -81,10 +81,10 @@ impl Copying {
             for excerpt in incoming {
                 match store.take_over(&excerpt) {
                     Ok(done) if done.written + done.removed > 0 => {
-                        info!(done.written, done.removed, "subscribers as at the aggregator that serves");
+                        info!(done.written, done.removed, "subscribers as at the CTA that serves");
                     }
                     Ok(_) => {}
-                    Err(e) => warn!("subscribers of the aggregator that serves are not taken over: {e}"),
+                    Err(e) => warn!("subscribers of the CTA that serves are not taken over: {e}"),
                 }
             }
         };
@@ -138,7 +138,7 @@ mod tests {
             let mut excerpts = 0;
             while let Some(due) = carrying.due() {
                 let excerpt = carrying.next(due, one).unwrap().unwrap();
-                assert!(carrying.next(due, one).unwrap().is_none(), "phones have their time between two");
+                assert!(carrying.next(due, one).unwrap().is_none(), "UEs have their time between two");
                 copying.take(excerpt.octets().to_vec());
                 excerpts += 1;
             }

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, Event, PhoneId, Procedure};
+use whimbrel_control::{Batch, Event, Procedure, UeId};
 use whimbrel_resilience::Inspect;
 
-/// Keeps each phone's account.
+/// Keeps each UE's account.
 pub(crate) struct CoreTime {
     since: Instant,
-    /// Nanoseconds by slot, since the phone's last procedure ended.
+    /// Nanoseconds by slot, since the UE's last procedure ended.
     spent: Vec<u32>,
     /// Whose input ran last: what is sent after it is its.
     last: usize,
@@ -48,13 +48,13 @@ impl CoreTime {
 }
 
 impl Inspect for CoreTime {
-    fn released(&mut self, phone: PhoneId, clock: u64, batch: &Batch) {
-        let slot = phone.slot as usize;
+    fn released(&mut self, ue: UeId, clock: u64, batch: &Batch) {
+        let slot = ue.slot as usize;
         if self.spent.len() <= slot {
             self.spent.resize(slot + 1, 0);
         }
         if clock == 1 {
-            self.spent[slot] = 0; // the slot has a new phone
+            self.spent[slot] = 0; // the slot has a new UE
         }
         self.last = slot;
         self.charge(slot);

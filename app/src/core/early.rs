@@ -1,4 +1,4 @@
-//! What gNBs say to an aggregator just before it serves: they may have noticed the other one's end first. Anybody who has an association may
+//! What gNBs say to a CTA just before it serves: they may have noticed the other one's end first. Anybody who has an association may
 //! say something here, so it is bounded, and nobody takes all of it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::warn;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::mirror::Physical;
+use whimbrel_resilience::cta_replica::Physical;
 
 use super::control_thread::Early;
 use crate::console::{Counter, Metrics};
@@ -17,7 +17,7 @@ use crate::told::ToldOnce;
 const MESSAGES_MAX: usize = 10_000;
 /// And in octets: 1,600 a message, while one of NAS has some hundred, and few have containers of handovers.
 const OCTETS_MAX: usize = 16 << 20;
-/// For how long: by then this aggregator serves, or the other one has answered.
+/// For how long: by then this CTA serves, or the other one has answered.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// What one association has said of it.
@@ -37,7 +37,7 @@ pub(super) struct EarlyMessages {
 
 impl Default for EarlyMessages {
     fn default() -> Self {
-        let told = ToldOnce::new("what gNBs say to an aggregator that does not serve");
+        let told = ToldOnce::new("what gNBs say to a CTA that does not serve");
         Self { said: VecDeque::new(), all: Share::default(), shares: BTreeMap::new(), told }
     }
 }
@@ -61,7 +61,7 @@ impl EarlyMessages {
             if self.told.tells(now, peer) {
                 warn!(
                     %peer,
-                    "a gNB says more here than this aggregator keeps while another one serves: dropped, and further ones counted (whimbrel_n2_early_dropped_total)"
+                    "a gNB says more here than this CTA keeps while another one serves: dropped, and further ones counted (whimbrel_n2_early_dropped_total)"
                 );
             }
             return;
@@ -88,7 +88,7 @@ impl EarlyMessages {
         self.all.octets -= share.octets;
     }
 
-    /// This aggregator serves now: what was said.
+    /// This CTA serves now: what was said.
     pub(super) fn into_messages(self) -> Vec<Early> {
         self.said.into_iter().map(|(_, said)| said).collect()
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_gnb_that_floods_a_mirror_leaves_room_for_the_others_and_is_told_once() {
+    fn one_gnb_that_floods_a_cta_replica_leaves_room_for_the_others_and_is_told_once() {
         let console = Console::new(at(0)).unwrap();
         let metrics = &console.metrics;
         let lines = Arc::new(AtomicUsize::new(0));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mirror_keeps_of_gnbs_is_bounded_in_octets() {
+    fn what_a_cta_replica_keeps_of_gnbs_is_bounded_in_octets() {
         let console = Console::new(at(0)).unwrap();
         let metrics = &console.metrics;
         let mut early = EarlyMessages::default();

@@ -9,7 +9,7 @@ use tracing::info;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
-use whimbrel_resilience::mirror::{Arrival, Associations, Physical};
+use whimbrel_resilience::cta_replica::{Arrival, Associations, Physical};
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Transport};
 
 use super::control_thread::StopRequest;
@@ -20,7 +20,7 @@ const ENDED_WITHIN: Duration = Duration::from_millis(500);
 /// How long the kernel may take to tell that an association was aborted.
 const ABORTED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Names of a pair's aggregators begin so far apart, so that what comes late names nobody of the next one.
+/// Names of a pair's CTAs begin so far apart, so that what comes late names nobody of the next one.
 const NAMES_A_TERM_BITS: u32 = 20;
 
 /// One association.
@@ -230,7 +230,7 @@ impl Link {
         }
     }
 
-    /// The stream that stands for one of those that the phone's machine knows: another host of this AMF may have agreed on more.
+    /// The stream that stands for one of those that the UE's machine knows: another host of this AMF may have agreed on more.
     pub(crate) fn stream(&self, wanted: u16) -> u16 {
         match self.outbound_streams {
             n if wanted < n => wanted,

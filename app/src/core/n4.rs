@@ -9,7 +9,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use crate::config::Config;
 
-/// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep phones waiting.
+/// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_535;

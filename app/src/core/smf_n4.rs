@@ -10,7 +10,7 @@ use whimbrel_user::Config as UpfConfig;
 use crate::config::Config;
 use crate::console::Sample;
 
-/// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep phones waiting.
+/// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_535;

@@ -1,4 +1,4 @@
-//! An aggregator of a pair while another one serves: it follows, and keeps the gNBs' associations with this host.
+//! A CTA of a pair while another one serves: it follows, and keeps the gNBs' associations with this host.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::mirror::Arrival;
+use whimbrel_resilience::cta_replica::Arrival;
 use whimbrel_sctp_io::{Event, Events, Transport};
 
 use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN, StopRequest};
@@ -25,13 +25,13 @@ use crate::entropy::SystemEntropy;
 /// How long a signal to stop waits at most.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Stands by until this aggregator serves; `None`: until told to stop.
+/// Stands by until this CTA serves; `None`: until told to stop.
 pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, Accession)> {
     let standby = parts.standby.take()?;
     let mut waiting = Waiting {
         parts,
         standby,
-        mirror: None,
+        cta_replica: None,
         copying: None,
         links: Links::default(),
         early: EarlyMessages::default(),
@@ -50,20 +50,20 @@ pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, A
         for heard in heard {
             match heard {
                 Heard::Serve(home, former) => {
-                    let Waiting { parts, standby, mirror, copying, links, early, .. } = waiting;
+                    let Waiting { parts, standby, cta_replica, copying, links, early, .. } = waiting;
                     drop(copying); // the store has all that came
                     let early = early.into_messages();
                     let succession = standby.succeed(home, former);
-                    return Some((parts, Accession { succession, mirror, links, early }));
+                    return Some((parts, Accession { succession, cta_replica, links, early }));
                 }
                 Heard::Snapshot(octets) => waiting.begins(now, &octets),
                 Heard::Record(octets) => waiting.follows(now, &octets),
                 Heard::Subscribers(octets) => waiting.copies(octets),
-                Heard::Nothing => waiting.mirror = None,
+                Heard::Nothing => waiting.cta_replica = None,
             }
         }
-        if let Some(mirror) = &waiting.mirror {
-            waiting.standby.held(mirror.held());
+        if let Some(cta_replica) = &waiting.cta_replica {
+            waiting.standby.held(cta_replica.held());
         }
         waiting.standby.flush();
         if let Some(n2) = &mut waiting.parts.n2 {
@@ -85,7 +85,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, A
 struct Waiting {
     parts: Parts,
     standby: Standby,
-    mirror: Option<Following>,
+    cta_replica: Option<Following>,
     /// The subscribers of the one that serves, on their way into the store of this one.
     copying: Option<Copying>,
     links: Links,
@@ -106,25 +106,22 @@ impl Waiting {
                 .map_err(|fault| format!("a snapshot of {} octets is of no use: {fault}", snapshot.len()))
         });
         match made {
-            Ok(mut mirror) => {
-                mirror.timed(now);
+            Ok(mut cta_replica) => {
+                cta_replica.timed(now);
                 let took_ms = clock::now().since(begun).as_millis();
-                info!(
-                    octets = snapshot.len(),
-                    took_ms, "this aggregator has all that the one that serves has"
-                );
-                self.mirror = Some(mirror);
+                info!(octets = snapshot.len(), took_ms, "this CTA has all that the one that serves has");
+                self.cta_replica = Some(cta_replica);
             }
             Err(sentence) => self.standby.give_up(now, "snapshot", sentence),
         }
     }
 
     fn follows(&mut self, now: Instant, record: &[u8]) {
-        let Some(mirror) = &mut self.mirror else { return };
-        let taken = mirror.take(record);
-        mirror.timed(now);
+        let Some(cta_replica) = &mut self.cta_replica else { return };
+        let taken = cta_replica.take(record);
+        cta_replica.timed(now);
         if let Err(fault) = taken {
-            self.mirror = None;
+            self.cta_replica = None;
             self.standby.give_up(now, "record", fault);
         }
     }

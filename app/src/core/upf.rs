@@ -60,7 +60,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
         data_networks: c.data_networks.iter().map(data_network).collect(),
         // No more than leave the tags of tunnels at their longest.
-        sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.phones.saturating_mul(2)),
+        sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.ues.saturating_mul(2)),
         // The ends within the program live and die together: there is nothing to find out by heartbeats.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
@@ -165,7 +165,7 @@ impl LocalUpf {
         self.endpoint.associations().any(|(_, peer)| peer != self.address)
     }
 
-    /// Asks those SMFs to lead their phones elsewhere within `grace`.
+    /// Asks those SMFs to lead their UEs elsewhere within `grace`.
     pub(super) fn retire(&mut self, now: Instant, grace: Duration) {
         self.ask_at = Instant::FAR_FUTURE;
         self.endpoint.retire(now, grace, &mut self.out);
@@ -302,12 +302,12 @@ impl LocalUpf {
         let io = self.plane.io_counters();
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
-            one("whimbrel_n3_ul_packets_total", "Packets forwarded that phones sent", c.ul_packets),
+            one("whimbrel_n3_ul_packets_total", "Packets forwarded that UEs sent", c.ul_packets),
             one("whimbrel_n3_ul_bytes_total", "Their octets, inner packets alone", c.ul_octets),
-            one("whimbrel_n3_dl_packets_total", "Packets forwarded to phones", c.dl_packets),
+            one("whimbrel_n3_dl_packets_total", "Packets forwarded to UEs", c.dl_packets),
             one("whimbrel_n3_dl_bytes_total", "Their octets, inner packets alone", c.dl_octets),
-            one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle phones", c.buffered),
-            one("whimbrel_upf_buffered", "Packets in buffers for idle phones now", c.held),
+            one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle UEs", c.buffered),
+            one("whimbrel_upf_buffered", "Packets in buffers for idle UEs now", c.held),
             one("whimbrel_upf_buffered_bytes", "Their octets", c.held_octets),
             one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
             one("whimbrel_gtpu_echo_requests_sent_total", "GTP-U echo requests sent", c.echo_requests_sent),
@@ -366,7 +366,7 @@ impl LocalUpf {
             one("whimbrel_upf_names_known", "Addresses and flows that sessions know by name", c.names_known),
             one(
                 "whimbrel_upf_predictions_true_total",
-                "Predicted handovers whose phone arrived",
+                "Predicted handovers whose UE arrived",
                 c.predictions_true,
             ),
             one(
@@ -498,7 +498,7 @@ impl LocalUpf {
                 "Flows that gave way to others before their time was over",
                 b.flows_evicted,
             ),
-            of("whimbrel_upf_nat_ports", "Outside ports and identifiers that phones have", b.ports),
+            of("whimbrel_upf_nat_ports", "Outside ports and identifiers that UEs have", b.ports),
             of("whimbrel_upf_nat_packets_total", "Packets whose addresses were translated", b.translated),
         ];
         let rules = firewall.rules.iter().zip(&b.rules).enumerate();

@@ -1,4 +1,4 @@
-//! What the console shows of phones and gNBs.
+//! What the console shows of UEs and gNBs.
 
 use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningState};
 use whimbrel_control::config::Config;
@@ -8,7 +8,7 @@ use whimbrel_control::{AssociationId, FlowGlimpse, Glimpse, SessionGlimpse, UpfI
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::Show;
 
-use super::control_thread::Aggregator;
+use super::control_thread::Cta;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
@@ -19,29 +19,29 @@ use crate::console::{
 /// How many of everything there are.
 pub(super) struct Census {
     pub(super) gnbs: u64,
-    pub(super) phones: u64,
+    pub(super) ues: u64,
     pub(super) registered: u64,
     pub(super) connected: u64,
 }
 
 /// Counts.
-pub(super) fn census(cta: &Aggregator) -> Census {
+pub(super) fn census(cta: &Cta) -> Census {
     Census {
         gnbs: cta.ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count() as u64,
-        phones: cta.occupancy().0 as u64,
+        ues: cta.occupancy().0 as u64,
         registered: cta.registered() as u64,
         connected: cta.connected() as u64,
     }
 }
 
-/// Which phones are to be asked for, so that a page can be made of them: one more than it has room for.
+/// Which UEs are to be asked for, so that a page can be made of them: one more than it has room for.
 pub(super) fn page_of(request: &UesRequest) -> Show {
     Show::After(request.after, u32::try_from(request.limit).unwrap_or(u32::MAX).saturating_add(1))
 }
 
-/// A page of phones in the order of their SUPI. `now`: the phones' time.
-pub(super) fn ues(cta: &Aggregator, now: Instant, request: &UesRequest, phones: Vec<Glimpse>) -> UePage {
-    let mut page: Vec<(Supi, Glimpse)> = phones.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
+/// A page of UEs in the order of their SUPI. `now`: the UEs' time.
+pub(super) fn ues(cta: &Cta, now: Instant, request: &UesRequest, ues: Vec<Glimpse>) -> UePage {
+    let mut page: Vec<(Supi, Glimpse)> = ues.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
     page.sort_by_key(|(supi, p)| (*supi, !p.registered));
     page.dedup_by_key(|(supi, _)| *supi);
     let more = page.len() > request.limit;
@@ -50,17 +50,17 @@ pub(super) fn ues(cta: &Aggregator, now: Instant, request: &UesRequest, phones: 
     UePage { ues: page.iter().map(|(_, p)| view(cta, now, p)).collect(), next }
 }
 
-/// One phone, of the contexts that a subscriber has: the registered one.
+/// One UE, of the contexts that a subscriber has: the registered one.
 /// `octets`: what the UPF has counted for one of its sessions, uplink and downlink.
 pub(super) fn ue(
-    cta: &Aggregator,
+    cta: &Cta,
     now: Instant,
-    phones: &[Glimpse],
+    ues: &[Glimpse],
     octets: impl Fn(UpfId, Seid) -> Option<(u64, u64)>,
 ) -> Option<UeView> {
-    let phone = phones.iter().find(|p| p.registered).or(phones.first())?;
-    let mut shown = view(cta, now, phone);
-    for (session, view) in phone.sessions.iter().zip(&mut shown.sessions) {
+    let ue = ues.iter().find(|p| p.registered).or(ues.first())?;
+    let mut shown = view(cta, now, ue);
+    for (session, view) in ue.sessions.iter().zip(&mut shown.sessions) {
         let (upf, seid) = session.upf;
         if let Some((ul, dl)) = seid.and_then(|seid| octets(upf, seid)) {
             (view.ul_octets, view.dl_octets) = (ul, dl);
@@ -69,29 +69,29 @@ pub(super) fn ue(
     Some(shown)
 }
 
-fn view(cta: &Aggregator, now: Instant, phone: &Glimpse) -> UeView {
-    let connection = phone.connection.as_ref();
+fn view(cta: &Cta, now: Instant, ue: &Glimpse) -> UeView {
+    let connection = ue.connection.as_ref();
     let gnb = connection.and_then(|c| cta.ran_nodes().get(c.association)?.gnb);
     UeView {
-        supi: phone.supi.map(|s| s.to_string()).unwrap_or_default(),
-        state: if phone.registered { "registered" } else { "deregistered" }.into(),
+        supi: ue.supi.map(|s| s.to_string()).unwrap_or_default(),
+        state: if ue.registered { "registered" } else { "deregistered" }.into(),
         mode: if connection.is_some() { "connected" } else { "idle" }.into(),
         cm_state: if connection.is_some() { "CM-CONNECTED" } else { "CM-IDLE" }.into(),
-        pei: phone.pei.map(|p| p.to_string()),
-        tmsi: phone.tmsi.map(|t| format!("{t:?}")),
+        pei: ue.pei.map(|p| p.to_string()),
+        tmsi: ue.tmsi.map(|t| format!("{t:?}")),
         amf_ue_ngap_id: connection.map(|c| c.amf_ue_ngap_id.value()),
         ran_ue_ngap_id: connection.map(|c| c.ran_ue_ngap_id.0.into()),
         gnb: gnb.map(|g| format!("gnb-{g}")),
-        tai: phone.tai.map(|t| t.to_string()),
-        cell: phone.seen.as_ref().map(|s| s.cell.to_string()),
-        seen: phone.seen.as_ref().map(|s| clock::rfc3339(s.at)),
-        seen_s: phone.seen.as_ref().map(|s| now.since(s.at).as_secs()),
+        tai: ue.tai.map(|t| t.to_string()),
+        cell: ue.seen.as_ref().map(|s| s.cell.to_string()),
+        seen: ue.seen.as_ref().map(|s| clock::rfc3339(s.at)),
+        seen_s: ue.seen.as_ref().map(|s| now.since(s.at).as_secs()),
         rrc_inactive: connection.is_some_and(|c| c.rrc_inactive),
-        allowed_slices: phone.allowed_nssai.iter().map(ToString::to_string).collect(),
-        algorithms: phone.algorithms.map(|(integrity, ciphering)| format!("NIA{integrity} NEA{ciphering}")),
-        subscribed_ue_ambr: phone.ue_ambr.map(|(subscribed, _)| rates(subscribed)),
-        ue_ambr: phone.ue_ambr.map(|(_, in_force)| rates(in_force)),
-        timers: phone
+        allowed_slices: ue.allowed_nssai.iter().map(ToString::to_string).collect(),
+        algorithms: ue.algorithms.map(|(integrity, ciphering)| format!("NIA{integrity} NEA{ciphering}")),
+        subscribed_ue_ambr: ue.ue_ambr.map(|(subscribed, _)| rates(subscribed)),
+        ue_ambr: ue.ue_ambr.map(|(_, in_force)| rates(in_force)),
+        timers: ue
             .timers
             .iter()
             .map(|t| TimerView {
@@ -100,7 +100,7 @@ fn view(cta: &Aggregator, now: Instant, phone: &Glimpse) -> UeView {
                 left_s: t.until.since(now).as_millis().div_ceil(1000) as u64,
             })
             .collect(),
-        sessions: phone.sessions.iter().map(|s| session(cta.config(), s)).collect(),
+        sessions: ue.sessions.iter().map(|s| session(cta.config(), s)).collect(),
     }
 }
 
@@ -162,12 +162,12 @@ fn session(config: &Config, s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
-    let (c, (octets, phones)) = (cta.replicated(), cta.logged());
+pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
+    let (c, (octets, ues)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
-        name: "whimbrel_phones_moved_total",
-        help: "Phones that moved to another control function in order: their state was there (fast), or went first (default)",
+        name: "whimbrel_ues_moved_total",
+        help: "UEs that moved to another CPF in order: their state was there (fast), or went first (default)",
         label: Some(("form", form.into())),
         value,
     };
@@ -176,35 +176,31 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
         moved("default", c.moved - c.moved_fast),
         one(
             "whimbrel_moves_given_up_total",
-            "Phones that stayed, since their state did not come in time where they were to move",
+            "UEs that stayed, since their state did not come in time where they were to move",
             c.moves_given_up,
         ),
-        one("whimbrel_cpf_lost_total", "Control functions that were lost", c.cpfs_lost),
-        one(
-            "whimbrel_phones_taken_over_total",
-            "Phones that another control function took over",
-            c.taken_over,
-        ),
+        one("whimbrel_cpf_lost_total", "CPFs that were lost", c.cpfs_lost),
+        one("whimbrel_ues_taken_over_total", "UEs that another CPF took over", c.taken_over),
         one("whimbrel_inputs_replayed_total", "Messages that were run again for that", c.replayed),
         one(
             "whimbrel_inputs_tried_total",
-            "Messages that a lost control function may have died of, tried before they were run again",
+            "Messages that a lost CPF may have died of, tried before they were run again",
             c.tried,
         ),
         one(
-            "whimbrel_phones_poisoned_total",
-            "Phones given up because a message ended the process that tried it",
+            "whimbrel_ues_poisoned_total",
+            "UEs given up because a message ended the process that tried it",
             c.poisoned,
         ),
         one(
-            "whimbrel_phones_unbacked",
-            "Phones that would be lost with who serves them, until somebody has come in the place of a lost backup",
+            "whimbrel_ues_unbacked",
+            "UEs that would be lost with who serves them, until somebody has come in the place of a lost backup",
             cta.unbacked() as u64,
         ),
-        one("whimbrel_phones_lost_total", "Phones whose state nobody held: they register anew", c.lost),
+        one("whimbrel_ues_lost_total", "UEs whose state nobody held: they register anew", c.lost),
         one(
             "whimbrel_states_unreadable_total",
-            "States from which a phone could not be served: they were not what their senders said",
+            "States from which a UE could not be served: they were not what their senders said",
             c.unreadable,
         ),
         one(
@@ -212,14 +208,10 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
             "Backups that lagged until the log did not wait for them",
             c.lagging,
         ),
-        one(
-            "whimbrel_fenced_total",
-            "Answers of control functions that had been replaced, ignored",
-            c.fenced,
-        ),
+        one("whimbrel_fenced_total", "Answers of CPFs that had been replaced, ignored", c.fenced),
         one(
             "whimbrel_claims_refused_total",
-            "States that control functions said to hold and cannot, since they are of later than all answers",
+            "States that CPFs said to hold and cannot, since they are of later than all answers",
             c.claims_refused,
         ),
         one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
@@ -230,15 +222,15 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
         ),
         one(
             "whimbrel_log_bytes",
-            "Octets of messages that are kept until phones' backups need them no more",
+            "Octets of messages that are kept until UEs' backups need them no more",
             octets as u64,
         ),
-        one("whimbrel_log_phones", "Phones of which messages are kept", phones as u64),
+        one("whimbrel_log_ues", "UEs of which messages are kept", ues as u64),
     ]
 }
 
 /// The gNBs that are up.
-pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link>) -> Vec<GnbView> {
+pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<Link>) -> Vec<GnbView> {
     let nodes = cta.ran_nodes().iter().filter_map(|(association, node)| {
         let (gnb, link) = (node.gnb?, link(association));
         let tai = |&tac: &whimbrel_ids::Tac| Tai { plmn: gnb.plmn, tac }.to_string();
@@ -249,7 +241,7 @@ pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link
             address: link.map(|l| l.peer.to_string()).unwrap_or_default(),
             tais: node.tacs.iter().map(tai).collect(),
             slices: node.slices.iter().map(ToString::to_string).collect(),
-            connected_phones: cta.connected_over(association) as u64,
+            connected_ues: cta.connected_over(association) as u64,
             since: link.map(|l| clock::rfc3339(l.since)).unwrap_or_default(),
         })
     });
@@ -257,7 +249,7 @@ pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link
 }
 
 /// Whether gNBs are told to spare the core.
-pub(super) fn overload(cta: &Aggregator) -> OverloadView {
+pub(super) fn overload(cta: &Cta) -> OverloadView {
     let order = match cta.ran_nodes().overload_order() {
         OverloadOrder::ByRule => "rule",
         OverloadOrder::Start => "start",
@@ -267,7 +259,7 @@ pub(super) fn overload(cta: &Aggregator) -> OverloadView {
 }
 
 /// The warning messages that are remembered, oldest first.
-pub(super) fn warnings(cta: &Aggregator) -> Vec<WarningView> {
+pub(super) fn warnings(cta: &Cta) -> Vec<WarningView> {
     let all = cta.ran_nodes().warnings().iter().map(|w| WarningView {
         message_identifier: w.warning.message_identifier,
         serial_number: w.warning.serial_number,

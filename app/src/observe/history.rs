@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{SessionChange, SetupRefusal};
-use whimbrel_control::{AssociationId, Event, PhoneEvent, PhoneId, Procedure, Refusal, Subject};
+use whimbrel_control::{AssociationId, Event, Procedure, Refusal, Subject, UeEvent, UeId};
 use whimbrel_ids::{Dnn, Instant};
 use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
@@ -16,7 +16,7 @@ use crate::console::{ClosedBy, Happened, Name};
 pub(super) struct Peer {
     /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before it has said who it is.
     pub(super) name: Arc<str>,
-    /// Its address and port; empty: it was taken over with the aggregator's place.
+    /// Its address and port; empty: it was taken over with the CTA's place.
     pub(super) address: String,
     /// Why its association ended.
     down: Option<String>,
@@ -29,7 +29,7 @@ impl Peer {
 }
 
 impl Observer {
-    /// The SCTP association of a gNB ended; the aggregator's event follows.
+    /// The SCTP association of a gNB ended; the CTA's event follows.
     pub(crate) fn association_down(&mut self, association: AssociationId, reason: &DownReason) {
         if let Some(peer) = self.gnbs.get_mut(&association) {
             peer.down = Some(ended(reason));
@@ -46,23 +46,23 @@ impl Observer {
     }
 
     /// What happened to a UE, but for refusals.
-    pub(super) fn remember(&self, now: Instant, happened: &PhoneEvent) {
+    pub(super) fn remember(&self, now: Instant, happened: &UeEvent) {
         let gnb = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
-        let (gnb, phone) = (gnb.as_ref(), happened.phone);
+        let (gnb, ue) = (gnb.as_ref(), happened.ue);
         match &happened.event {
             Event::Completed { procedure, subject, .. } => {
-                let name = name(phone, subject);
-                self.remember_completed(now, &name, phone, gnb, *procedure);
+                let name = name(ue, subject);
+                self.remember_completed(now, &name, ue, gnb, *procedure);
             }
             Event::Session { subject, psi, dnn, change } => {
-                let name = name(phone, subject);
+                let name = name(ue, subject);
                 self.console.histories(|h| match change {
                     SessionChange::Established => {
                         let serves = |d: &Option<Dnn>| d.as_ref().is_none_or(|d| d == dnn);
                         h.close(now, &name, |by| matches!(by, ClosedBy::Session(d) if serves(d)));
                         h.push(now, &name, gnb, Happened::SessionEstablished(*psi, dnn.clone()));
                     }
-                    SessionChange::Released if !h.is_former(&name, phone) => {
+                    SessionChange::Released if !h.is_former(&name, ue) => {
                         h.push(now, &name, gnb, Happened::SessionReleased(*psi, dnn.clone(), ""));
                     }
                     SessionChange::Released | SessionChange::Activated | SessionChange::Deactivated => {}
@@ -71,8 +71,8 @@ impl Observer {
             Event::Deregistered { subject, why } => {
                 self.console.histories(|h| {
                     let known = subject.supi.is_some() || subject.pei.is_some();
-                    let name = if known { Some(name(phone, subject)) } else { h.who(phone) };
-                    if let Some(name) = name.filter(|n| !h.is_former(n, phone)) {
+                    let name = if known { Some(name(ue, subject)) } else { h.who(ue) };
+                    if let Some(name) = name.filter(|n| !h.is_former(n, ue)) {
                         h.push(now, &name, gnb, Happened::Deregistered(*why));
                     }
                 });
@@ -85,14 +85,14 @@ impl Observer {
         &self,
         now: Instant,
         name: &Name,
-        phone: PhoneId,
+        ue: UeId,
         gnb: Option<&Arc<str>>,
         procedure: Procedure,
     ) {
         self.console.histories(|h| match procedure {
-            Procedure::Registration => h.registered(now, name, phone, gnb),
+            Procedure::Registration => h.registered(now, name, ue, gnb),
             Procedure::DeregistrationByUe => {
-                if !h.is_former(name, phone) {
+                if !h.is_former(name, ue) {
                     h.push(now, name, gnb, Happened::DeregisteredByUe);
                 }
             }
@@ -133,11 +133,11 @@ impl Observer {
 }
 
 /// The best name of a UE.
-pub(super) fn name(phone: PhoneId, subject: &Subject) -> Name {
+pub(super) fn name(ue: UeId, subject: &Subject) -> Name {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => Name::Ue(supi),
         (None, Some(pei)) => Name::Equipment(pei),
-        (None, None) => Name::Unidentified(phone),
+        (None, None) => Name::Unidentified(ue),
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) fn answer(config: &Config, procedure: Procedure, refusal: &Refusal) -
         (Procedure::PduSessionEstablishment, Refusal::Congested("slices")) => {
             "DL NAS TRANSPORT with 5GMM cause #69 (Insufficient resources for specific slice)".into()
         }
-        (Procedure::PduSessionEstablishment, Refusal::Limit("sessions_per_phone")) => {
+        (Procedure::PduSessionEstablishment, Refusal::Limit("sessions_per_ue")) => {
             "DL NAS TRANSPORT with 5GMM cause #65 (Maximum number of PDU sessions reached)".into()
         }
         (Procedure::PduSessionEstablishment, refusal) if is_of_amf(refusal) => {

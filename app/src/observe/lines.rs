@@ -92,8 +92,8 @@ fn ran_events() -> Vec<RanEvent> {
         setup(SetupRefusal::Slice { offered: texts(&["1"]), served: texts(&["2"]) }),
         setup(SetupRefusal::Limit(5)),
         setup(SetupRefusal::NodeType),
-        RanEvent::Reset { association, phones: 3, by: ResetBy::Gnb },
-        RanEvent::Reset { association, phones: 3, by: ResetBy::Operator },
+        RanEvent::Reset { association, ues: 3, by: ResetBy::Gnb },
+        RanEvent::Reset { association, ues: 3, by: ResetBy::Operator },
         RanEvent::ResetAcknowledged { association },
         RanEvent::ResetUnacknowledged { association },
         RanEvent::Refused { association, what },
@@ -116,7 +116,7 @@ fn ran_events() -> Vec<RanEvent> {
         RanEvent::WarningsLost { association, cells: 2, restarted: true },
         RanEvent::WarningsLost { association, cells: 2, restarted: false },
         RanEvent::Limited { association: Some(association), limit: "error_indications" },
-        RanEvent::Limited { association: None, limit: "phones" },
+        RanEvent::Limited { association: None, limit: "ues" },
         RanEvent::Down { association, gnb: Some(gnb()) },
         RanEvent::Down { association, gnb: None },
     ]
@@ -243,8 +243,8 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     let all = told(|observer| {
         observer.association_up(ON, "192.0.2.1:38412");
         for event in ue_events() {
-            let phone = PhoneId { slot: 1, generation: 1 };
-            observer.phone(Instant::ZERO, &PhoneEvent { phone, on: Some(ON), event });
+            let ue = UeId { slot: 1, generation: 1 };
+            observer.ue(Instant::ZERO, &UeEvent { ue, on: Some(ON), event });
         }
         for event in ran_events() {
             observer.ran(Instant::ZERO, &event);
@@ -256,8 +256,7 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
 
 #[test] // TS 38.413 §8.7.4: who ordered a reset
 fn a_reset_that_the_operator_ordered_is_not_told_as_the_gnbs() {
-    let of =
-        |by| told(|o| o.ran(Instant::ZERO, &RanEvent::Reset { association: ON, phones: 3, by })).concat();
+    let of = |by| told(|o| o.ran(Instant::ZERO, &RanEvent::Reset { association: ON, ues: 3, by })).concat();
     let (by_operator, by_gnb) = (of(ResetBy::Operator), of(ResetBy::Gnb));
     assert!(by_operator.contains("the operator reset the connections of a gNB"), "{by_operator}");
     assert!(by_gnb.contains("a gNB reset its connections") && !by_gnb.contains("operator"), "{by_gnb}");

@@ -78,8 +78,8 @@ fn loopback_up() -> Result<(), String> {
 
 /// What a playground is to have.
 pub(crate) struct Wish {
-    /// Phones with a subscription.
-    pub(crate) phones: u32,
+    /// UEs with a subscription.
+    pub(crate) ues: u32,
     /// gNBs.
     pub(crate) gnbs: u8,
     /// More of the configuration, as YAML.
@@ -88,16 +88,16 @@ pub(crate) struct Wish {
     pub(crate) capture: Option<PathBuf>,
     /// The processor that the core alone runs on.
     pub(crate) core_cpu: Option<u32>,
-    /// What phones conceal their identity with.
+    /// What UEs conceal their identity with.
     pub(crate) suci: SuciScheme,
     /// The slices that all may use; the first is the default.
     pub(crate) slices: Vec<SNssai>,
-    /// The regions of control functions that are processes of their own, on the core's processor: one for each time that a region is named. The
+    /// The regions of CPFs that are processes of their own, on the core's processor: one for each time that a region is named. The
     /// configuration says where they come to, and which gNBs are where.
     pub(crate) cpfs: Vec<&'static str>,
 }
 
-/// The protection scheme of the phones' SUCIs (TS 33.501 Annex C).
+/// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SuciScheme {
     /// In clear.
@@ -139,10 +139,10 @@ impl SuciScheme {
     }
 }
 
-/// A key of no secret: it conceals the identities of emulated phones only.
+/// A key of no secret: it conceals the identities of emulated UEs only.
 const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 
-/// A control function that is a process of its own.
+/// A CPF that is a process of its own.
 struct Cpf {
     region: &'static str,
     process: Child,
@@ -153,9 +153,9 @@ pub(crate) struct Playground {
     folder: PathBuf,
     core: Child,
     cpfs: Vec<Cpf>,
-    /// How many control functions have been started.
+    /// How many CPFs have been started.
     begun: usize,
-    /// The processor that core and control functions run on.
+    /// The processor that core and CPFs run on.
     cpu: Option<u32>,
     client: Client,
     subscriptions: Vec<Subscription>,
@@ -169,7 +169,7 @@ impl Playground {
     pub(crate) fn start(wish: &Wish) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("whimbrel-playground-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
-        let subscriptions = fleet::subscriptions(&seed()?, first_supi(), wish.phones);
+        let subscriptions = fleet::subscriptions(&seed()?, first_supi(), wish.ues);
         provision(&folder, &subscriptions, &wish.slices)?;
         let configuration = folder.join("whimbrel.yaml");
         let slices: Vec<String> = wish.slices.iter().map(|s| format!("\"{s}\"")).collect();
@@ -201,18 +201,16 @@ impl Playground {
     fn spawn_cpf(&mut self, region: &str) -> Result<Child, String> {
         self.begun += 1;
         let log = fs::File::create(self.folder.join(format!("cpf-{}.log", self.begun)))
-            .map_err(|e| format!("the log of a control function: {e}"))?;
+            .map_err(|e| format!("the log of a CPF: {e}"))?;
         let mut command = this_program(self.cpu)?;
         command.args(["cpf", "--region", region]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        command.spawn().map_err(|e| format!("a control function cannot be started: {e}"))
+        command.spawn().map_err(|e| format!("a CPF cannot be started: {e}"))
     }
 
     /// Waits until all that were started have come.
     fn await_cpfs(&self) -> Result<(), String> {
-        self.until("control functions do not come", |p| {
-            Ok(p.said().matches("a control function has come").count() >= p.begun)
-        })
+        self.until("CPFs do not come", |p| Ok(p.said().matches("a CPF has come").count() >= p.begun))
     }
 
     fn until(&self, wrong: &str, is: impl Fn(&Self) -> Result<bool, String>) -> Result<(), String> {
@@ -226,12 +224,11 @@ impl Playground {
         Ok(())
     }
 
-    /// Waits until all control functions are there, those too that were taken for dead and come anew, and each phone could lose one. Errors: one
+    /// Waits until all CPFs are there, those too that were taken for dead and come anew, and each UE could lose one. Errors: one
     /// sentence.
     pub(crate) fn await_members(&self) -> Result<(), String> {
-        self.until("control functions do not come back", |p| {
-            let ways =
-                ["a control function has come", "heartbeats are not answered", "a control function is lost"];
+        self.until("CPFs do not come back", |p| {
+            let ways = ["a CPF has come", "heartbeats are not answered", "a CPF is lost"];
             let said = p.said();
             let [came, silent, lost] = ways.map(|text| said.matches(text).count());
             Ok(came >= self.cpfs.len() + silent + lost)
@@ -239,13 +236,13 @@ impl Playground {
         self.await_backups()
     }
 
-    /// A control function dies, as by `kill -9`, and another one is started in its place. Returns when that one has come, and each phone could
+    /// A CPF dies, as by `kill -9`, and another one is started in its place. Returns when that one has come, and each UE could
     /// lose another one. Errors: one sentence.
     pub(crate) fn lose_cpf(&mut self, nth: usize) -> Result<(), String> {
         let Some(cpf) = self.cpfs.get_mut(nth) else {
-            return Err(format!("there is no control function {nth}"));
+            return Err(format!("there is no CPF {nth}"));
         };
-        let cannot = |e| format!("a control function cannot be killed: {e}");
+        let cannot = |e| format!("a CPF cannot be killed: {e}");
         cpf.process.kill().map_err(cannot)?;
         cpf.process.wait().map_err(cannot)?;
         let region = cpf.region;
@@ -257,7 +254,7 @@ impl Playground {
 
     fn await_backups(&self) -> Result<(), String> {
         std::thread::sleep(GAUGES);
-        self.until("phones have no backup", |p| Ok(p.client.metric("whimbrel_phones_unbacked")? == 0.0))
+        self.until("UEs have no backup", |p| Ok(p.client.metric("whimbrel_ues_unbacked")? == 0.0))
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
@@ -293,7 +290,7 @@ impl Playground {
         self.core.id()
     }
 
-    /// The core's processes: it, and its control functions where they are apart.
+    /// The core's processes: it, and its CPFs where they are apart.
     pub(crate) fn pids(&self) -> Vec<u32> {
         [&self.core].into_iter().chain(self.cpfs.iter().map(|cpf| &cpf.process)).map(Child::id).collect()
     }
@@ -315,13 +312,13 @@ impl Playground {
             .collect()
     }
 
-    /// The phones; what they conceal is computed here, not when they register.
-    pub(crate) fn phones(&self) -> Vec<UeConfig> {
+    /// The UEs; what they conceal is computed here, not when they register.
+    pub(crate) fn ues(&self) -> Vec<UeConfig> {
         let mut profile = Profile::new(PlmnId::TEST, self.slices.clone());
         profile.follow_on_request = true;
         let profile = Arc::new(profile);
         let key = self.suci.private_key().map(|k| Arc::new(k.public_key()));
-        let phone = |s: &Subscription| {
+        let ue = |s: &Subscription| {
             let (k, opc) = s.key();
             let mut config = UeConfig {
                 profile: profile.clone(),
@@ -338,7 +335,7 @@ impl Playground {
             config.precompute_suci();
             config
         };
-        self.subscriptions.iter().map(phone).collect()
+        self.subscriptions.iter().map(ue).collect()
     }
 
     /// Stops the core as an operator would. Errors: it did not end in order.
@@ -374,7 +371,7 @@ fn seed() -> Result<[u8; 32], String> {
     Ok(seed)
 }
 
-/// Each phone's own ephemeral keys.
+/// Each UE's own ephemeral keys.
 fn seed_of(s: &Subscription) -> [u8; 32] {
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&s.k);

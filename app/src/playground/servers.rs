@@ -1,4 +1,4 @@
-//! A DNS server, a web server and a server of streams on the data network, for phones to use.
+//! A DNS server, a web server and a server of streams on the data network, for UEs to use.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use whimbrel_ran::user_plane::StreamServer;
 
-/// The name that phones resolve.
+/// The name that UEs resolve.
 pub(crate) const NAME: &str = "www.whimbrel.test";
-/// What phones fetch.
-const PAGE: &str =
-    "<!doctype html><title>Whimbrel</title><p>A phone reads this through its PDU session.</p>\n";
+/// What UEs fetch.
+const PAGE: &str = "<!doctype html><title>Whimbrel</title><p>A UE reads this through its PDU session.</p>\n";
 /// UDP port of the streams.
 const STREAM_PORT: u16 = 5001;
 /// What the kernel keeps of packets for the streams' server.
@@ -67,7 +66,7 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
     }
 }
 
-/// The other end of the phones' streams.
+/// The other end of the UEs' streams.
 fn streams(socket: &UdpSocket) {
     // A machine that has much to do must not lose packets here: it is the core that is looked at.
     let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);

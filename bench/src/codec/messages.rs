@@ -1,4 +1,4 @@
-//! Messages of real procedures, as this core and its gNBs send them: a phone that registers, sets up a session, comes
+//! Messages of real procedures, as this core and its gNBs send them: a UE that registers, sets up a session, comes
 //! back from idle and moves.
 
 use std::net::Ipv4Addr;

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::codec::messages;
 
-    /// What ends a session, which the experiments meet with where a control function is lost.
+    /// What ends a session, which the experiments meet with where a CPF is lost.
     fn release() -> [(&'static str, whimbrel_ngap::Message); 2] {
         use whimbrel_ngap::*;
         let amf = whimbrel_ids::AmfUeNgapId::new(7).unwrap();

@@ -1,4 +1,4 @@
-//! How fast a control function that hangs is found, against how often a living one is accused: the program's own experiment, and its plot.
+//! How fast a CPF that hangs is found, against how often a living one is accused: the program's own experiment, and its plot.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     Plot {
         title: "False alarms against the time of detection",
-        x: "ms until a control function that hangs is found (median)",
+        x: "ms until a CPF that hangs is found (median)",
         y: "false alarms an hour",
         log_y: false,
         axis: Axis::Numbers,

@@ -20,7 +20,7 @@ const CODECS: [&str; 5] = [
     "ASN.1 (ours)",
     "FlatBuffers",
     "FlatBuffers, single values",
-    "the same, glance at phone and NAS",
+    "the same, glance at UE and NAS",
 ];
 
 pub(super) fn run(plots: &Path) -> io::Result<()> {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// What can be repeated.
 #[derive(Subcommand)]
 pub(crate) enum Figure {
-    /// Video start-up and page load of an idle phone against what the core has to do.
+    /// Video start-up and page load of an idle UE against what the core has to do.
     Fig3(pct::Options),
     /// Completion time of service requests against their rate.
     Fig7(pct::Options),
@@ -23,9 +23,9 @@ pub(crate) enum Figure {
     Fig8(pct::Options),
     /// Completion time of attaches in bursts.
     Fig9(pct::Options),
-    /// Completion time of handovers whose control function dies.
+    /// Completion time of handovers whose CPF dies.
     Fig10(pct::Options),
-    /// Completion time of handovers to another control function against their rate.
+    /// Completion time of handovers to another CPF against their rate.
     Fig11(pct::Options),
     /// A self-driving car's packets that a handover makes too late.
     Fig13(pct::Options),
@@ -35,7 +35,7 @@ pub(crate) enum Figure {
     Fig15(pct::Options),
     /// What the log costs an attach.
     Fig16(pct::Options),
-    /// Octets of the log against active phones.
+    /// Octets of the log against active UEs.
     Fig17(pct::Options),
     /// Encoding and decoding against the number of fields, as a multiple of ASN.1.
     Fig18,

@@ -2,7 +2,7 @@
 //! front of it and with eight.
 //!
 //! The filters are full: predictions were made in each of the eight periods. Packets are as in the throughput experiment, but some are
-//! for phones that nobody knows, in the paper's share.
+//! for UEs that nobody knows, in the paper's share.
 
 use std::hint::black_box;
 use std::io;
@@ -23,14 +23,14 @@ use crate::plot::{Axis, Plot, Series};
 
 /// Octets of a packet (Synergy §IV-E).
 const OCTETS: usize = 256;
-/// Packets for phones without a session, of ten thousand (Synergy §III-C.3).
+/// Packets for UEs without a session, of ten thousand (Synergy §III-C.3).
 const UNKNOWN: u64 = 2_234;
 /// Sessions that stand.
 const SESSIONS: u32 = 10_000;
 /// Packets in memory, and of a burst.
 const PACKETS: usize = 32_768;
 const BURST: usize = 32;
-/// Addresses among which those of unknown phones are drawn, behind all others.
+/// Addresses among which those of unknown UEs are drawn, behind all others.
 const STRANGERS: u32 = 4_000_000;
 const FIRST_STRANGER: u32 = 1_000_000;
 /// Between two of the eight periods, and how many there are.
@@ -95,7 +95,7 @@ impl Row {
 
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
-        "bloom: {OCTETS} octets downlink, {SESSIONS} sessions, {UNKNOWN} of 10,000 packets for phones without one"
+        "bloom: {OCTETS} octets downlink, {SESSIONS} sessions, {UNKNOWN} of 10,000 packets for UEs without one"
     );
     println!(
         "paper (figure 14c, a card's memories): table alone under 18 Gbit/s; filters in slow memory 5 Gbit/s below line rate, in fast \
@@ -215,12 +215,12 @@ fn seen(world: &Population) -> (u64, u64) {
     (c.predictions_false, c.predictions_false + c.predictions_filtered)
 }
 
-/// A packet to another phone.
+/// A packet to another UE.
 fn lead_to(slot: &mut Slot, n: u32) {
     slot.packet.room()[16..20].copy_from_slice(&address(n).octets());
 }
 
-/// Nanoseconds from the packet that shows that a phone is there to its way out, the session then standing.
+/// Nanoseconds from the packet that shows that a UE is there to its way out, the session then standing.
 fn arrival(world: &mut Population, predictions: u32, now: Instant) -> f64 {
     let first = SESSIONS + 1;
     let mut packets = Packets::new(predictions as usize, OCTETS);

@@ -26,7 +26,7 @@ use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, f
 use super::{change, finish};
 use crate::plot::{Axis, Plot, Series};
 
-/// Time between two packets of a phone: 10,000 a second (L25GC §5.4.2).
+/// Time between two packets of a UE: 10,000 a second (L25GC §5.4.2).
 const INTERVAL_US: u64 = 100;
 /// From the UPF to a gNB, or back (L25GC §5.4.2).
 const PATH_US: u64 = 10_000;
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Packets that may be buffered.
     #[arg(long, value_delimiter = ',', default_values_t = [500, 1_500, 3_000])]
     buffers: Vec<u16>,
-    /// Other phones whose packets come at the same rate (L25GC table 2, experiment ii).
+    /// Other UEs whose packets come at the same rate (L25GC table 2, experiment ii).
     #[arg(long, default_value_t = 4)]
     others: usize,
     /// Seconds of each download by TCP through handovers; zero for none.
@@ -88,7 +88,7 @@ impl Keeper {
         }
     }
 
-    /// What the UPF is told when the phone leaves; a forwarding tunnel leads to this tunnel of the target.
+    /// What the UPF is told when the UE leaves; a forwarding tunnel leads to this tunnel of the target.
     fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
         match self {
             Self::Upf => departure(&[], true, &Marks::default()),
@@ -97,7 +97,7 @@ impl Keeper {
         }
     }
 
-    /// What it is told when the phone has come to this tunnel.
+    /// What it is told when the UE has come to this tunnel.
     fn arrived(self, target: Teid) -> SessionModificationRequest {
         let downlink = match self {
             Self::Host => Downlink::To(at_gnb(target)),
@@ -136,7 +136,7 @@ struct Outcome {
 
 struct World {
     net: Net,
-    phone: Session,
+    ue: Session,
     others: Vec<Session>,
     keeper: Keeper,
     buffer: usize,
@@ -171,11 +171,11 @@ impl World {
             net.modify(&session, activation(SOURCE, GNB.ip()));
             session
         });
-        let phone = sessions.next().expect("a session");
+        let ue = sessions.next().expect("a session");
         let others = sessions.collect();
         Self {
             net,
-            phone,
+            ue,
             others,
             keeper,
             buffer: buffer.into(),
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// A packet for each phone comes from the network.
+    /// A packet for each UE comes from the network.
     fn packets(&mut self) {
         let n = self.sent_us.len() as u64;
         self.sent_us.push(self.now_us());
@@ -226,7 +226,7 @@ impl World {
             packet.fill(&octets);
             Slot { origin: network, packet, verdict: Verdict::Pending }
         };
-        let mut slots: Vec<_> = std::iter::once(&self.phone).chain(&self.others).map(slot).collect();
+        let mut slots: Vec<_> = std::iter::once(&self.ue).chain(&self.others).map(slot).collect();
         self.net.upf.u.burst(self.net.now, &mut slots);
         let mut slots = slots.into_iter();
         if let Some(Slot { verdict: Verdict::Send(to), packet, .. }) = slots.next() {
@@ -238,8 +238,8 @@ impl World {
     }
 
     fn change(&mut self, m: SessionModificationRequest) -> Option<Teid> {
-        let phone = self.phone.clone();
-        let answer = self.net.modify(&phone, m);
+        let ue = self.ue.clone();
+        let answer = self.net.modify(&ue, m);
         for (to, octets) in self.net.outputs() {
             self.leave(to, octets);
         }
@@ -249,7 +249,7 @@ impl World {
         })
     }
 
-    /// The phone is on its way from one gNB to the other, or asleep.
+    /// The UE is on its way from one gNB to the other, or asleep.
     fn begin(&mut self) {
         let forwarding = self.change(self.keeper.leaving(TARGET));
         if self.keeper == Keeper::Hairpin {
@@ -259,7 +259,7 @@ impl World {
         self.keeping = true;
     }
 
-    /// The phone is at the target.
+    /// The UE is at the target.
     fn end(&mut self) {
         self.change(self.keeper.arrived(TARGET));
         self.keeping = false;
@@ -279,7 +279,7 @@ impl World {
             Arrival::Host(octets) if self.keeping => self.keep(octets),
             Arrival::Source(octets) if self.keeping && self.forwarding.is_some() => self.keep(octets),
             Arrival::Host(octets) => self.arrive_in(HOST_US + PATH_US, Arrival::Target(octets, false)),
-            // Before the handover the phone is there; after it everything goes on into the forwarding tunnel.
+            // Before the handover the UE is there; after it everything goes on into the forwarding tunnel.
             Arrival::Source(octets) if self.forwarding.is_none() => self.receive(&octets),
             Arrival::Source(octets) => self.arrive_in(PATH_US, Arrival::Back(octets)),
             Arrival::Back(octets) => self.hairpin(octets),
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// The phone has a packet.
+    /// The UE has a packet.
     fn receive(&mut self, octets: &[u8]) {
         let Some(n) = octets.last_chunk().map(|n| u64::from_be_bytes(*n)) else { return };
         let Some(arrived) = self.arrived.get_mut(n as usize) else { return };
@@ -329,7 +329,7 @@ impl World {
         self.outcome.longest_ms = self.outcome.longest_ms.max(ms);
     }
 
-    /// Until then, a packet for each phone whenever one is due.
+    /// Until then, a packet for each UE whenever one is due.
     fn run(&mut self, until_us: u64, traffic: bool) {
         let mut next = self.now_us() + INTERVAL_US;
         loop {
@@ -417,7 +417,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         println!("{figures}");
         return Ok(());
     }
-    println!("handover and paging: 10,000 packets a second to the phone, and to {} others", options.others);
+    println!("handover and paging: 10,000 packets a second to the UE, and to {} others", options.others);
     println!(
         "modelled: 10 ms between UPF and gNB, {HOST_US} us and {HOST_PACKET_US} us a packet for a host, gNBs that buffer as much as the UPF"
     );

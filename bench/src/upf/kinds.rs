@@ -10,8 +10,7 @@ use whimbrel_user_io::N3Io;
 
 use super::smf;
 use super::xdp::{
-    GNB, Load, Namespace, PHONES, Plane, ROUTER, SERVER, UPF, Way, fast, network, packet_to, phone, pin, ran,
-    sh,
+    GNB, Load, Namespace, Plane, ROUTER, SERVER, UES, UPF, Way, fast, network, packet_to, pin, ran, sh, ue,
 };
 use crate::measure::median;
 
@@ -155,7 +154,7 @@ fn delays(
     network: &Namespace,
     shown: &mut Vec<Delay>,
 ) -> io::Result<()> {
-    let plane = kind.plane(PHONES)?;
+    let plane = kind.plane(UES)?;
     // What takes frames at once elsewhere would have nobody see them; a program that takes none has interfaces take what is redirected.
     let _programs = fast::pass(ran, network)?;
     deliver(ran, network)?;
@@ -163,11 +162,11 @@ fn delays(
     let server = network.socket(SocketAddr::new(TIMED.into(), 9))?;
     pin(0, 0)?;
     for &octets in &plan.sizes {
-        let up = smf::g_pdu(plane.teids[0], 1, &packet_to(TIMED, phone(0), octets));
+        let up = smf::g_pdu(plane.teids[0], 1, &packet_to(TIMED, ue(0), octets));
         let down = vec![7; octets.max(28) - 28];
         let ways = [
             (Way::Up, &gnb, SocketAddr::new(UPF.into(), 2152), up, &server),
-            (Way::Down, &server, SocketAddr::new(phone(0).into(), 9), down, &gnb),
+            (Way::Down, &server, SocketAddr::new(ue(0).into(), 9), down, &gnb),
         ];
         for (way, from, to, octets_sent, at) in ways {
             let mut all = Vec::new();

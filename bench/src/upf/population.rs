@@ -15,7 +15,7 @@ use super::smf::{SERVER, SMF, START, activation, association, from_gnb, g_pdu, s
 
 /// More than any link has, so that meters work and stop nothing.
 const RATE_KBPS: u64 = 1_000_000_000;
-/// The first phone's address.
+/// The first UE's address.
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// Octets of a GTP-U header with a PDU session container.
 const GTPU: usize = 16;
@@ -42,7 +42,7 @@ impl Traffic {
     }
 }
 
-/// The UPF and its phones.
+/// The UPF and its UEs.
 pub(super) struct Population {
     pub(super) upf: UpfU,
     teids: Vec<Teid>,
@@ -71,7 +71,7 @@ impl Population {
         Self { upf, teids, sample }
     }
 
-    /// The change that puts one more session there, that of the phone of number `n`; its uplink tunnel.
+    /// The change that puts one more session there, that of the UE of number `n`; its uplink tunnel.
     pub(super) fn another(&self, index: u32, n: u32) -> (Teid, Change) {
         let id = SessionId { index, generation: n.wrapping_mul(0x9e37_79b9) };
         self.sample.session(id, address(n), Teid(0x8000_0000 | n))
@@ -93,7 +93,7 @@ impl Population {
     }
 }
 
-/// The address of a phone.
+/// The address of a UE.
 pub(super) fn address(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST.to_bits() + n)
 }
@@ -138,7 +138,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Room for so many, with a phone's packets of so many octets.
+    /// Room for so many, with a UE's packets of so many octets.
     pub(super) fn new(count: usize, octets: usize) -> Self {
         let inner = udp4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, (1, 2), octets.max(HEADERS) - HEADERS);
         let up = g_pdu(Teid(0), Qfi::new(1).map_or(0, Qfi::value), &inner);
@@ -146,7 +146,7 @@ impl Packets {
         Self { slots: Packet::many(count, 2048).map(slot).collect(), up, down: inner }
     }
 
-    /// A new packet in each buffer, each of a phone drawn anew.
+    /// A new packet in each buffer, each of a UE drawn anew.
     pub(super) fn draw(&mut self, of: &Population, traffic: Traffic, random: &mut Random) {
         for slot in &mut self.slots {
             let n = random.below(u64::from(of.sessions())) as u32;
@@ -156,12 +156,12 @@ impl Packets {
                 Traffic::Both => random.below(2) == 0,
             };
             if up {
-                let (phone, server) = (address(n).octets(), SERVER.octets());
+                let (ue, server) = (address(n).octets(), SERVER.octets());
                 slot.origin = from_gnb();
                 slot.packet.fill(&self.up);
                 let room = slot.packet.room();
                 room[4..8].copy_from_slice(&of.teids[n as usize].0.to_be_bytes());
-                room[GTPU + 12..GTPU + 16].copy_from_slice(&phone);
+                room[GTPU + 12..GTPU + 16].copy_from_slice(&ue);
                 room[GTPU + 16..GTPU + 20].copy_from_slice(&server);
             } else {
                 come_down(slot, &self.down, n);
@@ -170,7 +170,7 @@ impl Packets {
         }
     }
 
-    /// A new packet in each buffer, to the first phone, the second, and so on.
+    /// A new packet in each buffer, to the first UE, the second, and so on.
     pub(super) fn draw_in_turn(&mut self) {
         for (n, slot) in (0..).zip(&mut self.slots) {
             come_down(slot, &self.down, n);
@@ -179,7 +179,7 @@ impl Packets {
     }
 }
 
-/// The packet is one to a phone.
+/// The packet is one to a UE.
 fn come_down(slot: &mut Slot, octets: &[u8], n: u32) {
     slot.origin = Origin::N6 { dn: DnIndex(0) };
     slot.packet.fill(octets);

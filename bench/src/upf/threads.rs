@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Sessions.
     #[arg(long, default_value_t = 10_000)]
     sessions: u32,
-    /// Octets of a phone's packet.
+    /// Octets of a UE's packet.
     #[arg(long, default_value_t = 68)]
     octets: usize,
     /// Times that everything is measured; medians are shown.

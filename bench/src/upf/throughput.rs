@@ -22,7 +22,7 @@ use whimbrel_user::{Destination, Stage, Verdict, Watch};
 
 use super::limit::Limit;
 use super::population::{Packets, Population, Traffic};
-use super::xdp::{PHONES, again_inside};
+use super::xdp::{UES, again_inside};
 use super::{finish, kinds};
 use crate::measure::{core_time, median};
 use crate::plot::{Axis, Plot, Series};
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Numbers of sessions.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000, 12_000_000])]
     sessions: Vec<u32>,
-    /// Octets of a phone's packet.
+    /// Octets of a UE's packet.
     #[arg(long, value_delimiter = ',', default_values_t = [SMALL, 128, 256, 512, 1_024, 1_400])]
     sizes: Vec<usize>,
     /// Sessions where sizes are compared.
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Numbers of sessions by each kind of I/O; behind the first one, of the first size alone, and no delays.
-    #[arg(long, value_delimiter = ',', default_values_t = [PHONES, 1_000_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [UES, 1_000_000])]
     io_sessions: Vec<u32>,
     /// Times that each kind of I/O is measured; 0: from memory alone. It takes root.
     #[arg(long, default_value_t = 3)]
@@ -190,7 +190,7 @@ fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
     };
     let shown = kinds::run(&plan)?;
     kinds::show(&shown);
-    let first = options.io_sessions.first().copied().unwrap_or(PHONES);
+    let first = options.io_sessions.first().copied().unwrap_or(UES);
     let both = |octets: usize| shown.rows.iter().filter(move |r| (r.sessions, r.octets) == (first, octets));
     let mut series: Vec<Series> = Vec::new();
     for kind in &kinds::KINDS {
@@ -211,7 +211,7 @@ fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
     series.push(Series { name: "memory".into(), points: memory.collect() });
     Plot {
         title: "Packets of one core by kind of I/O, the slowest way (L25GC, figure 10)",
-        x: "octets of a phone's packet",
+        x: "octets of a UE's packet",
         y: "Mpps",
         log_y: true,
         axis: Axis::Names(options.sizes.iter().map(ToString::to_string).collect()),

@@ -40,7 +40,7 @@ pub(super) const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 /// Beyond the router, where packets end.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-pub(super) const PHONES: u32 = 1_000;
+pub(super) const UES: u32 = 1_000;
 /// Datagrams in a row that nobody cuts before the UPF's kernel.
 const ROW: usize = 32;
 /// Datagrams of one system call of the generator.
@@ -57,7 +57,7 @@ pub(super) const INSIDE: &str = "WHIMBREL_BENCH_INSIDE";
 /// What can be chosen.
 #[derive(Args, Clone)]
 pub(crate) struct Options {
-    /// Octets of a phone's packet.
+    /// Octets of a UE's packet.
     #[arg(long, value_delimiter = ',', default_values_t = [68, 1_400])]
     sizes: Vec<usize>,
     /// Times that everything is measured; medians are shown.
@@ -134,7 +134,7 @@ impl Way {
 /// What is sent at once, and for how long.
 pub(super) struct Load<'a> {
     pub(super) ways: &'a [Way],
-    /// Of a phone's packet.
+    /// Of a UE's packet.
     pub(super) octets: usize,
     /// In rows that nobody has cut.
     pub(super) rows: bool,
@@ -195,7 +195,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         };
     }
     println!(
-        "packets between virtual interfaces, {PHONES} phones; the packet thread has a core, the generator another"
+        "packets between virtual interfaces, {UES} UEs; the packet thread has a core, the generator another"
     );
     let (ran, network) = (ran()?, network()?);
     let mut cells = Vec::new();
@@ -344,7 +344,7 @@ pub(super) fn network() -> io::Result<Namespace> {
     )
 }
 
-/// A user plane with phones.
+/// A user plane with UEs.
 pub(super) struct Plane {
     pub(super) handle: Handle,
     sample: Sample,
@@ -353,11 +353,11 @@ pub(super) struct Plane {
 }
 
 /// A user plane between gNBs and the router, which has an interface of the user plane's or not.
-pub(super) fn between(n3_io: N3Io, phones: u32, router: bool) -> Config {
+pub(super) fn between(n3_io: N3Io, ues: u32, router: bool) -> Config {
     let mut user = smf::config();
     user.isolation.ue_to_host = true; // what stands for the data network is this host
     user.n3_ipv4 = Some(UPF);
-    user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
+    user.sessions_max = ues.next_power_of_two().max(2 * UES) - 1;
     user.echo_interval = None;
     user.data_networks.truncate(1);
     user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
@@ -385,7 +385,7 @@ pub(super) fn begun(config: Config) -> io::Result<(Handle, i32)> {
 }
 
 /// The address that UPF-C gives to session `n`.
-pub(super) fn phone(n: u32) -> Ipv4Addr {
+pub(super) fn ue(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + whimbrel_user::POOL_BEGINS + n)
 }
 
@@ -393,22 +393,22 @@ impl Plane {
     fn start(kind: Kind) -> io::Result<Self> {
         let sockets = matches!(kind, Kind::SocketsAndTun | Kind::Rows);
         let n3_io = if sockets { N3Io::Udp } else { N3Io::AfXdp };
-        Self::with(n3_io, PHONES, kind == Kind::Rings, Duration::ZERO)
+        Self::with(n3_io, UES, kind == Kind::Rings, Duration::ZERO)
     }
 
-    pub(super) fn with(n3_io: N3Io, phones: u32, router: bool, busy_poll: Duration) -> io::Result<Self> {
-        let config = Config { busy_poll, ..between(n3_io, phones, router) };
+    pub(super) fn with(n3_io: N3Io, ues: u32, router: bool, busy_poll: Duration) -> io::Result<Self> {
+        let config = Config { busy_poll, ..between(n3_io, ues, router) };
         let user = config.user.clone();
         let (handle, thread) = begun(config)?;
         let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
             .ok_or_else(|| io::Error::other("no rules"))?;
         let mut it = Self { handle, sample, teids: Vec::new(), thread };
-        for n in 0..phones {
+        for n in 0..ues {
             let teid = it.put(n, n)?;
             it.teids.push(teid);
         }
         let begun = Instant::now();
-        while it.handle.counters().sessions < u64::from(phones) {
+        while it.handle.counters().sessions < u64::from(ues) {
             if begun.elapsed() > BEGINS_WITHIN {
                 return Err(io::Error::other("not all sessions are there"));
             }
@@ -417,10 +417,10 @@ impl Plane {
         Ok(it)
     }
 
-    /// Gives phone `n` its session, or another tunnel at the gNB.
+    /// Gives UE `n` its session, or another tunnel at the gNB.
     fn put(&self, n: u32, gnb_teid: u32) -> io::Result<Teid> {
         let (teid, mut change) =
-            self.sample.session(SessionId { index: n, generation: n }, phone(n), Teid(gnb_teid));
+            self.sample.session(SessionId { index: n, generation: n }, ue(n), Teid(gnb_teid));
         let end = Instant::now() + Duration::from_secs(10);
         while let Err(full) = self.handle.apply(change) {
             if Instant::now() > end {
@@ -432,14 +432,14 @@ impl Plane {
         Ok(teid)
     }
 
-    /// A datagram of each phone, the phones in no order, and where to: of a gNB, or to a phone from beyond the router, whose kernel writes the headers.
+    /// A datagram of each UE, the UEs in no order, and where to: of a gNB, or to a UE from beyond the router, whose kernel writes the headers.
     pub(super) fn datagrams(&self, way: Way, octets: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         let one = |n: u32, teid: Teid| match way {
             Way::Up => {
-                let packet = packet_to(SERVER, phone(n), octets);
+                let packet = packet_to(SERVER, ue(n), octets);
                 (SocketAddr::new(UPF.into(), 2152), smf::g_pdu(teid, 1, &packet))
             }
-            Way::Down => (SocketAddr::new(phone(n).into(), 9), vec![7; octets.max(28) - 28]),
+            Way::Down => (SocketAddr::new(ue(n).into(), 9), vec![7; octets.max(28) - 28]),
         };
         let mut all: Vec<_> = (0..).zip(&self.teids).map(|(n, teid)| one(n, *teid)).collect();
         let random = &mut Random::new(1);
@@ -477,7 +477,7 @@ impl Plane {
         };
         let all_out = || load.ways.iter().map(|way| out(*way)).sum::<io::Result<u64>>();
         let look = || io::Result::Ok((Instant::now(), all_out()?, spent(self.thread)?));
-        // With many phones the generators have much to lay out before they begin.
+        // With many UEs the generators have much to lay out before they begin.
         for way in load.ways {
             let (before, begun) = (out(*way)?, Instant::now());
             while out(*way)? < before + BEGUN && begun.elapsed() < BEGINS_WITHIN {
@@ -505,7 +505,7 @@ impl Plane {
     }
 }
 
-/// A phone's packet.
+/// A UE's packet.
 pub(super) fn packet_to(to: Ipv4Addr, from: Ipv4Addr, octets: usize) -> Vec<u8> {
     let mut p = smf::udp4(from, to, (1, 9), octets.max(28) - 28);
     let sum: u32 = p[..20].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
@@ -537,7 +537,7 @@ pub(super) fn generate(
     Ok(sent as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Likewise, in messages of [`ROW`] datagrams that the kernel is to cut: of any phones to the UPF, or to one phone after the other.
+/// Likewise, in messages of [`ROW`] datagrams that the kernel is to cut: of any UEs to the UPF, or to one UE after the other.
 fn generate_rows(
     local: IpAddr,
     way: Way,
@@ -655,7 +655,7 @@ fn draw(cells: &[Cell], options: &Options, plots: &Path) -> io::Result<()> {
     });
     Plot {
         title: "What a packet costs the packet thread, by kind of I/O",
-        x: "direction, octets of a phone's packet",
+        x: "direction, octets of a UE's packet",
         y: "ns a packet",
         log_y: false,
         axis: Axis::Names(options.sizes.iter().flat_map(names).collect()),

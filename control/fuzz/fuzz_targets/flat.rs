@@ -1,5 +1,5 @@
 //! What another process sends as a flat form: any octets, and frames of the test data with some octets changed, all under
-//! the CRC that is theirs. What is read is written and read again; a phone that is read serves its inputs, whatever it is.
+//! the CRC that is theirs. What is read is written and read again; a UE that is read serves its inputs, whatever it is.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use whimbrel_control::amf::N14;
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Phone, Shard};
+use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, UeContext, Shard};
 
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-2.hex");
 const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
@@ -57,9 +57,9 @@ fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 fn take(octets: &[u8]) {
-    if let Ok(phone) = Checkpoint::from_octets(octets).and_then(|c| c.phone()) {
-        let again = Checkpoint::of(&phone).expect("what was read is at rest");
-        let read = again.phone().expect("what is written is read");
+    if let Ok(ue) = Checkpoint::from_octets(octets).and_then(|c| c.ue()) {
+        let again = Checkpoint::of(&ue).expect("what was read is at rest");
+        let read = again.ue().expect("what is written is read");
         assert_eq!(Checkpoint::of(&read).as_ref(), Some(&again));
         let mut later = read.clone();
         later.clock = later.clock.wrapping_add(1);
@@ -92,15 +92,15 @@ fn take(octets: &[u8]) {
     }
 }
 
-fn serve(phone: Box<Phone>) {
-    let Some(mut clock) = phone.clock.checked_add(1) else { return };
+fn serve(ue: Box<UeContext>) {
+    let Some(mut clock) = ue.clock.checked_add(1) else { return };
     let mut shard = Shard::new(CONFIG.clone());
     for input in &*INPUTS {
-        shard.restore(phone.clone());
+        shard.restore(ue.clone());
         for payload in [input.payload.clone(), Payload::Tick] {
             let mut envelope = input.clone();
-            (envelope.phone, envelope.clock, envelope.payload) = (phone.id, clock, payload);
-            (envelope.cta_term, envelope.owner_term) = phone.terms;
+            (envelope.ue, envelope.clock, envelope.payload) = (ue.id, clock, payload);
+            (envelope.cta_term, envelope.owner_term) = ue.terms;
             shard.handle(&envelope);
             let Some(next) = clock.checked_add(1) else { return };
             clock = next;

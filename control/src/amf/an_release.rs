@@ -10,20 +10,20 @@ use crate::input::Input;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
-/// Begins to let the phone's connection go; the gNB may have asked.
+/// Begins to let the UE's connection go; the gNB may have asked.
 pub(crate) fn start(ue: Ue, cause: Cause) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::AnRelease, async move {
         let began = ue.now();
-        drop(target::abandon(ue)); // a phone that is let go is handed over to nobody
+        drop(target::abandon(ue)); // a UE that is let go is handed over to nobody
         send_release_command(ue, cause); // step 2
         smf::deactivate_all(ue, smf::with_user_plane(ue)); // steps 5 to 7, on each session's lane
         let complete =
             |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextReleaseComplete(_)));
-        // Step 4. A gNB that does not complete has lost the phone all the same.
+        // Step 4. A gNB that does not complete has lost the UE all the same.
         let answer = ue.receive(complete, ue.config().timers.guard).await;
         if let Err(Interrupt::Superseded(_) | Interrupt::ConnectionLost) = answer {
-            return; // the phone came back on a new connection before this one was gone
+            return; // the UE came back on a new connection before this one was gone
         }
         let subject = ue.with(|p| p.subject());
         let took = ue.now().since(began);
@@ -32,13 +32,13 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
     });
 }
 
-/// A phone without connection is watched: it shows up within the periodic registration timer, or is deregistered
+/// A UE without connection is watched: it shows up within the periodic registration timer, or is deregistered
 /// (TS 24.501 §5.3.7, TS 23.501 §5.4.1.1). One that is not registered has nothing to come back to.
 pub(crate) fn begin_reachability(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
     let registered = ue.with(|p| {
-        // A phone that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.7).
+        // A UE that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.7).
         if p.amf.emergency && p.sessions.is_empty() {
             p.amf.registered = false;
         }

@@ -1,4 +1,4 @@
-//! The radio's part of security: the chain of next hops, and what gNBs are told of the phone's algorithms.
+//! The radio's part of security: the chain of next hops, and what gNBs are told of the UE's algorithms.
 //!
 //! TS 33.501 §6.9.2.1, TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
 
@@ -7,9 +7,9 @@ use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NewSecurityContextInd, SecurityContext, SecurityKey, UeSecurityCapabilities};
 use whimbrel_security::{KGnb, Nh};
 
-use crate::phone::AmfContext;
+use crate::ue_context::AmfContext;
 
-/// The next hop that the AMF keeps of a phone whose radio is secured, and its chaining count.
+/// The next hop that the AMF keeps of a UE whose radio is secured, and its chaining count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NextHop {
     nh: Nh,
@@ -35,7 +35,7 @@ pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
     amf.next_hop = amf.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
 }
 
-/// A fresh {NH, NCC} for a gNB that has taken the phone over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
+/// A fresh {NH, NCC} for a gNB that has taken the UE over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
 /// connection.
 ///
 /// Where a newer K_AMF was taken into use since, the chain begins anew from it, and the gNB is told.
@@ -45,7 +45,7 @@ pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
     Some(fresh)
 }
 
-/// The phone is at the gNB that was told of the newer K_AMF: the chain is that one's from here on.
+/// The UE is at the gNB that was told of the newer K_AMF: the chain is that one's from here on.
 pub(crate) fn settle_chain(amf: &mut AmfContext) {
     if amf.next_hop.as_ref().is_some_and(|next| next.of != amf.ng_ksi)
         && let Some(k_amf) = &amf.k_amf
@@ -55,7 +55,7 @@ pub(crate) fn settle_chain(amf: &mut AmfContext) {
     }
 }
 
-/// The same for a gNB to which the phone may come (TS 33.501 §6.9.2.3.3). A chain that begins anew does so when it has come
+/// The same for a gNB to which the UE may come (TS 33.501 §6.9.2.3.3). A chain that begins anew does so when it has come
 /// ([`settle_chain`]): if it stays, its radio has the keys of the former K_AMF still, and the next gNB has to be told again.
 pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let next = amf.next_hop.as_ref()?;
@@ -72,7 +72,7 @@ pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     Some(Fresh { context, new: None })
 }
 
-/// The phone's algorithms in the form of NGAP. NAS counts algorithm 0 in its map, NGAP begins at algorithm 1
+/// The UE's algorithms in the form of NGAP. NAS counts algorithm 0 in its map, NGAP begins at algorithm 1
 /// (TS 38.413 §9.3.1.86; TS 33.512 §4.2.2.6.2).
 pub(crate) fn ue_security_capabilities(capability: &UeSecurityCapability) -> UeSecurityCapabilities {
     let shifted = |map: u8| u16::from(map << 1) << 8;
@@ -97,7 +97,7 @@ mod tests {
         amf
     }
 
-    #[test] // TS 33.501 §6.9.2.1.1: the first NH is NCC 1 and stays here; each gNB gets the one after, as the phone derives it
+    #[test] // TS 33.501 §6.9.2.1.1: the first NH is NCC 1 and stays here; each gNB gets the one after, as the UE derives it
     fn the_chain_goes_on_step_by_step() {
         let k_amf = KAmf::new([7; 32]);
         let mut amf = secured();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test] // TS 33.501 §6.9.2.3.3: who is offered to a gNB and stays has the keys of before, and the next gNB is told of the new K_AMF too
-    fn a_new_chain_begins_when_the_phone_has_come() {
+    fn a_new_chain_begins_when_the_ue_has_come() {
         let mut amf = secured();
         (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
         let k_gnb = KAmf::new([9; 32]).k_gnb(NasCount::default());

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::{AuthData, Identity, Resynchronisation, Vector};
 
-/// Proof that the phone holds the subscriber's key. Only [`authenticate`] makes one, and the security mode demands it.
+/// Proof that the UE holds the subscriber's key. Only [`authenticate`] makes one, and the security mode demands it.
 pub(crate) struct Authenticated {
     /// Who it is.
     pub(crate) supi: Supi,
@@ -24,11 +24,11 @@ pub(crate) struct Authenticated {
     pub(crate) k_amf: KAmf,
     /// The name of that key.
     pub(crate) ng_ksi: NgKsi,
-    /// EAP-Success, where EAP was used: the phone is still to get it.
+    /// EAP-Success, where EAP was used: the UE is still to get it.
     pub(crate) eap_success: Option<ie::EapMessage>,
 }
 
-/// What a phone hears that does not prove its key.
+/// What a UE hears that does not prove its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// AUTHENTICATION REJECT.
@@ -39,7 +39,7 @@ pub(crate) enum Failure {
 
 /// What became of one challenge.
 pub(super) enum Step {
-    /// The phone proved its key.
+    /// The UE proved its key.
     Proved(KSeaf, Option<ie::EapMessage>),
     /// Its USIM found SQN out of range.
     Resynchronise(Resynchronisation),
@@ -51,14 +51,14 @@ pub(super) enum Step {
 
 /// Whom to challenge, and whether that is known by nothing but the security context in force.
 pub(crate) enum Claim {
-    /// The phone has just said so.
+    /// The UE has just said so.
     Told(Identity),
     /// Its context says so; where the challenge fails, it is asked first (TS 24.501 §5.4.1.3.5).
     Remembered(Identity),
 }
 
-/// How often one phone is challenged in one procedure: once, once more after resynchronisation, for an ngKSI in use, and
-/// under an identity asked for. A phone that fails for ever ends here.
+/// How often one UE is challenged in one procedure: once, once more after resynchronisation, for an ngKSI in use, and
+/// under an identity asked for. A UE that fails for ever ends here.
 const CHALLENGES_MAX: u8 = 4;
 
 /// The ABBA of Release 15 to 17 (TS 33.501 §A.7.1).
@@ -102,7 +102,7 @@ pub(crate) async fn authenticate(
                 resynchronisation = Some(token);
             }
             Step::KsiInUse => ng_ksi = after(ng_ksi),
-            // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the phone is not the one that the 5G-GUTI named.
+            // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the UE is not the one that the 5G-GUTI named.
             Step::Failed(..) if remembered => {
                 identity = Identity::Suci(ask_suci(ue).await?);
                 (remembered, resynchronised) = (false, None);
@@ -122,7 +122,7 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
     ie::Abba::new(ABBA.0).ok_or(Refusal::Protocol("ABBA"))
 }
 
-/// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the phone learns that it is not who it claims to be.
+/// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the UE learns that it is not who it claims to be.
 fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;
@@ -136,7 +136,7 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
     None => NgKsi::NO_KEY,
 };
 
-/// Another than the phone has in use, or it would refuse the challenge with #71 (TS 24.501 §5.4.1.3.2).
+/// Another than the UE has in use, or it would refuse the challenge with #71 (TS 24.501 §5.4.1.3.2).
 fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
     let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
     let next = if last.has_key() { after(last) } else { FIRST_KSI };

@@ -16,20 +16,20 @@ use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
 use crate::shard::{Lane, Procedure, Ue};
 
-/// Tells the network's name and time, as phones show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
+/// Tells the network's name and time, as UEs show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
 pub(crate) fn tell_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
         send_nas(ue, &command.into(), Security::Current);
     }
 }
 
-/// Gives the phone a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
+/// Gives the UE a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
 /// whenever the operator's policy wants it).
 pub(crate) fn reallocate_guti(ue: Ue) {
     start(ue, reallocation(ue.on(Lane::Mobility)));
 }
 
-/// Tells something that the phone acknowledges.
+/// Tells something that the UE acknowledges.
 pub(crate) fn tell(ue: Ue, mut command: ConfigurationUpdateCommand) {
     command.update_indication = Some(ConfigurationUpdateIndication {
         acknowledgement_requested: true,
@@ -61,7 +61,7 @@ fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
     });
 }
 
-/// Tells the slices that a subscription has changed to; the phone acknowledges and is to register with them
+/// Tells the slices that a subscription has changed to; the UE acknowledges and is to register with them
 /// (TS 24.501 §5.4.4.2, TS 23.502 §4.2.4.2).
 pub(crate) async fn tell_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), End> {
     let mut command = ConfigurationUpdateCommand::new();

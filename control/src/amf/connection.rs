@@ -1,6 +1,6 @@
-//! A phone's N2 connection: its first message, its later ones, and what leaves on it.
+//! A UE's N2 connection: its first message, its later ones, and what leaves on it.
 //!
-//! TS 38.413 §8.6.2.2, §8.6.3.2 (NAS transport), TS 38.413 §10.4 (messages at a wrong time), §10.6 (that name the wrong phone),
+//! TS 38.413 §8.6.2.2, §8.6.3.2 (NAS transport), TS 38.413 §10.4 (messages at a wrong time), §10.6 (that name the wrong UE),
 //! TS 23.502 §4.2.6 (release).
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId, Tai};
@@ -24,13 +24,13 @@ use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::{Connection, Phone, Seen};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
+use crate::ue_context::{Connection, Seen, UeContext};
 
 /// The first message of a connection.
 ///
-/// It touches the phone that it names only if it proves to come from that phone; else it is a stranger's, and runs
+/// It touches the UE that it names only if it proves to come from that UE; else it is a stranger's, and runs
 /// in a slot of its own.
 pub(crate) fn initial_ue_message(
     ue: Ue,
@@ -46,8 +46,8 @@ pub(crate) fn initial_ue_message(
     };
     let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
     // One whose former AMF has it still is that one's.
-    let is_here = |p: &mut Phone| p.amf.between.is_none() || p.amf.tmsi.is_some();
-    let bears = |p: &mut Phone| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
+    let is_here = |p: &mut UeContext| p.amf.between.is_none() || p.amf.tmsi.is_some();
+    let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
     // One that is still proving who it is bears no 5G-TMSI: what names it by one means whoever had its slot before.
     if known && !ue.with(bears) || !known && connected {
         return ue.remark(|b| b.disposition = Disposition::Stranger);
@@ -86,7 +86,7 @@ fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndicati
     }
 }
 
-/// Takes the new connection in place of one that the phone may have had (TS 23.502 §4.2.2.2.2, §4.2.3.2): the gNB of the
+/// Takes the new connection in place of one that the UE may have had (TS 23.502 §4.2.2.2.2, §4.2.3.2): the gNB of the
 /// former is told to let go, and what ran over it ends.
 fn adopt(
     ue: Ue,
@@ -126,7 +126,7 @@ fn adopt(
 }
 
 /// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
-/// phone for which data arrived meanwhile is paged.
+/// UE for which data arrived meanwhile is paged.
 pub(crate) fn lost(ue: Ue) {
     detach(ue);
     an_release::begin_reachability(ue);
@@ -161,7 +161,7 @@ pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
     }
 }
 
-/// Notes where the phone is.
+/// Notes where the UE is.
 pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
     let at = ue.now();
     let (tai, cell) = (location(told), location_reporting::cell(told));
@@ -187,7 +187,7 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
             return;
         }
     };
-    // Its sender has no connection of this phone yet: it names another's.
+    // Its sender has no connection of this UE yet: it names another's.
     if let Message::PathSwitchRequest(m) = message {
         return collision::path_switch_requested(ue, association, Box::new(m));
     }
@@ -233,7 +233,7 @@ fn has_parted(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId, e
     })
 }
 
-/// ERROR INDICATION for a message whose names are not those of any connection of the phone (TS 38.413 §10.6).
+/// ERROR INDICATION for a message whose names are not those of any connection of the UE (TS 38.413 §10.6).
 pub(crate) fn refuse_names(
     ue: Ue,
     association: AssociationId,
@@ -246,10 +246,10 @@ pub(crate) fn refuse_names(
     emit(ue, association, &answer.into(), None);
 }
 
-/// Which of the phone's gNBs a message came from.
+/// Which of the UE's gNBs a message came from.
 enum Side {
     Serving,
-    /// The one that takes the phone over.
+    /// The one that takes the UE over.
     Target,
     /// The one that it has left, which still forwards what it has.
     Source,
@@ -286,7 +286,7 @@ fn side(
 }
 
 /// The longest UE radio capability that is stored: segments of UECapabilityInformation make 16 of 9000 octets at most
-/// (TS 38.331 §5.7.7), and what is longer the next gNB asks the phone for.
+/// (TS 38.331 §5.7.7), and what is longer the next gNB asks the UE for.
 const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
 
 fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
@@ -369,7 +369,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::CellTraffic { subject, trace: m.ngran_trace_id, cell: m.ngran_cgi });
         }
-        // Nobody suspends here: there is no CIoT optimisation (TS 23.501 §5.31.18), and the phone stays as it is.
+        // Nobody suspends here: there is no CIoT optimisation (TS 23.501 §5.31.18), and the UE stays as it is.
         Message::UeContextSuspendRequest(m) => {
             let failure = UeContextSuspendFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
             send(ue, &failure.into(), None);
@@ -431,12 +431,12 @@ fn context_answer(ue: Ue, message: Message) {
     }
 }
 
-/// The gNB was told to let the phone go.
+/// The gNB was told to let the UE go.
 pub(crate) fn is_releasing(ue: Ue) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.releasing))
 }
 
-/// What a phone said before it heard that its connection ends, and what counts all the same. A request is made again on the
+/// What a UE said before it heard that its connection ends, and what counts all the same. A request is made again on the
 /// next connection, for it cannot be answered on this one.
 const fn crosses_release(message: &mm::Message) -> bool {
     matches!(
@@ -453,12 +453,12 @@ pub(crate) fn out_of_state(ue: Ue) {
     ue.event(Event::Dropped { subject, why: Dropped::OutOfState });
 }
 
-/// The identities of the phone's connection.
+/// The identities of the UE's connection.
 pub(crate) fn ids(ue: Ue) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     ue.with(|p| p.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)))
 }
 
-/// Sends an NGAP message on the phone's connection, if it has one that is not about to go.
+/// Sends an NGAP message on the UE's connection, if it has one that is not about to go.
 pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
     let connection = ue.with(|p| p.amf.connection.as_ref().filter(|c| !c.releasing).map(|c| c.association));
     if let Some(association) = connection {

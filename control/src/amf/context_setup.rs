@@ -1,4 +1,4 @@
-//! A NAS message to the phone and, where one is wanted, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
+//! A NAS message to the UE and, where one is wanted, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::{mm, sm};
@@ -33,7 +33,7 @@ struct Item {
 }
 
 /// Namf_Communication_N1N2MessageTransfer (TS 23.502 §4.3.2.2.1 steps 11 and 12): a session's user plane at the gNB, and
-/// its message to the phone. The gNB gets its UE context along the way if it has none yet.
+/// its message to the UE. The gNB gets its UE context along the way if it has none yet.
 pub(crate) async fn n1_n2_message_transfer(
     ue: Ue,
     psi: PduSessionId,
@@ -73,7 +73,7 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
     }
 }
 
-/// PDU SESSION RESOURCE RELEASE COMMAND, with the message that tells the phone where it is to be told (TS 38.413 §8.2.2).
+/// PDU SESSION RESOURCE RELEASE COMMAND, with the message that tells the UE where it is to be told (TS 38.413 §8.2.2).
 pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
     let protected = n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, Security::Current));
@@ -90,7 +90,7 @@ pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&s
     smf::release_sent(ue, psi);
 }
 
-/// PDU SESSION RESOURCE MODIFY REQUEST, with the message that tells the phone where it is to be told (TS 38.413 §8.2.3).
+/// PDU SESSION RESOURCE MODIFY REQUEST, with the message that tells the UE where it is to be told (TS 38.413 §8.2.3).
 pub(crate) fn modify_session_resources(
     ue: Ue,
     psi: PduSessionId,
@@ -105,7 +105,7 @@ pub(crate) fn modify_session_resources(
     send(ue, &PduSessionResourceModifyRequest::new(amf_id, ran_id, vec![item]).into(), count);
 }
 
-/// Whether a gNB was asked for the phone's context and has not answered.
+/// Whether a gNB was asked for the UE's context and has not answered.
 pub(crate) fn is_context_pending(ue: Ue) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending))
 }
@@ -114,7 +114,7 @@ pub(crate) fn is_context_pending(ue: Ue) -> bool {
 #[must_use = "the gNB's answer is awaited with `context_answer`"]
 pub(crate) struct Awaiting;
 
-/// Brings `message` to the phone together with the user planes of `sessions`.
+/// Brings `message` to the UE together with the user planes of `sessions`.
 ///
 /// With a UE context where the gNB asked for one (UE Context Request) or a session needs one; without, as plain
 /// NAS transport.
@@ -136,7 +136,7 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
         sessions.iter().for_each(|&psi| smf::asked_for(ue, psi));
     } else if there {
         send_nas(ue, message, Security::Current);
-        sessions.iter().for_each(|&psi| smf::reactivate(ue, psi)); // each where the phone then is
+        sessions.iter().for_each(|&psi| smf::reactivate(ue, psi)); // each where the UE then is
     } else {
         send_nas(ue, message, Security::Current);
     }

@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 
-/// The phone leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
+/// The UE leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     let switch_off = request.deregistration_type.switch_off;
     if !switch_off {
@@ -31,13 +31,13 @@ pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     end::dismiss(ue);
 }
 
-/// The operator has the phone leave (TS 23.502 §4.2.2.3.3). One that is idle, or is about to be, is paged first, and dropped if
+/// The operator has the UE leave (TS 23.502 §4.2.2.3.3). One that is idle, or is about to be, is paged first, and dropped if
 /// it does not come.
 pub(crate) fn by_network(ue: Ue) {
     by_network_with(ue, None, Deregistered::ByOperator);
 }
 
-/// The same, for a reason of which the phone is told by a cause.
+/// The same, for a reason of which the UE is told by a cause.
 pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered) {
     let ue = ue.on(Lane::Mobility);
     if ue.with(|p| !p.amf.registered) {
@@ -62,7 +62,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
             }
             // After the fifth expiry the UE is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
             Err(End::Refused(_)) => implicitly(ue, why),
-            // §5.5.2.3.5: an initial registration has taken its place; the phone has begun anew.
+            // §5.5.2.3.5: an initial registration has taken its place; the UE has begun anew.
             Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
                 ue.event(Event::Deregistered { subject, why });
@@ -72,7 +72,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     });
 }
 
-/// After each input: a phone that was paged to be deregistered, and has done what it came with, is told to leave.
+/// After each input: a UE that was paged to be deregistered, and has done what it came with, is told to leave.
 pub(crate) fn deregister_if_wanted(ue: Ue) {
     let due = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.secured && !c.releasing);
@@ -83,7 +83,7 @@ pub(crate) fn deregister_if_wanted(ue: Ue) {
     }
 }
 
-/// An initial registration takes the place of the deregistration for which the phone was paged (TS 24.501 §5.5.2.3.5 d).
+/// An initial registration takes the place of the deregistration for which the UE was paged (TS 24.501 §5.5.2.3.5 d).
 pub(crate) fn begins_anew(ue: Ue) {
     if ue.with(|p| std::mem::take(&mut p.amf.deregistration_wanted)) {
         let subject = ue.with(|p| p.subject());
@@ -105,7 +105,7 @@ async fn request(ue: Ue, cause: Option<MmCause>) -> Result<(), End> {
     ask(ue, message, Security::Current, timer, accepts).await.map(drop)
 }
 
-/// The phone's context ends without the phone's asking.
+/// The UE's context ends without the UE's asking.
 pub(crate) fn implicitly(ue: Ue, why: Deregistered) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Deregistered { subject, why });

@@ -66,7 +66,7 @@ async fn send(
     ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
 }
 
-/// RFC 4187 §6.3.1, §6.3.2: where the phone did not give up itself, a notification comes before EAP-Failure.
+/// RFC 4187 §6.3.1, §6.3.2: where the UE did not give up itself, a notification comes before EAP-Failure.
 async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: NgKsi) -> Result<Step, End> {
     let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
     if notified {

@@ -1,6 +1,6 @@
 //! Emergency services: TS 23.501 §5.16.4.1, TS 24.501 §5.5.1.2.4 emergency, TS 24.501 §5.5.1.2.6, TS 33.501 §10.2.2, TS 23.501 §5.3.4.1.1.
 //!
-//! There are none unless the operator configures them. A phone that proves its key is registered under it; one that cannot
+//! There are none unless the operator configures them. A UE that proves its key is registered under it; one that cannot
 //! is registered only where the operator allows that too, and then without integrity or cipher (TS 33.501 §5.5.2).
 
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Identity;
 
-/// Whether a phone registers for emergency services.
+/// Whether a UE registers for emergency services.
 pub(crate) fn wanted(request: &RegistrationRequest) -> bool {
     request.registration_type.kind == RegistrationKind::Emergency
 }
@@ -40,7 +40,7 @@ pub(crate) async fn admission(
     Ok(request)
 }
 
-/// From here on the phone has emergency services and nothing else; what it had before ends.
+/// From here on the UE has emergency services and nothing else; what it had before ends.
 fn enter(ue: Ue, emergency: &Emergency) {
     crate::smf::keep_only(ue, |_| false);
     if ue.with(|p| p.amf.subscription.is_some()) {
@@ -55,11 +55,11 @@ fn enter(ue: Ue, emergency: &Emergency) {
     ue.remark(|b| b.authenticated = true);
 }
 
-/// Keys as far as the phone has any.
+/// Keys as far as the UE has any.
 async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -> Result<Secured, End> {
     let claim = match &request.mobile_identity {
         MobileIdentity::Suci(suci) => Some(suci.clone()),
-        // A phone without USIM names its equipment (TS 24.501 §5.5.1.2.2).
+        // A UE without USIM names its equipment (TS 24.501 §5.5.1.2.2).
         MobileIdentity::Pei(pei) => {
             ue.with(|p| p.amf.pei = Some(*pei));
             None
@@ -92,7 +92,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
     }
 }
 
-/// The key set of a phone that was not authenticated (TS 24.501 §5.4.2.2).
+/// The key set of a UE that was not authenticated (TS 24.501 §5.4.2.2).
 pub(crate) const NO_KEYS_KSI: NgKsi = match NgKsi::native(0) {
     Some(ksi) => ksi,
     None => NgKsi::NO_KEY,

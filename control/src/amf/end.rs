@@ -1,4 +1,4 @@
-//! How procedures leave a phone behind.
+//! How procedures leave a UE behind.
 
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::CauseNas;
@@ -8,12 +8,12 @@ use super::udm_client;
 use super::{an_release, n14};
 use crate::envelope::Disposition;
 use crate::event::Event;
-use crate::phone::AmfContext;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
+use crate::ue_context::AmfContext;
 
-/// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
+/// The UE's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
     drop(super::target::abandon(ue));
     n14::target::forget(ue);
@@ -30,7 +30,7 @@ pub(crate) fn dismiss(ue: Ue) {
     ue.remark(|b| b.disposition = Disposition::Ended);
 }
 
-/// A procedure was refused: the operator learns why, and the phone's context ends.
+/// A procedure was refused: the operator learns why, and the UE's context ends.
 pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     tell_refused(ue, procedure, refusal);
     dismiss(ue);
@@ -54,7 +54,7 @@ fn tell_refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
-/// What a phone hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
+/// What a UE hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
 /// (TS 24.501 §5.5.1.3.5, §5.6.1.5). After all else it begins anew.
 fn stays_registered(cause: MmCause) -> bool {
     matches!(
@@ -162,7 +162,7 @@ pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     });
 }
 
-/// A procedure was interrupted. Its successor takes over; without one, a phone that had not come far is forgotten.
+/// A procedure was interrupted. Its successor takes over; without one, a UE that had not come far is forgotten.
 pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     ue.with(|p| p.amf.proposed = None);
     if why == Interrupt::ConnectionLost && ue.with(|p| p.amf.connection.is_none() && !p.amf.registered) {

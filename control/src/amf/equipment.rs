@@ -9,7 +9,7 @@ use crate::procedure::{End, Repeated, ask};
 use crate::refusal::Refusal;
 use crate::shard::Ue;
 
-/// N5g-eir_EquipmentIdentityCheck, by the operator's list. A phone that did not tell its IMEISV with SECURITY MODE COMPLETE
+/// N5g-eir_EquipmentIdentityCheck, by the operator's list. A UE that did not tell its IMEISV with SECURITY MODE COMPLETE
 /// is asked for it, under protection, where there is a list to look it up in.
 pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     let config = ue.config();

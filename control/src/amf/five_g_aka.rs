@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Resynchronisation;
 
-/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the phone
+/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the UE
 /// failed the challenge before this one. It says so again if it got that one twice, as it does when an answer is late or a
 /// failover has repeated the request.
 pub(super) async fn challenge(

@@ -1,6 +1,6 @@
 //! N2 handover within the AMF: TS 23.502 §4.9.1.3, TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7, §8.4.9, §8.4.10.
 //!
-//! It runs on a lane of its own: what the phone is at goes on meanwhile, and what cannot wait for a phone that is on its way
+//! It runs on a lane of its own: what the UE is at goes on meanwhile, and what cannot wait for a UE that is on its way
 //! waits for [`super::target::handover_over`].
 
 use std::rc::Rc;
@@ -26,17 +26,17 @@ use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event, Sign};
 use crate::input::Input;
-use crate::phone::{Connection, Phone, Source};
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Admitted};
+use crate::ue_context::{Connection, Source, UeContext};
 
-/// How long a phone may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
+/// How long a UE may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
 /// is seconds), for it is the source that is to give up first.
 pub(crate) const EXECUTION: Duration = Duration::from_secs(15);
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
-/// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a phone is on its way within a fraction of it.
+/// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a UE is on its way within a fraction of it.
 pub(crate) const FORWARDING: Duration = Duration::from_secs(1);
 
 /// Why a handover came to nothing.
@@ -47,7 +47,7 @@ pub(crate) enum Failed {
         refusal: Refusal,
         /// What the target has to say to the source of it.
         container: Option<Vec<u8>>,
-        /// The target keeps nothing of the phone.
+        /// The target keeps nothing of the UE.
         target_knows: bool,
     },
     /// Something took its place.
@@ -135,7 +135,7 @@ fn check(
     if !ue.config().amf.serves(tai) {
         return Err((CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai)));
     }
-    // TS 23.501 §5.3.4.1.1: the source was told where the phone may not go, and may not have heeded it.
+    // TS 23.501 §5.3.4.1.1: the source was told where the UE may not go, and may not have heeded it.
     if let Err(refusal) = permitted(ue, tai) {
         return Err((CauseRadioNetwork::HoTargetNotAllowed, refusal));
     }
@@ -169,18 +169,18 @@ pub(crate) fn to_gnb(m: &HandoverRequired) -> Result<Tai, (CauseRadioNetwork, Re
     }
 }
 
-/// Whether the phone is fit to be handed over (TS 38.413 §8.4.1.4).
+/// Whether the UE is fit to be handed over (TS 38.413 §8.4.1.4).
 pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     let connected = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
         there && p.amf.registered && p.amf.next_hop.is_some() && p.amf.subscription.is_some()
     });
     if !connected {
-        let what = Refusal::Protocol("HANDOVER REQUIRED for a phone without context");
+        let what = Refusal::Protocol("HANDOVER REQUIRED for a UE without context");
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
     if ue.with(|p| p.amf.arrival().is_some()) {
-        let what = Refusal::Protocol("HANDOVER REQUIRED for a phone whose sessions are on their way here");
+        let what = Refusal::Protocol("HANDOVER REQUIRED for a UE whose sessions are on their way here");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
@@ -190,7 +190,7 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     Ok(())
 }
 
-/// Gives what the phone's next gNB wants, if the phone has gone there already.
+/// Gives what the UE's next gNB wants, if the UE has gone there already.
 async fn handover(
     ue: Ue,
     m: Rc<HandoverRequired>,
@@ -323,7 +323,7 @@ pub(crate) fn command(
     executing_now(ue);
 }
 
-/// The phone's source is told, or about to be, to send it to the target.
+/// The UE's source is told, or about to be, to send it to the target.
 pub(crate) fn executing_now(ue: Ue) {
     ue.with(|p| {
         if let Some(t) = &mut p.amf.target {
@@ -332,7 +332,7 @@ pub(crate) fn executing_now(ue: Ue) {
     });
 }
 
-/// §4.9.1.3.3 step 5: the phone is there, or never comes.
+/// §4.9.1.3.3 step 5: the UE is there, or never comes.
 pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
     match ue.receive(notify, EXECUTION).await {
@@ -346,11 +346,11 @@ pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
 }
 
 pub(crate) fn never_came() -> Failed {
-    let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the phone did not come to the target");
+    let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the UE did not come to the target");
     Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
 }
 
-/// §4.9.1.3.3 steps 5 to 13: the target serves the phone, and its sessions' paths follow.
+/// §4.9.1.3.3 steps 5 to 13: the target serves the UE, and its sessions' paths follow.
 async fn arrive(
     ue: Ue,
     m: &HandoverNotify,
@@ -404,13 +404,13 @@ async fn arrive(
     Ok(further.map(|f| f.request))
 }
 
-/// The connection at a source that was told to let go before the phone arrived.
-fn source_that_left(phone: &mut Phone) -> Option<(AssociationId, AmfUeNgapId)> {
-    let (target, source) = (phone.amf.target.as_ref()?, phone.amf.connection.as_ref()?);
+/// The connection at a source that was told to let go before the UE arrived.
+fn source_that_left(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
+    let (target, source) = (ue.amf.target.as_ref()?, ue.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
 }
 
-/// The phone stays where it is, if that is still there.
+/// The UE stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(mut target) = ue.with(|p| p.amf.target.take()) else { return };
     target::nobody_further(ue, &mut target);
@@ -439,7 +439,7 @@ pub(crate) fn refused(ue: Ue, refusal: Refusal) {
     ue.event(Event::Refused { procedure: Procedure::Handover, subject, ran_ue_ngap_id, refusal });
 }
 
-/// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a phone on its way
+/// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a UE on its way
 /// there is nobody to tell.
 pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
     let Some((target, ran_id)) = executing(ue) else {
@@ -453,7 +453,7 @@ pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
     emit(ue, target.association, &transfer.into(), None);
 }
 
-/// The same for a phone that keeps both connections for a while (TS 38.413 §8.4.9, §8.4.10).
+/// The same for a UE that keeps both connections for a while (TS 38.413 §8.4.9, §8.4.10).
 pub(crate) fn ran_early_status_transfer(ue: Ue, m: UplinkRanEarlyStatusTransfer) {
     let Some((target, ran_id)) = executing(ue) else {
         if !n14::source::ran_status(ue, &m.into()) {

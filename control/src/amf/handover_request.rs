@@ -1,5 +1,5 @@
 //! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9),
-//! with the phone's security capabilities (TS 33.501 §6.7.3.2).
+//! with the UE's security capabilities (TS 33.501 §6.7.3.2).
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::ie::{
@@ -69,7 +69,7 @@ pub(crate) fn request(
     let Some((capabilities, ambr, fresh, allowed)) = ready else {
         // What `start` has seen was gone when the handover before this one had wound up.
         let cause = CauseRadioNetwork::InteractionWithOtherProcedure;
-        return Err(Failed::early(cause.into(), Refusal::Protocol("the phone's context is gone")));
+        return Err(Failed::early(cause.into(), Refusal::Protocol("the UE's context is gone")));
     };
     let mut request = HandoverRequest::new(
         to.amf_ue_ngap_id,

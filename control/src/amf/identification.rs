@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Identity;
 
-/// Who the phone is: from its request, or by asking. A 5G-GUTI that led nowhere, here or at the AMF that gave it, says nothing
+/// Who the UE is: from its request, or by asking. A 5G-GUTI that led nowhere, here or at the AMF that gave it, says nothing
 /// (TS 23.527 §6.2.2 of one that the AMF has lost).
 pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
     if let MobileIdentity::Suci(suci) = &request.mobile_identity {

@@ -1,4 +1,4 @@
-//! Local area data networks: what the phone is told of where they are (TS 23.501 §5.6.5, TS 24.501 §5.5.1.2.4, §9.11.3.30).
+//! Local area data networks: what the UE is told of where they are (TS 23.501 §5.6.5, TS 24.501 §5.5.1.2.4, §9.11.3.30).
 
 use whimbrel_ids::{Dnn, Tai};
 use whimbrel_nas::ie::LadnInformation;
@@ -6,10 +6,10 @@ use whimbrel_nas::mm::{ConfigurationUpdateCommand, RegistrationRequest};
 
 use super::configuration_update;
 use crate::config::Config;
-use crate::phone::Phone;
 use crate::shard::Ue;
+use crate::ue_context::UeContext;
 
-/// The local data networks that the phone subscribes to, as far as they are within its registration area: those that it asks
+/// The local data networks that the UE subscribes to, as far as they are within its registration area: those that it asks
 /// for, or all (TS 24.501 §5.5.1.2.4).
 pub(crate) fn information(ue: Ue, request: Option<&RegistrationRequest>) -> Option<LadnInformation> {
     let config = ue.config();
@@ -21,7 +21,7 @@ pub(crate) fn information(ue: Ue, request: Option<&RegistrationRequest>) -> Opti
     (!information.0.is_empty()).then_some(information)
 }
 
-fn local(p: &Phone, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
+fn local(p: &UeContext, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
     let mut all: Vec<(Dnn, Vec<Tai>)> = Vec::new();
     if config.smf.data_networks.values().all(|n| n.ladn.is_none()) {
         return all;
@@ -39,7 +39,7 @@ fn local(p: &Phone, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
     all
 }
 
-/// The operator has other data networks: a phone that is there is told where the local ones are (TS 24.501 §5.4.4.2).
+/// The operator has other data networks: a UE that is there is told where the local ones are (TS 24.501 §5.4.4.2).
 pub(crate) fn changed(ue: Ue) {
     let there = ue.with(|p| {
         let free = p.lanes.procedure(crate::shard::Lane::Mobility).is_none();

@@ -1,6 +1,6 @@
 //! Location reporting: TS 38.413 §8.12.1, §8.12.2, §8.12.3; TS 23.502 §4.10; TS 23.501 §5.4.7.
 //!
-//! What the operator wants to hear stands in the phone's context, so that each gNB to which the phone comes is asked for it:
+//! What the operator wants to hear stands in the UE's context, so that each gNB to which the UE comes is asked for it:
 //! in INITIAL CONTEXT SETUP REQUEST and HANDOVER REQUEST. Over Xn the source tells its target itself (TS 23.502 §4.10).
 
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::envelope::Locate;
 use crate::event::{Event, Sign};
 use crate::shard::Ue;
 
-/// Areas that are watched for one phone at most; TS 38.413 §9.3.1.65 counts 64 references.
+/// Areas that are watched for one UE at most; TS 38.413 §9.3.1.65 counts 64 references.
 const AREAS_MAX: usize = 16;
 
-/// For so long a phone that cannot be asked at once is waited for: longer than it is paged.
+/// For so long a UE that cannot be asked at once is waited for: longer than it is paged.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// From 1900, where time stamps begin (TS 38.413 §9.3.1.75, as in NTP), to 1970, in seconds.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
-/// What the operator wants to hear of a phone's place.
+/// What the operator wants to hear of a UE's place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Locating {
     /// Where it is now is wanted, until then.
@@ -37,7 +37,7 @@ pub(crate) struct Locating {
     cells: bool,
     /// Tracking areas that are watched, each under the reference of its place here.
     areas: Vec<Option<Tai>>,
-    /// The gNB could not be told yet: the phone is on its way to another, or its context is being set up.
+    /// The gNB could not be told yet: the UE is on its way to another, or its context is being set up.
     unsaid: bool,
 }
 
@@ -126,7 +126,7 @@ fn request(event: EventType) -> LocationReportingRequestType {
     LocationReportingRequestType::new(event, ReportArea::Cell)
 }
 
-/// The operator wants to know where a phone is, or no longer. An idle phone is paged for its present place; standing reports
+/// The operator wants to know where a UE is, or no longer. An idle UE is paged for its present place; standing reports
 /// begin with its next connection.
 pub(crate) fn ask(ue: Ue, wish: Locate) {
     let now = ue.now();
@@ -144,11 +144,11 @@ pub(crate) fn ask(ue: Ue, wish: Locate) {
     tidy(ue);
 }
 
-/// Who can be asked for a phone's place.
+/// Who can be asked for a UE's place.
 enum At {
     /// Its gNB.
     Gnb,
-    /// Its gNB, once that has the phone's context.
+    /// Its gNB, once that has the UE's context.
     New,
     /// The gNB where it is when its handover is over.
     OnItsWay,
@@ -192,7 +192,7 @@ pub(crate) fn resume(ue: Ue) {
     tidy(ue);
 }
 
-/// The reports that a gNB is to make as soon as it has the phone's context (§8.3.1.2).
+/// The reports that a gNB is to make as soon as it has the UE's context (§8.3.1.2).
 pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| {
         let l = p.amf.locating.as_mut()?;
@@ -206,12 +206,12 @@ pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| p.amf.locating.as_ref().and_then(|l| l.standing()))
 }
 
-/// Whether an idle phone is paged to hear where it is.
-pub(crate) fn is_wanted(phone: &crate::phone::Phone, now: Instant) -> bool {
-    phone.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
+/// Whether an idle UE is paged to hear where it is.
+pub(crate) fn is_wanted(ue: &crate::ue_context::UeContext, now: Instant) -> bool {
+    ue.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
 }
 
-/// The phone is heard on a new connection or at the end of a handover, and its gNB has told where it is.
+/// The UE is heard on a new connection or at the end of a handover, and its gNB has told where it is.
 pub(crate) fn found(ue: Ue) {
     if taken(ue) {
         tell(ue);
@@ -236,7 +236,7 @@ fn tell(ue: Ue) {
     ue.event(Event::Located { subject, tai, cell });
 }
 
-/// Tells who predicts handovers where the phone goes.
+/// Tells who predicts handovers where the UE goes.
 pub(crate) fn sign(ue: Ue, sign: impl FnOnce() -> Sign) {
     if ue.config().amf.signs {
         let (subject, tai, seen) = ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.clone()));
@@ -248,7 +248,7 @@ fn is_awaited(ue: Ue) -> bool {
     ue.with(|p| p.amf.locating.as_ref().is_some_and(|l| l.awaits()))
 }
 
-/// LOCATION REPORT (§8.12.3.2). Its place of a phone in RRC_INACTIVE is the last known one, with its time (TS 23.501 §5.4.7).
+/// LOCATION REPORT (§8.12.3.2). Its place of a UE in RRC_INACTIVE is the last known one, with its time (TS 23.501 §5.4.7).
 pub(crate) fn reported(ue: Ue, m: &LocationReport) {
     if !is_awaited(ue) {
         return out_of_state(ue); // nobody asked, or it crossed the end of the reports
@@ -289,7 +289,7 @@ pub(crate) fn failed(ue: Ue, m: &LocationReportingFailureIndication) {
     ue.event(Event::NotLocated { subject, why });
 }
 
-/// The phone does not answer to paging.
+/// The UE does not answer to paging.
 pub(crate) fn unreachable(ue: Ue) {
     if taken(ue) {
         let subject = ue.with(|p| p.subject());
@@ -308,7 +308,7 @@ pub(crate) fn cell(told: &UserLocationInformation) -> Option<NgranCgi> {
     }
 }
 
-/// When the phone was there, if not now.
+/// When the UE was there, if not now.
 fn stamp(told: &UserLocationInformation) -> Option<Instant> {
     let stamp = match told {
         UserLocationInformation::UserLocationInformationNr(nr) => nr.time_stamp,

@@ -1,21 +1,21 @@
 //! Mobility restrictions: TS 23.501 §5.3.4.1, TS 24.501 §5.3.13, TS 24.501 §5.3.5; in NGAP TS 38.413 §9.3.1.85.
 //!
-//! Where a phone gets no service at all (forbidden areas, a radio that is barred) it is refused; where it may register but start
+//! Where a UE gets no service at all (forbidden areas, a radio that is barred) it is refused; where it may register but start
 //! nothing (non-allowed areas), its requests for service are refused and its registration stands.
 
 use whimbrel_ids::{Tac, Tai};
 use whimbrel_nas::ie::{PartialServiceArea, PartialTaiList, ServiceAreaList};
 use whimbrel_ngap::ie::{ForbiddenAreaInformationItem, MobilityRestrictionList, ServiceAreaInformationItem};
 
-use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::{MobilityRestrictions, ServiceArea};
+use crate::ue_context::UeContext;
 
 /// The most tracking areas of one list (TS 24.501 §9.11.3.49, TS 38.413 §9.3.1.85: 16).
 const AREAS_MAX: usize = 16;
 
-/// Whether the phone may be here (TS 23.501 §5.3.4.1.1).
+/// Whether the UE may be here (TS 23.501 §5.3.4.1.1).
 pub(crate) fn permitted(ue: Ue, tai: Tai) -> Result<(), Refusal> {
     ue.with(|p| match restrictions(p) {
         Some(r) if r.nr_barred => Err(Refusal::RadioBarred),
@@ -24,7 +24,7 @@ pub(crate) fn permitted(ue: Ue, tai: Tai) -> Result<(), Refusal> {
     })
 }
 
-/// Whether the phone may start services where it is (TS 24.501 §5.3.5.2).
+/// Whether the UE may start services where it is (TS 24.501 §5.3.5.2).
 pub(crate) fn service_allowed(ue: Ue) -> Result<(), Refusal> {
     let restricted = ue.with(|p| {
         let (tai, area) = (p.amf.tai?, restrictions(p)?.service_area.as_ref()?);
@@ -33,7 +33,7 @@ pub(crate) fn service_allowed(ue: Ue) -> Result<(), Refusal> {
     restricted.map_or(Ok(()), |tai| Err(Refusal::RestrictedServiceArea(tai)))
 }
 
-/// What REGISTRATION ACCEPT tells the phone of it (TS 24.501 §5.5.1.2.4, §9.11.3.49).
+/// What REGISTRATION ACCEPT tells the UE of it (TS 24.501 §5.5.1.2.4, §9.11.3.49).
 pub(crate) fn service_area_list(ue: Ue) -> Option<ServiceAreaList> {
     let plmn = ue.config().amf.plmn;
     ue.with(|p| {
@@ -47,7 +47,7 @@ pub(crate) fn service_area_list(ue: Ue) -> Option<ServiceAreaList> {
     })
 }
 
-/// What gNBs are told of it, so that they hand the phone over to nowhere where it may not be.
+/// What gNBs are told of it, so that they hand the UE over to nowhere where it may not be.
 pub(crate) fn mobility_restriction_list(ue: Ue) -> Option<MobilityRestrictionList> {
     let plmn = ue.config().amf.plmn;
     ue.with(|p| {
@@ -70,7 +70,7 @@ pub(crate) fn mobility_restriction_list(ue: Ue) -> Option<MobilityRestrictionLis
     })
 }
 
-fn restrictions(p: &Phone) -> Option<&MobilityRestrictions> {
+fn restrictions(p: &UeContext) -> Option<&MobilityRestrictions> {
     p.amf.subscription.as_ref().map(|s| &s.restrictions)
 }
 

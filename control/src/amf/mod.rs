@@ -45,7 +45,8 @@ mod unread;
 
 pub use connection::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use n14::{
-    Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, Shown, Transferred, UeContext,
+    Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, Shown, Transferred,
+    UeContextCreateData,
 };
 pub use nas::named_within;
 pub use path_switch::came_too_late;

@@ -29,9 +29,9 @@ pub(crate) struct Received {
 pub(crate) enum First {
     /// It may be acted upon here.
     Read(Box<Received>),
-    /// It names this phone and does not prove to be from it.
+    /// It names this UE and does not prove to be from it.
     Stranger,
-    /// It names the phone that bears this 5G-TMSI.
+    /// It names the UE that bears this 5G-TMSI.
     Elsewhere(Tmsi),
     /// It is nothing that can begin a connection.
     Unreadable(Unread),
@@ -40,7 +40,7 @@ pub(crate) enum First {
 /// How a downlink message is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Security {
-    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists what phones take so).
+    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists what UEs take so).
     Plain,
     /// Integrity and cipher under the context in force; plain where there is none.
     Current,
@@ -48,7 +48,7 @@ pub(crate) enum Security {
     Proposed,
 }
 
-/// Reads the first message of a connection for this slot. `known`: the slot holds a phone with a security context.
+/// Reads the first message of a connection for this slot. `known`: the slot holds a UE with a security context.
 pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool) -> First {
     if known {
         return match read(ue, octets, true) {
@@ -84,7 +84,7 @@ fn is_initial(message: &mm::Message) -> bool {
     )
 }
 
-/// The 5G-GUTI by which the NAS message within INITIAL UE MESSAGE names its phone.
+/// The 5G-GUTI by which the NAS message within INITIAL UE MESSAGE names its UE.
 pub fn named_within(octets: &[u8]) -> Option<Guti> {
     let Ok(whimbrel_ngap::Message::InitialUeMessage(m)) = whimbrel_ngap::Message::decode(octets) else {
         return None;
@@ -92,7 +92,7 @@ pub fn named_within(octets: &[u8]) -> Option<Guti> {
     named_by(&unprotected(&m.nas_pdu).ok()?.0)
 }
 
-/// The 5G-GUTI by which an initial message names its phone.
+/// The 5G-GUTI by which an initial message names its UE.
 fn named_by(message: &mm::Message) -> Option<Guti> {
     let identity = match message {
         mm::Message::RegistrationRequest(m) => &m.mobile_identity,
@@ -105,7 +105,7 @@ fn named_by(message: &mm::Message) -> Option<Guti> {
     }
 }
 
-/// Reads an uplink message under this phone's contexts.
+/// Reads an uplink message under this UE's contexts.
 pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
     read(ue, octets, false)
 }
@@ -127,7 +127,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
             return Err(Dropped::Integrity.into());
         }
         let (message, content) = whole(ue, message, count, &plain);
-        // The radio's keys begin with the message by which the phone came, or with the newest keys (TS 33.501 §6.8.1.1.2.2, §6.9.2.3.3).
+        // The radio's keys begin with the message by which the UE came, or with the newest keys (TS 33.501 §6.8.1.1.2.2, §6.9.2.3.3).
         let counts = match message {
             mm::Message::RegistrationRequest(_) | mm::Message::ServiceRequest(_) => first || !secured,
             mm::Message::SecurityModeComplete(_) => true,
@@ -150,7 +150,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
 /// Opens a protected message under the context that its header type names: the proposed one or the one in force
 /// (TS 24.501 §9.3.1).
 fn open(
-    amf: &mut crate::phone::AmfContext,
+    amf: &mut crate::ue_context::AmfContext,
     header: SecurityHeaderType,
     octets: &[u8],
 ) -> Option<(Vec<u8>, NasCount)> {
@@ -159,7 +159,7 @@ fn open(
             amf.security.as_deref_mut()
         }
         SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext => amf.proposed.as_deref_mut(),
-        // SECURITY MODE COMMAND: no phone sends it.
+        // SECURITY MODE COMMAND: no UE sends it.
         SecurityHeaderType::IntegrityProtectedWithNewContext => None,
     };
     let mut plain = Vec::with_capacity(octets.len());

@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::shard::{Procedure, Ue};
 use crate::smf::{self, SmContextCreateData};
 
-/// A payload from the phone.
+/// A payload from the UE.
 pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     if m.payload_container_type != PayloadContainerType::N1_SM_INFORMATION {
         // SMS, LPP, SOR acknowledgement, UE policy: no function here serves them (§5.4.5.2.5 has them ignored).
@@ -49,13 +49,13 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     }
 }
 
-/// Whether the phone may not start services where it is, and the session is no emergency's.
+/// Whether the UE may not start services where it is, and the session is no emergency's.
 fn is_barred(ue: Ue, psi: PduSessionId) -> bool {
     service_allowed(ue).is_err() && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| !s.emergency))
 }
 
 /// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
-/// phone names none (TS 24.501 §5.4.5.2.3).
+/// UE names none (TS 24.501 §5.4.5.2.3).
 fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
     match choose(ue, psi, m).and_then(|chosen| uncongested(ue, chosen)) {
         Ok((s_nssai, dnn)) => {
@@ -69,7 +69,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
         Err(refusal) => {
             let cause = match refusal {
                 Refusal::Congested("slices") => MmCause::InsufficientResourcesForSlice,
-                Refusal::Limit("sessions_per_phone") => MmCause::MaximumNumberOfPduSessionsReached,
+                Refusal::Limit("sessions_per_ue") => MmCause::MaximumNumberOfPduSessionsReached,
                 _ => refusal.mm_cause(&ue.config()),
             };
             let back_off = refusal.back_off(&ue.config());
@@ -84,8 +84,8 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
     }
 }
 
-/// An emergency session: its terms are the operator's, whatever the phone names and subscribes to (TS 23.501 §5.16.4.3).
-/// A phone has one: another takes its place.
+/// An emergency session: its terms are the operator's, whatever the UE names and subscribes to (TS 23.501 §5.16.4.3).
+/// A UE has one: another takes its place.
 fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
     let config = ue.config();
     let Some(emergency) = &config.amf.access.emergency else {
@@ -117,16 +117,14 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
     ue.with(|p| {
         // Registered for emergency services: no other (TS 23.501 §5.16.4.9).
         if p.amf.emergency {
-            return Err(Refusal::Protocol(
-                "a session that is no emergency's, of a phone that is here for one",
-            ));
+            return Err(Refusal::Protocol("a session that is no emergency's, of a UE that is here for one"));
         }
         // The successor of a session of SSC mode 3 is beside it for a while (TS 23.502 §4.3.5.2 step 4), and is of its data network.
         let former = m.old_pdu_session_id.and_then(|old| p.sessions.get(&old));
         let former = former.filter(|s| s.is_leaving());
-        let room = p.sessions.len() < usize::from(config.limits.sessions_per_phone);
+        let room = p.sessions.len() < usize::from(config.limits.sessions_per_ue);
         if !room && former.is_none() && !p.sessions.contains_key(&psi) {
-            return Err(Refusal::Limit("sessions_per_phone"));
+            return Err(Refusal::Limit("sessions_per_ue"));
         }
         let subscription = p.amf.subscription.as_ref().ok_or(Refusal::NoIdentity)?;
         let default = former.map(|s| s.s_nssai).or(p.amf.allowed_nssai.first().copied());
@@ -167,7 +165,7 @@ fn returned(psi: PduSessionId, payload: PayloadContainer, cause: MmCause) -> DlN
     m
 }
 
-/// A session management message to the phone, as DL NAS TRANSPORT.
+/// A session management message to the UE, as DL NAS TRANSPORT.
 pub(crate) fn n1_sm(psi: PduSessionId, sm: &whimbrel_nas::sm::Message) -> Option<whimbrel_nas::mm::Message> {
     let mut octets = Vec::with_capacity(128);
     sm.encode(&mut octets);

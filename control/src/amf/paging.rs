@@ -1,4 +1,4 @@
-//! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a phone is paged first:
+//! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a UE is paged first:
 //! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::event::Deregistered;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, UpState};
 
-/// How often a phone is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
+/// How often a UE is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
 const PAGINGS: u8 = 4;
 
 /// The longest UE radio capability for paging that is kept: it travels in every PAGING, and is a list of bands with a few octets
@@ -26,7 +26,7 @@ const CAPABILITY_OCTETS_MAX: usize = 512;
 /// Cells, and gNBs and areas, that a gNB recommends (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413 §9.4.7).
 const RECOMMENDED_MAX: usize = 16;
 
-/// What gNBs told that helps to page a phone: returned to them unread.
+/// What gNBs told that helps to page a UE: returned to them unread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PagingAid {
     /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
@@ -66,7 +66,7 @@ pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
     });
 }
 
-/// Downlink packets wait for a session: its user plane is set up, after paging where the phone is idle.
+/// Downlink packets wait for a session: its user plane is set up, after paging where the UE is idle.
 pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     let (waits, connected, releasing) = ue.with(|p| {
         let waits = p.sessions.get_mut(&psi).is_some_and(|s| {
@@ -77,7 +77,7 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
         (waits, p.amf.connection.is_some(), releasing)
     });
     match (waits, connected, releasing) {
-        (false, ..) | (_, _, true) => {} // once released, the phone is paged
+        (false, ..) | (_, _, true) => {} // once released, the UE is paged
         // Packets that came before the UPF was led to the gNB leave with that.
         (true, true, false) if smf::is_coming_up(ue, psi) => {}
         (true, true, false) => smf::reactivate(ue, psi),
@@ -85,7 +85,7 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     }
 }
 
-/// Pages an idle phone for which packets or the network wait, unless something with it is under way.
+/// Pages an idle UE for which packets or the network wait, unless something with it is under way.
 pub(crate) fn page_if_awaited(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
     let now = ue.now();
@@ -125,7 +125,7 @@ async fn paging(ue: Ue) {
     let near = is_near(ue);
     for attempt in 0..PAGINGS {
         page(ue, attempt, near && attempt == 0);
-        // Between two windows of its extended cycle the phone hears nothing: the next page waits for the next one.
+        // Between two windows of its extended cycle the UE hears nothing: the next page waits for the next one.
         let cycle = ue.with(|p| reach::edrx_cycle(p)).unwrap_or_default();
         match ue.receive(|_| false, ue.config().timers.t3513 + cycle).await {
             Ok(_) | Err(Interrupt::TimedOut) => {} // §5.6.2.3 b
@@ -135,7 +135,7 @@ async fn paging(ue: Ue) {
     give_up(ue, "the UE did not answer PAGING");
 }
 
-/// The phone cannot be reached (TS 23.502 §4.2.3.3 step 5).
+/// The UE cannot be reached (TS 23.502 §4.2.3.3 step 5).
 fn give_up(ue: Ue, why: &'static str) {
     if ue.with(|p| p.amf.deregistration_wanted) {
         return deregistration::implicitly(ue, Deregistered::ByOperator);
@@ -145,7 +145,7 @@ fn give_up(ue: Ue, why: &'static str) {
     smf::give_up_waiting(ue);
 }
 
-/// Whether the phone is paged first where it was seen last, and in its whole registration area only if it does not answer
+/// Whether the UE is paged first where it was seen last, and in its whole registration area only if it does not answer
 /// (TS 23.501 §5.4.3.2). Not so in an emergency, and not where the next page waits for a long cycle.
 fn is_near(ue: Ue) -> bool {
     let (now, near) = (ue.now(), ue.config().amf.access.paging_near);
@@ -155,7 +155,7 @@ fn is_near(ue: Ue) -> bool {
     })
 }
 
-/// The tracking areas in which what waits for the phone may be had.
+/// The tracking areas in which what waits for the UE may be had.
 fn where_to_page(ue: Ue) -> Vec<Tai> {
     let (config, now) = (ue.config(), ue.now());
     ue.with(|p| {
@@ -164,7 +164,7 @@ fn where_to_page(ue: Ue) -> Vec<Tai> {
     })
 }
 
-/// By turns under the 5G-TMSI that the phone surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
+/// By turns under the 5G-TMSI that the UE surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
 fn page(ue: Ue, attempt: u8, near: bool) {
     let config = ue.config();
     let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
@@ -194,7 +194,7 @@ fn page(ue: Ue, attempt: u8, near: bool) {
     ue.emit(Effect::Page { tais, near, cells, octets }, None);
 }
 
-/// Where the phone is likely to be: its last cell, and what its last gNB recommends.
+/// Where the UE is likely to be: its last cell, and what its last gNB recommends.
 fn likely(ue: Ue) -> (Vec<AmfPagingTarget>, Vec<NgranCgi>) {
     ue.with(|p| {
         let aid = p.amf.paging_aid.as_deref();

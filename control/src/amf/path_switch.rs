@@ -1,7 +1,7 @@
 //! Xn handover: TS 23.502 §4.9.1.2.2 (the UPF stays), TS 38.413 §8.4.4, TS 33.501 §6.7.3.1, §6.9.2.3.2.
 //!
-//! The phone is at the target already; its sessions' paths follow. Whatever is wrong with the request is found before anything
-//! changes, so that the phone's state stands as it was.
+//! The UE is at the target already; its sessions' paths follow. Whatever is wrong with the request is found before anything
+//! changes, so that the UE's state stands as it was.
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, RanUeNgapId};
 use whimbrel_ngap::Message;
@@ -17,14 +17,14 @@ use super::{end, location_reporting, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event, Sign};
-use crate::phone::Connection;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Switched};
+use crate::ue_context::Connection;
 
-/// Step 1b: the target names the phone by the identity that its source had for it.
+/// Step 1b: the target names the UE by the identity that its source had for it.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
-    // The phone came to its source through the core, and the source's word of that is under way.
+    // The UE came to its source through the core, and the source's word of that is under way.
     let Some(Further { association, request: m }) = target::further(ue, Further { association, request: m })
     else {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
     let target = target(association, &m);
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
-        // The phone's gNBs moved it while its connection ended here: the target learns that it has got nothing.
+        // The UE's gNBs moved it while its connection ended here: the target learns that it has got nothing.
         let now = ue.now();
         if ue.with(|p| p.amf.parted.as_ref().is_some_and(|c| c.names(now, amf_id))) {
             return send_failure(ue, &target);
@@ -52,7 +52,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
 }
 
-/// The request has waited for the phone to arrive where it came from (`target::further`): the handover to there ends.
+/// The request has waited for the UE to arrive where it came from (`target::further`): the handover to there ends.
 pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
         if let Some(target) = ue.with(|p| p.amf.target.take()) {
@@ -61,7 +61,7 @@ pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
     });
 }
 
-/// The gNB at which the phone is.
+/// The gNB at which the UE is.
 pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Target {
     Target {
         association,
@@ -100,7 +100,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     }
 }
 
-/// Steps 2 to 6. What the source has said of the phone may still be under way.
+/// Steps 2 to 6. What the source has said of the UE may still be under way.
 async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
     target::come_up(ue, &asked(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
@@ -113,25 +113,23 @@ fn same(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
 }
 
-/// The phone has come to this target before: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+/// The UE has come to this target before: a gNB that lost the AMF's endpoint says again what was not acknowledged.
 fn is_there(c: &Connection, target: &Target) -> bool {
     c.association == target.association && Some(c.ran_ue_ngap_id) == target.ran_ue_ngap_id
 }
 
 /// What must hold before anything is touched. A context that the source was asked for counts: it may have answered.
 fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
-    let connection = |p: &mut crate::phone::Phone| {
+    let connection = |p: &mut crate::ue_context::UeContext| {
         p.amf.connection.as_ref().is_some_and(|c| {
             (c.context_set_up || c.context_pending) && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id
         })
     };
     if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
-        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a phone that has no context at a gNB"));
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE that has no context at a gNB"));
     }
     if ue.with(|p| p.amf.arrival().is_some()) {
-        return Err(Refusal::Protocol(
-            "PATH SWITCH REQUEST for a phone whose sessions are on their way here",
-        ));
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE whose sessions are on their way here"));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
@@ -168,7 +166,7 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     ue.event(Event::Completed { procedure: Procedure::PathSwitch, subject, took });
 }
 
-/// The target serves the phone from here on.
+/// The target serves the UE from here on.
 fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
     if let Some((association, amf_id)) =
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
@@ -212,7 +210,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     answer.new_security_context_ind = fresh.new;
     answer.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
     answer.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
-    // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: a target that has other capabilities than the phone gave us gets ours, and
+    // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: a target that has other capabilities than the UE gave us gets ours, and
     // somebody looks into it.
     if m.ue_security_capabilities != ours {
         answer.ue_security_capabilities = ours;
@@ -235,7 +233,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     send(ue, &answer.into(), None);
 }
 
-/// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the phone's state stands.
+/// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the UE's state stands.
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
     let By::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
@@ -253,13 +251,13 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
     failure.into()
 }
 
-/// The phone never was at the gNB from which this one has it.
+/// The UE never was at the gNB from which this one has it.
 pub(crate) fn refuse(ue: Ue, further: &Further) {
     send_failure(ue, &target(further.association, &further.request));
     refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
 }
 
-/// The answer to PATH SWITCH REQUEST for a phone that was let go while it moved.
+/// The answer to PATH SWITCH REQUEST for a UE that was let go while it moved.
 pub fn came_too_late(m: &PathSwitchRequest) -> Message {
     failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
 }

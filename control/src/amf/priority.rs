@@ -2,23 +2,23 @@
 //! TS 24.501 §4.5.2; what congestion control lets pass, TS 23.501 §5.19.7.2, TS 24.501 §5.3.9.
 //!
 //! A subscriber of multimedia priority or mission critical services is told so at registration, and from then on sets its
-//! connections up with a cause that says so. Before the phone has proved who it is, the cause is believed; afterwards its
+//! connections up with a cause that says so. Before the UE has proved who it is, the cause is believed; afterwards its
 //! subscription decides.
 
 use whimbrel_nas::ie::NetworkFeatureSupport;
 use whimbrel_ngap::ie::RrcEstablishmentCause;
 
-use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Priority;
+use crate::ue_context::UeContext;
 
-/// Keeps back what is not urgent, where the network is congested: as far as is known before the phone proves who it is.
+/// Keeps back what is not urgent, where the network is congested: as far as is known before the UE proves who it is.
 pub(crate) fn uncongested(ue: Ue) -> Result<(), Refusal> {
     uncongested_for(ue, |p| cause(p).is_some_and(claims_urgency))
 }
 
-/// The same of a phone whose subscription is known: it does not pass by a priority that it does not have.
+/// The same of a UE whose subscription is known: it does not pass by a priority that it does not have.
 pub(crate) fn entitled(ue: Ue) -> Result<(), Refusal> {
     uncongested_for(ue, |p| {
         let subscribed = p.amf.subscription.as_ref().map(|s| s.priority).unwrap_or_default();
@@ -26,14 +26,14 @@ pub(crate) fn entitled(ue: Ue) -> Result<(), Refusal> {
     })
 }
 
-fn uncongested_for(ue: Ue, passes: fn(&Phone) -> bool) -> Result<(), Refusal> {
+fn uncongested_for(ue: Ue, passes: fn(&UeContext) -> bool) -> Result<(), Refusal> {
     if ue.config().amf.access.congestion.general && !ue.with(|p| passes(p)) {
         return Err(Refusal::Congested("general"));
     }
     Ok(())
 }
 
-fn cause(p: &Phone) -> Option<RrcEstablishmentCause> {
+fn cause(p: &UeContext) -> Option<RrcEstablishmentCause> {
     p.amf.connection.as_ref().map(|c| c.establishment_cause)
 }
 

@@ -1,6 +1,6 @@
-//! UE radio capability check: TS 38.413 §8.14.2.2, TS 23.502 §4.2.8a: whether the phone's radio carries IMS voice here.
+//! UE radio capability check: TS 38.413 §8.14.2.2, TS 23.502 §4.2.8a: whether the UE's radio carries IMS voice here.
 //!
-//! The gNB is asked where the operator wants it, once it has the phone's context, and again when the phone's radio has changed.
+//! The gNB is asked where the operator wants it, once it has the UE's context, and again when the UE's radio has changed.
 //! What it says counts from the next registration on (TS 23.501 §5.16.3.2).
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckRe
 use super::connection::{ids, out_of_state, send};
 use crate::shard::Ue;
 
-/// What is known of a phone's radio and IMS voice.
+/// What is known of a UE's radio and IMS voice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum VoiceMatch {
     /// Nobody was asked.
@@ -24,7 +24,7 @@ pub(crate) enum VoiceMatch {
     NotSupported,
 }
 
-/// The phone's radio is another: what was known of it holds no longer.
+/// The UE's radio is another: what was known of it holds no longer.
 pub(crate) fn forget(ue: Ue) {
     ue.with(|p| p.amf.voice_match = VoiceMatch::Unknown);
 }
@@ -59,7 +59,7 @@ pub(crate) fn answered(ue: Ue, m: &UeRadioCapabilityCheckResponse) {
     ue.with(|p| p.amf.voice_match = known);
 }
 
-/// Whether the phone is told that voice over IMS works here.
+/// Whether the UE is told that voice over IMS works here.
 pub(crate) fn carries_voice(ue: Ue) -> bool {
     ue.config().amf.ims_vops && ue.with(|p| p.amf.voice_match != VoiceMatch::NotSupported)
 }

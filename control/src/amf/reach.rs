@@ -1,5 +1,5 @@
-//! How an idle phone is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.7 (T3324, strictly periodic), TS 24.501 §5.3.16 (eDRX), and its paging
-//! cycle (TS 23.501 §5.4.5). What a phone asks for and this network does not have is negotiated away, never refused.
+//! How an idle UE is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.7 (T3324, strictly periodic), TS 24.501 §5.3.16 (eDRX), and its paging
+//! cycle (TS 23.501 §5.4.5). What a UE asks for and this network does not have is negotiated away, never refused.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest};
 use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTimeWindow, PagingDrx};
 
 use crate::config::{Config, Timers};
-use crate::phone::{Phone, Reach};
 use crate::shard::Ue;
+use crate::ue_context::{Reach, UeContext};
 
 /// The longest active time: what is longer is better served without MICO.
 const T3324_MAX: Duration = Duration::from_secs(3600);
 
-/// Agrees with the phone at each registration but a periodic one, which asks for nothing and keeps what there is
+/// Agrees with the UE at each registration but a periodic one, which asks for nothing and keeps what there is
 /// (TS 24.501 §5.5.1.3.4).
 pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut RegistrationAccept) {
     let config = ue.config();
@@ -56,7 +56,7 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
         strictly_periodic: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),
         until: None,
         drx: request.requested_drx_parameters.filter(|d| *d != DrxParameters::NotSpecified),
-        // MICO and eDRX exclude each other here: a phone that is not paged has no paging cycle.
+        // MICO and eDRX exclude each other here: a UE that is not paged has no paging cycle.
         edrx: extended
             .filter(|_| mico.is_none())
             .and_then(|v| v.first().copied())
@@ -64,18 +64,18 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
     }
 }
 
-/// The phone goes idle: from now it can be paged for its active time, or as long as it likes.
-pub(crate) fn goes_idle(phone: &mut Phone, now: Instant) {
-    let mut reach = phone.amf.reach();
+/// The UE goes idle: from now it can be paged for its active time, or as long as it likes.
+pub(crate) fn goes_idle(ue: &mut UeContext, now: Instant) {
+    let mut reach = ue.amf.reach();
     reach.until = reach.mico.map(|active| now + active);
-    phone.amf.set_reach(reach);
+    ue.amf.set_reach(reach);
 }
 
-/// When a phone that goes idle now is given up, unless it shows up (TS 24.501 §5.3.7): after the mobile reachable timer, which is
-/// longer than T3512, and the implicit deregistration timer. Where the phone's T3512 runs while it is connected too, so does
-/// ours, since its last registration; one that ends while the phone is connected begins again.
-pub(crate) fn given_up_at(phone: &Phone, timers: &Timers, now: Instant) -> Instant {
-    let reach = phone.amf.reach();
+/// When a UE that goes idle now is given up, unless it shows up (TS 24.501 §5.3.7): after the mobile reachable timer, which is
+/// longer than T3512, and the implicit deregistration timer. Where the UE's T3512 runs while it is connected too, so does
+/// ours, since its last registration; one that ends while the UE is connected begins again.
+pub(crate) fn given_up_at(ue: &UeContext, timers: &Timers, now: Instant) -> Instant {
+    let reach = ue.amf.reach();
     let grace = timers.implicit_deregistration;
     let period = reach.t3512.unwrap_or(timers.t3512) + grace;
     let ran =
@@ -84,26 +84,26 @@ pub(crate) fn given_up_at(phone: &Phone, timers: &Timers, now: Instant) -> Insta
 }
 
 /// Whether paging can reach it now.
-pub(crate) fn is_reachable(phone: &Phone, now: Instant) -> bool {
-    phone.amf.reach().until.is_none_or(|until| now < until)
+pub(crate) fn is_reachable(ue: &UeContext, now: Instant) -> bool {
+    ue.amf.reach().until.is_none_or(|until| now < until)
 }
 
-/// For how long an idle phone may not be reached, if that is for longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): to the next window
+/// For how long an idle UE may not be reached, if that is for longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): to the next window
 /// of its extended cycle, or until it comes by itself.
-pub(crate) fn sleeps_for(phone: &Phone, now: Instant) -> Option<Duration> {
-    let amf = &phone.amf;
+pub(crate) fn sleeps_for(ue: &UeContext, now: Instant) -> Option<Duration> {
+    let amf = &ue.amf;
     if amf.connection.is_some() || !amf.registered {
         return None;
     }
-    match is_reachable(phone, now) {
-        true => edrx_cycle(phone),
+    match is_reachable(ue, now) {
+        true => edrx_cycle(ue),
         false => amf.reachable_until.map(|until| until.since(now)),
     }
 }
 
 /// Its paging cycle for PAGING (TS 38.413 §9.3.1.90).
-pub(crate) fn paging_drx(phone: &Phone) -> Option<PagingDrx> {
-    Some(match phone.amf.reach().drx? {
+pub(crate) fn paging_drx(ue: &UeContext) -> Option<PagingDrx> {
+    Some(match ue.amf.reach().drx? {
         DrxParameters::NotSpecified => return None,
         DrxParameters::T32 => PagingDrx::V32,
         DrxParameters::T64 => PagingDrx::V64,
@@ -113,8 +113,8 @@ pub(crate) fn paging_drx(phone: &Phone) -> Option<PagingDrx> {
 }
 
 /// Its extended cycle for PAGING (TS 38.413 §9.3.1.227).
-pub(crate) fn paging_edrx(phone: &Phone) -> Option<NrPagingEdrxInformation> {
-    let octet = phone.amf.reach().edrx?;
+pub(crate) fn paging_edrx(ue: &UeContext) -> Option<NrPagingEdrxInformation> {
+    let octet = ue.amf.reach().edrx?;
     let mut information = NrPagingEdrxInformation::new(cycle(octet)?);
     information.nr_paging_time_window = Some(window(octet >> 4));
     Some(information)
@@ -140,9 +140,9 @@ fn cycle(octet: u8) -> Option<NrPagingEdrxCycle> {
     })
 }
 
-/// The extended cycle as a time: between two windows nobody can reach the phone.
-pub(crate) fn edrx_cycle(phone: &Phone) -> Option<Duration> {
-    let hyperframes = match phone.amf.reach().edrx? & 0x0f {
+/// The extended cycle as a time: between two windows nobody can reach the UE.
+pub(crate) fn edrx_cycle(ue: &UeContext) -> Option<Duration> {
+    let hyperframes = match ue.amf.reach().edrx? & 0x0f {
         0 => return Some(Duration::from_millis(5120)),
         1 => 1,
         2 => 2,

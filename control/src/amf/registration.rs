@@ -63,7 +63,7 @@ pub(crate) fn start(
                     configuration_update::tell_network_name(ue);
                 }
                 end::let_go_when_unused(ue);
-                // A gNB that had the phone's context before hears of its new 5G-GUTI and area.
+                // A gNB that had the UE's context before hears of its new 5G-GUTI and area.
                 if context
                     && let Err(End::Interrupted(why)) = ue_context_modification::new_assistance(ue).await
                 {
@@ -80,7 +80,7 @@ pub(crate) fn start(
 struct Admitted {
     request: Rc<RegistrationRequest>,
     tai: Tai,
-    /// None for an emergency, which is in no slice that the phone would choose.
+    /// None for an emergency, which is in no slice that the UE would choose.
     slices: Option<Slices>,
 }
 
@@ -98,7 +98,7 @@ async fn admission(
     }
     let tai = here(ue)?;
     priority::uncongested(ue)?;
-    // Steps 4 and 5: what another AMF has of the phone.
+    // Steps 4 and 5: what another AMF has of the UE.
     if !protected && let Some(brought) = n14::registration::fetch(ue, &request, sealed).await? {
         let admitted = match subscribe(ue).await {
             Ok(()) => judged(ue, brought.request.clone(), true, tai).await,
@@ -113,7 +113,7 @@ async fn admission(
     judged(ue, request, protected, tai).await
 }
 
-/// Who the phone is, and whether it may register here.
+/// Who the UE is, and whether it may register here.
 async fn judged(
     ue: Ue,
     request: Rc<RegistrationRequest>,
@@ -141,7 +141,7 @@ async fn judged(
 
 const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
 
-/// Whether a phone that is known has to prove its key: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
+/// Whether a UE that is known has to prove its key: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
 /// registration, whose keys may be nobody's, and as often as the operator wants it (TS 33.501 §6.1.2).
 fn must_authenticate(ue: Ue) -> bool {
     let policy = ue.config().amf.access.authentication;
@@ -163,25 +163,25 @@ async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Clai
     identify(ue, request).await.map(Claim::Told)
 }
 
-/// Who the phone has proved to be.
+/// Who the UE has proved to be.
 fn own(ue: Ue) -> Result<Claim, End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     Ok(Claim::Remembered(Identity::Supi(supi)))
 }
 
-/// Where the phone is must be served (TS 24.501 §5.5.1.2.5).
+/// Where the UE is must be served (TS 24.501 §5.5.1.2.5).
 fn here(ue: Ue) -> Result<Tai, End> {
     let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
     if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
 }
 
-/// A protected request comes from a phone that registered before.
+/// A protected request comes from a UE that registered before.
 fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, End> {
     let complete = ue.with(|p| p.amf.supi.is_some() && p.amf.subscription.is_some());
     if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
 }
 
-/// A periodic registration does not bring what a new context needs: the phone is told to register initially
+/// A periodic registration does not bring what a new context needs: the UE is told to register initially
 /// (TS 24.501 §5.5.1.3.5, cause #9).
 fn started_over(request: &RegistrationRequest) -> Result<(), End> {
     let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
@@ -200,7 +200,7 @@ async fn subscribe(ue: Ue) -> Result<(), End> {
     Ok(())
 }
 
-/// The slices of TS 23.501 §5.15.5.2.1; none that is full is given to a phone that is not in it yet (TS 23.501 §5.15.11.1).
+/// The slices of TS 23.501 §5.15.5.2.1; none that is full is given to a UE that is not in it yet (TS 23.501 §5.15.11.1).
 async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, End> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
     let requested = slices::requested(ue, &request);
@@ -208,7 +208,7 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
     loop {
         let config = ue.config();
         let slices = slices::admit(&config, &subscription, &requested, here, &full)?;
-        let limits = &config.amf.access.slice_phones_max;
+        let limits = &config.amf.access.slice_ues_max;
         let limited: Vec<_> = slices.allowed.iter().filter_map(|s| Some((*s, *limits.get(s)?))).collect();
         if limits.is_empty() {
             return Ok(slices);
@@ -221,13 +221,13 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
     }
 }
 
-/// Steps 21 and 22: the phone gets its 5G-GUTI, its registration area and its sessions, and confirms.
+/// Steps 21 and 22: the UE gets its 5G-GUTI, its registration area and its sessions, and confirms.
 async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
     let Admitted { request, tai, slices } = admitted;
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 17
     }
-    // TS 24.501 §5.3.5.2: no user plane where the phone may not start services.
+    // TS 24.501 §5.3.5.2: no user plane where the UE may not start services.
     let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, false);
     let mut message = registration_accept(ue, tai, slices);
     reach::negotiate(ue, &request, &mut message);
@@ -244,7 +244,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
         }
     });
 
-    // The gNB's answer and the phone's may come in either order.
+    // The gNB's answer and the UE's may come in either order.
     let mut awaiting = deliver(ue, &message, &sessions);
     let mut repeated = Repeated::new("REGISTRATION ACCEPT", "T3550", ue.config().timers.t3550);
     let mut confirmed = false;
@@ -254,7 +254,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
                 awaiting = None;
                 context_answered(ue, *m)?;
             }
-            // §5.5.1.2.8 d: the phone asks again; this repetition is not counted.
+            // §5.5.1.2.8 d: the UE asks again; this repetition is not counted.
             Some(Input::Mm(m)) if matches!(*m, mm::Message::RegistrationRequest(_)) => {
                 send_nas(ue, &message, Security::Current);
             }
@@ -320,12 +320,12 @@ fn tell_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
         .then_some(NetworkSlicingIndication { subscription_changed: true, default_configured_nssai: false });
 }
 
-/// The sessions that the network has for this phone.
+/// The sessions that the network has for this UE.
 pub(crate) fn sessions(ue: Ue) -> PduSessionSet {
     ue.with(|p| p.sessions.keys().copied().collect())
 }
 
-/// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the phone's context. The phone counts as
+/// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the UE's context. The UE counts as
 /// registered, under both its 5G-GUTIs, and its connection is let go.
 fn unconfirmed(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
@@ -334,7 +334,7 @@ fn unconfirmed(ue: Ue, refusal: Refusal) {
     an_release::start(ue, CauseNas::Unspecified.into());
 }
 
-/// The phone shows one of its two 5G-TMSIs: that one it has, the other is good no more (TS 24.501 §5.5.1.2.4, §5.4.4.4).
+/// The UE shows one of its two 5G-TMSIs: that one it has, the other is good no more (TS 24.501 §5.5.1.2.4, §5.4.4.4).
 pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
     ue.with(|p| {
         if p.amf.former_tmsi == Some(shown) {
@@ -355,7 +355,7 @@ fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     let cause = refusal.mm_cause(&config);
     let mut m = RegistrationReject::new(cause);
     m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
-    // A phone takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
+    // A UE takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
     send_nas(ue, &m.into(), Security::Current);
     let registered = moved && ue.with(|p| p.amf.registered);
     end::refused_with(ue, Procedure::Registration, refusal, cause, registered);

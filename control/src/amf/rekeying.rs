@@ -1,4 +1,4 @@
-//! New keys while the phone is connected, before a COUNT wraps: TS 24.501 §4.4.3.5, TS 33.501 §6.4.5, TS 33.501 §6.9.4.2.
+//! New keys while the UE is connected, before a COUNT wraps: TS 24.501 §4.4.3.5, TS 33.501 §6.4.5, TS 33.501 §6.9.4.2.
 
 use whimbrel_nas::ie::NgKsi;
 
@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Identity;
 
-/// After each message of a phone: where its COUNTs come near their end and nothing else runs, it is challenged.
+/// After each message of a UE: where its COUNTs come near their end and nothing else runs, it is challenged.
 pub(crate) fn begin_if_due(ue: Ue) {
     let due = ue.with(|p| {
         let near = p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
@@ -34,7 +34,7 @@ fn start(ue: Ue) {
                 ue.event(Event::Completed { procedure: Procedure::Authentication, subject, took });
                 end::let_go_when_unused(ue);
             }
-            // A phone that does not prove its key is not the one that is registered.
+            // A UE that does not prove its key is not the one that is registered.
             Err(End::Refused(refusal)) if refusal.was_told() => {
                 end::refused(ue, Procedure::Authentication, refusal);
             }

@@ -1,6 +1,6 @@
-//! Phones that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8.1.1, §4.8.3; TS 38.413 §8.3.5.2.
+//! UEs that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8.1.1, §4.8.3; TS 38.413 §8.3.5.2.
 //!
-//! To the core such a phone is connected. Its gNB pages it by itself, and needs what the core knows of how it listens.
+//! To the core such a UE is connected. Its gNB pages it by itself, and needs what the core knows of how it listens.
 
 use whimbrel_nas::ie::GprsTimer3;
 use whimbrel_ngap::ie::{
@@ -16,7 +16,7 @@ use crate::shard::Ue;
 /// 5G-S-TMSI modulo 1024 (TS 38.413 §9.3.3.23, TS 38.304 §7.1): its lower bits are the 5G-TMSI's.
 const INDEX_MASK: u32 = 0x3ff;
 
-/// Core Network Assistance Information for RRC INACTIVE; `None` where the operator leaves it to idle mode, and for a phone that
+/// Core Network Assistance Information for RRC INACTIVE; `None` where the operator leaves it to idle mode, and for a UE that
 /// has no registration area.
 pub(crate) fn assistance(ue: Ue) -> Option<CoreNetworkAssistanceInformationForInactive> {
     let config = ue.config();
@@ -62,7 +62,7 @@ pub(crate) fn reported(ue: Ue, m: &RrcInactiveTransitionReport) {
     }
 }
 
-/// The gNB says in which state the phone is.
+/// The gNB says in which state the UE is.
 pub(crate) fn entered(ue: Ue, state: RrcState) {
     ue.with(|p| {
         if let Some(c) = &mut p.amf.connection {
@@ -81,45 +81,45 @@ mod tests {
         UeContextModificationFailure, UeContextModificationRequest, UeContextModificationResponse,
     };
 
-    use crate::desk::{CIPHERED, Desk, RAN_ID, n2, registration_request};
     use crate::envelope::Batch;
+    use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness, n2, registration_request};
 
-    /// A phone registers over a connection whose gNB has its context: what the gNB is told then.
-    fn registered_anew() -> (Desk, Batch, Box<UeContextModificationRequest>) {
-        let mut config = crate::desk::config();
+    /// A UE registers over a connection whose gNB has its context: what the gNB is told then.
+    fn registered_anew() -> (UeHarness, Batch, Box<UeContextModificationRequest>) {
+        let mut config = crate::ue_harness::config();
         config.amf.access.rrc_inactive = true;
-        let mut desk = Desk::registered_with(config);
-        desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-        let batch = desk.nas(CIPHERED, RegistrationComplete::new());
+        let mut harness = UeHarness::registered_with(config);
+        harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+        let batch = harness.nas(CIPHERED, RegistrationComplete::new());
         let told = n2(&batch).into_iter().find_map(|m| match m {
             Message::UeContextModificationRequest(m) => Some(Box::new(m)),
             _ => None,
         });
-        (desk, batch, told.expect("its 5G-GUTI is another one"))
+        (harness, batch, told.expect("its 5G-GUTI is another one"))
     }
 
-    #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and tells the phone's state along with it
+    #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and tells the UE's state along with it
     fn a_gnb_takes_the_change() {
-        let (mut desk, _, told) = registered_anew();
+        let (mut harness, _, told) = registered_anew();
         assert!(told.core_network_assistance_information_for_inactive.is_some());
         let mut taken = UeContextModificationResponse::new(told.amf_ue_ngap_id, RAN_ID);
         taken.rrc_state = Some(RrcState::Inactive);
-        let batch = desk.ngap(taken);
+        let batch = harness.ngap(taken);
         assert!(batch.idle && batch.events.is_empty() && batch.outputs.is_empty());
-        assert!(desk.phone().unwrap().amf.connection.as_ref().unwrap().rrc_inactive);
+        assert!(harness.context().unwrap().amf.connection.as_ref().unwrap().rrc_inactive);
     }
 
-    #[test] // TS 38.413 §8.3.4.3, §8.3.4.4: a gNB that refuses the change, or says nothing, keeps the phone
+    #[test] // TS 38.413 §8.3.4.3, §8.3.4.4: a gNB that refuses the change, or says nothing, keeps the UE
     fn a_gnb_does_not_take_the_change() {
         for silent in [false, true] {
-            let (mut desk, batch, told) = registered_anew();
+            let (mut harness, batch, told) = registered_anew();
             let cause = CauseRadioNetwork::Unspecified.into();
             let batch = match silent {
-                true => desk.expire(&batch),
-                false => desk.ngap(UeContextModificationFailure::new(told.amf_ue_ngap_id, RAN_ID, cause)),
+                true => harness.expire(&batch),
+                false => harness.ngap(UeContextModificationFailure::new(told.amf_ue_ngap_id, RAN_ID, cause)),
             };
             assert!(batch.idle && batch.outputs.is_empty(), "{silent}: {batch:?}");
-            assert!(desk.phone().unwrap().is_connected());
+            assert!(harness.context().unwrap().is_connected());
         }
     }
 }

@@ -23,11 +23,11 @@ use crate::shard::Ue;
 
 /// Proof that a NAS security context is in force for an authenticated subscriber.
 pub(crate) struct Secured {
-    /// The initial message, complete, as the phone sent it again under protection (TS 24.501 §4.4.6).
+    /// The initial message, complete, as the UE sent it again under protection (TS 24.501 §4.4.6).
     pub(crate) initial_message: Option<Rc<RegistrationRequest>>,
 }
 
-/// Takes the keys of an authentication into use. `again_whole`: the phone is to send its request again under them.
+/// Takes the keys of an authentication into use. `again_whole`: the UE is to send its request again under them.
 pub(crate) async fn secure_nas(
     ue: Ue,
     request: Option<&RegistrationRequest>,
@@ -39,7 +39,7 @@ pub(crate) async fn secure_nas(
     command(ue, capability, algorithms, authenticated, again_whole).await
 }
 
-/// A phone that was not authenticated: null integrity and null ciphering, which is nothing but the form of security
+/// A UE that was not authenticated: null integrity and null ciphering, which is nothing but the form of security
 /// (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only emergency services may ask for it.
 pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Result<Secured, End> {
     let capability = capability(ue, Some(request))?;
@@ -50,7 +50,7 @@ pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Res
     command(ue, capability, algorithms, keys, true).await
 }
 
-/// As the phone tells it, or told it before.
+/// As the UE tells it, or told it before.
 fn capability(ue: Ue, request: Option<&RegistrationRequest>) -> Result<UeSecurityCapability, Refusal> {
     let told = request.and_then(|r| r.ue_security_capability);
     let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };
@@ -145,7 +145,7 @@ fn complete(ue: Ue, m: SecurityModeComplete) -> Secured {
     Secured { initial_message }
 }
 
-/// The first of the network's algorithms that the phone has (TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.2, §4.2.2.3.3, §4.2.2.6.1).
+/// The first of the network's algorithms that the UE has (TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.2, §4.2.2.3.3, §4.2.2.6.1).
 fn select(
     config: &Config,
     capability: &UeSecurityCapability,

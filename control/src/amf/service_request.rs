@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
 
-/// Begins the service request that a message asks for. It came protected, from a registered phone.
+/// Begins the service request that a message asks for. It came protected, from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
     ue.with(|p| p.amf.answering = digest);
     let ue = ue.on(Lane::Mobility);
@@ -61,7 +61,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
         priority::entitled(ue)?;
     }
     if let Some(status) = request.pdu_session_status {
-        smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
+        smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the UE has no more
     }
     let prioritised = is_prioritised(request.service_type);
     let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, prioritised); // steps 5 to 11
@@ -78,7 +78,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     Ok(())
 }
 
-/// What a phone may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, has something to say
+/// What a UE may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, has something to say
 /// that needs no user plane, or is urgent.
 fn passes_restrictions(service: ServiceType) -> bool {
     matches!(service, ServiceType::MobileTerminatedServices | ServiceType::Signalling)
@@ -102,7 +102,7 @@ pub(crate) struct Activation {
     pub(crate) failed: Failed,
 }
 
-/// Those that the phone asks for in vain.
+/// Those that the UE asks for in vain.
 pub(crate) struct Failed {
     /// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
     pub(crate) set: PduSessionSet,
@@ -111,7 +111,7 @@ pub(crate) struct Failed {
 }
 
 impl Activation {
-    /// What the phone asks for and what waits for it, as far as it may be had where the phone is (TS 24.501 §5.6.1.4.1).
+    /// What the UE asks for and what waits for it, as far as it may be had where the UE is (TS 24.501 §5.6.1.4.1).
     pub(crate) fn of(ue: Ue, uplink_data: Option<PduSessionSet>, prioritised: bool) -> Self {
         let config = ue.config();
         let asked = uplink_data.unwrap_or_default();
@@ -144,7 +144,7 @@ impl Activation {
     }
 }
 
-/// Its gNB did not take its context (TS 38.413 §8.3.1.3, §8.3.1.4): that is no fault of the phone's. Its registration stands, the
+/// Its gNB did not take its context (TS 38.413 §8.3.1.3, §8.3.1.4): that is no fault of the UE's. Its registration stands, the
 /// connection is let go, and T3517 has it ask again (TS 24.501 §5.6.1.7 b).
 fn not_served(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
@@ -159,7 +159,7 @@ fn refuse(ue: Ue, refusal: Refusal) {
     end::refused_with(ue, Procedure::ServiceRequest, refusal, cause, true);
 }
 
-/// SERVICE REJECT to a phone that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).
+/// SERVICE REJECT to a UE that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).
 pub(crate) fn reject_stranger(ue: Ue) {
     reject(ue, MmCause::UeIdentityCannotBeDerived, None);
     end::dismiss_later(ue, end::Keys::Removed);

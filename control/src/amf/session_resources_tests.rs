@@ -1,4 +1,4 @@
-//! A gNB and a phone's sessions and context, in order and out of it: TS 38.413 §8.2, §8.3, and what it tells of its own accord.
+//! A gNB and a UE's sessions and context, in order and out of it: TS 38.413 §8.2, §8.3, and what it tells of its own accord.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid, Tmsi};
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, PayloadContainer, PayloadContainerType, ServiceType};
@@ -9,42 +9,42 @@ use whimbrel_ngap::ie::*;
 use whimbrel_ngap::msg::*;
 use whimbrel_ngap::transfer::*;
 
-use crate::desk::{CIPHERED, Desk, INTEGRITY, RAN_ID, config, n2, psi};
 use crate::envelope::{Batch, Command, Payload};
 use crate::event::{Dropped, Event};
 use crate::smf::UpState;
+use crate::ue_harness::{CIPHERED, INTEGRITY, RAN_ID, UeHarness, config, n2, psi};
 
-/// An idle phone with so many sessions, whose packets wait.
-fn idle(sessions: u8) -> Desk {
-    let mut desk = Desk::registered();
-    let mut phone = Box::new(desk.phone().unwrap().clone());
+/// An idle UE with so many sessions, whose packets wait.
+fn idle(sessions: u8) -> UeHarness {
+    let mut harness = UeHarness::registered();
+    let mut ue = Box::new(harness.context().unwrap().clone());
     for n in 2..=sessions {
-        let mut another = phone.sessions[&psi(1)].clone();
+        let mut another = ue.sessions[&psi(1)].clone();
         another.psi = psi(n);
         another.up_seid = Some(whimbrel_ids::Seid(4 + u64::from(n)));
-        phone.sessions.insert(psi(n), another);
+        ue.sessions.insert(psi(n), another);
     }
-    desk.shard.restore(phone);
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    desk.settle(batch);
-    assert!(desk.phone().unwrap().is_idle() && active(&desk).is_empty());
-    desk
+    harness.shard.restore(ue);
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
+    assert!(harness.context().unwrap().is_idle() && active(&harness).is_empty());
+    harness
 }
 
-fn active(desk: &Desk) -> Vec<u8> {
-    let sessions = desk.phone().unwrap().sessions.iter();
+fn active(harness: &UeHarness) -> Vec<u8> {
+    let sessions = harness.context().unwrap().sessions.iter();
     sessions.filter(|(_, s)| s.up == UpState::Active).map(|(psi, _)| psi.value()).collect()
 }
 
-/// The phone comes with packets for these sessions: what its gNB is asked.
-fn serve(desk: &mut Desk, sessions: &[u8]) -> (Batch, Box<InitialContextSetupRequest>) {
+/// The UE comes with packets for these sessions: what its gNB is asked.
+fn serve(harness: &mut UeHarness, sessions: &[u8]) -> (Batch, Box<InitialContextSetupRequest>) {
     let s_tmsi = whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) };
     let ksi = NgKsi::native(0).unwrap();
     let mut request = ServiceRequest::new(ksi, ServiceType::Data, MobileIdentity::STmsi(s_tmsi));
     request.uplink_data_status = Some(sessions.iter().map(|n| psi(*n)).collect());
-    let pdu = desk.protect(INTEGRITY, request);
-    let batch = desk.first(pdu, Some(Tmsi(0x1234)));
+    let pdu = harness.protect(INTEGRITY, request);
+    let batch = harness.first(pdu, Some(Tmsi(0x1234)));
     let asked = n2(&batch).into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(Box::new(m)),
         _ => None,
@@ -70,15 +70,15 @@ fn refused(n: u8) -> PduSessionResourceItem {
 
 /// The gNB answers with these sessions.
 fn answer(
-    desk: &mut Desk,
+    harness: &mut UeHarness,
     set_up: Vec<PduSessionResourceItem>,
     failed: Vec<PduSessionResourceItem>,
 ) -> Vec<Batch> {
-    let mut m = InitialContextSetupResponse::new(desk.connection(), RAN_ID);
+    let mut m = InitialContextSetupResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_setup_list_cxt_res = set_up;
     m.pdu_session_resource_failed_to_setup_list_cxt_res = failed;
-    let batch = desk.ngap(m);
-    desk.settle(batch)
+    let batch = harness.ngap(m);
+    harness.settle(batch)
 }
 
 fn dropped(batch: &Batch) -> Option<Dropped> {
@@ -87,68 +87,68 @@ fn dropped(batch: &Batch) -> Option<Dropped> {
 
 #[test] // TS 38.413 §8.2.1.2, §8.3.1.2; TS 23.502 §4.2.3.2 step 12, step 14: some sessions are set up, others not: each goes its own way
 fn some_sessions_are_set_up() {
-    let mut desk = idle(3);
-    serve(&mut desk, &[1, 2, 3]);
-    answer(&mut desk, vec![done(1), done(3)], vec![refused(2)]);
-    assert_eq!(active(&desk), [1, 3]);
-    let phone = desk.phone().unwrap();
-    assert!(phone.is_connected() && phone.is_idle() && phone.sessions.len() == 3);
+    let mut harness = idle(3);
+    serve(&mut harness, &[1, 2, 3]);
+    answer(&mut harness, vec![done(1), done(3)], vec![refused(2)]);
+    assert_eq!(active(&harness), [1, 3]);
+    let ue = harness.context().unwrap();
+    assert!(ue.is_connected() && ue.is_idle() && ue.sessions.len() == 3);
 }
 
-#[test] // TS 38.413 §8.2.1.3, §8.3.1.2: none is set up: the phone stays, and so do its sessions, whose packets wait on
+#[test] // TS 38.413 §8.2.1.3, §8.3.1.2: none is set up: the UE stays, and so do its sessions, whose packets wait on
 fn no_session_is_set_up() {
-    let mut desk = idle(2);
-    serve(&mut desk, &[1, 2]);
-    answer(&mut desk, vec![], vec![refused(1), refused(2)]);
-    assert!(active(&desk).is_empty());
-    let phone = desk.phone().unwrap();
-    assert!(phone.is_connected() && phone.is_idle() && phone.sessions.len() == 2);
+    let mut harness = idle(2);
+    serve(&mut harness, &[1, 2]);
+    answer(&mut harness, vec![], vec![refused(1), refused(2)]);
+    assert!(active(&harness).is_empty());
+    let ue = harness.context().unwrap();
+    assert!(ue.is_connected() && ue.is_idle() && ue.sessions.len() == 2);
 }
 
 #[test] // TS 38.413 §8.2.1.4, §8.3.1.4: an answer that names a session twice, one in both lists, one that nobody has, one with rubbish; and an answer that comes again
 fn an_answer_in_disorder() {
-    let mut desk = idle(3);
-    serve(&mut desk, &[1, 2, 3]);
+    let mut harness = idle(3);
+    serve(&mut harness, &[1, 2, 3]);
     let rubbish = PduSessionResourceItem::new(psi(3), vec![0xff; 3]);
     answer(
-        &mut desk,
+        &mut harness,
         vec![done(1), done(1), done(2), done(9), rubbish.clone()],
         vec![refused(2), refused(9)],
     );
-    assert!(active(&desk).contains(&1) && !active(&desk).contains(&9));
-    answer(&mut desk, vec![done(9), rubbish], vec![]);
-    let phone = desk.phone().unwrap();
-    assert!(phone.is_connected() && phone.amf.registered && !phone.sessions.contains_key(&psi(9)));
+    assert!(active(&harness).contains(&1) && !active(&harness).contains(&9));
+    answer(&mut harness, vec![done(9), rubbish], vec![]);
+    let ue = harness.context().unwrap();
+    assert!(ue.is_connected() && ue.amf.registered && !ue.sessions.contains_key(&psi(9)));
 }
 
 #[test] // TS 38.413 §8.3.1.3: the gNB cannot take the context: its connection ends, the registration stands
 fn the_gnb_cannot_take_the_context() {
-    let mut desk = idle(1);
-    serve(&mut desk, &[1]);
+    let mut harness = idle(1);
+    serve(&mut harness, &[1]);
     let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
-    let batch = desk.ngap(InitialContextSetupFailure::new(desk.connection(), RAN_ID, cause));
+    let batch = harness.ngap(InitialContextSetupFailure::new(harness.connection(), RAN_ID, cause));
     assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "{batch:?}");
-    desk.ngap(UeContextReleaseComplete::new(desk.connection(), RAN_ID));
-    let phone = desk.phone().unwrap();
-    assert!(!phone.is_connected() && phone.amf.registered && phone.sessions.len() == 1);
+    harness.ngap(UeContextReleaseComplete::new(harness.connection(), RAN_ID));
+    let ue = harness.context().unwrap();
+    assert!(!ue.is_connected() && ue.amf.registered && ue.sessions.len() == 1);
 }
 
 #[test] // TS 38.413 §8.3.1.4: the gNB does not answer: the same
 fn the_gnb_does_not_answer() {
-    let mut desk = idle(1);
-    let (batch, _) = serve(&mut desk, &[1]);
-    let batch = desk.expire(&batch);
+    let mut harness = idle(1);
+    let (batch, _) = serve(&mut harness, &[1]);
+    let batch = harness.expire(&batch);
     assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "{batch:?}");
-    assert!(desk.phone().unwrap().amf.registered);
+    assert!(harness.context().unwrap().amf.registered);
 }
 
-/// The phone asks for the release of its session: what its gNB is told.
-fn release(desk: &mut Desk) -> (Batch, Box<PduSessionResourceReleaseCommand>) {
+/// The UE asks for the release of its session: what its gNB is told.
+fn release(harness: &mut UeHarness) -> (Batch, Box<PduSessionResourceReleaseCommand>) {
     let ask = sm::Message::new(psi(1), Pti(7), sm::ReleaseRequest::new()).to_octets();
     let container = PayloadContainer::new(ask).unwrap();
     let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
     m.pdu_session_id = Some(psi(1));
-    let batch = desk.nas(CIPHERED, m);
+    let batch = harness.nas(CIPHERED, m);
     let told = n2(&batch).into_iter().find_map(|m| match m {
         Message::PduSessionResourceReleaseCommand(m) => Some(Box::new(m)),
         _ => None,
@@ -156,110 +156,110 @@ fn release(desk: &mut Desk) -> (Batch, Box<PduSessionResourceReleaseCommand>) {
     (batch, told.expect("the gNB has the session"))
 }
 
-fn released(desk: &mut Desk, sessions: &[u8]) -> Batch {
+fn released(harness: &mut UeHarness, sessions: &[u8]) -> Batch {
     let transfer = PduSessionResourceReleaseResponseTransfer::new().to_vec();
     let items = sessions.iter().map(|n| PduSessionResourceItem::new(psi(*n), transfer.clone())).collect();
-    let mut m = PduSessionResourceReleaseResponse::new(desk.connection(), RAN_ID);
+    let mut m = PduSessionResourceReleaseResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_released_list_rel_res = items;
-    desk.ngap(m)
+    harness.ngap(m)
 }
 
-#[test] // TS 38.413 §8.2.2.2: the gNB lets go and takes the command to the phone, whose completion ends the session
+#[test] // TS 38.413 §8.2.2.2: the gNB lets go and takes the command to the UE, whose completion ends the session
 fn a_session_is_released_at_its_gnb() {
-    let mut desk = Desk::registered();
-    let (_, told) = release(&mut desk);
+    let mut harness = UeHarness::registered();
+    let (_, told) = release(&mut harness);
     assert_eq!(told.pdu_session_resource_to_release_list_rel_cmd[0].pdu_session_id, psi(1));
     assert!(told.nas_pdu.is_some());
-    released(&mut desk, &[1]);
+    released(&mut harness, &[1]);
     let complete = sm::Message::new(psi(1), Pti(7), sm::ReleaseComplete::new()).to_octets();
     let mut m = UlNasTransport::new(
         PayloadContainerType::N1_SM_INFORMATION,
         PayloadContainer::new(complete).unwrap(),
     );
     m.pdu_session_id = Some(psi(1));
-    let batch = desk.nas(CIPHERED, m);
-    desk.settle(batch);
-    assert!(desk.phone().unwrap().sessions.is_empty());
+    let batch = harness.nas(CIPHERED, m);
+    harness.settle(batch);
+    assert!(harness.context().unwrap().sessions.is_empty());
 }
 
 #[test] // TS 38.413 §8.2.2.4: an answer about a session that nobody has, or that nobody let go, changes nothing
 fn a_release_that_nobody_ordered() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     for sessions in [&[1][..], &[9], &[1, 9, 1]] {
-        let batch = released(&mut desk, sessions);
+        let batch = released(&mut harness, sessions);
         assert!(batch.outputs.is_empty());
     }
-    assert_eq!(active(&desk), [1]);
+    assert_eq!(active(&harness), [1]);
 }
 
 #[test] // TS 38.413 §8.2.3.4: the same for modifications
 fn a_modification_that_nobody_ordered() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let done = PduSessionResourceModifyResponseTransfer::new().to_vec();
     for transfer in [done, vec![0xff; 5], Vec::new()] {
         for n in [1, 9] {
             let item = PduSessionResourceItem::new(psi(n), transfer.clone());
-            let mut m = PduSessionResourceModifyResponse::new(desk.connection(), RAN_ID);
+            let mut m = PduSessionResourceModifyResponse::new(harness.connection(), RAN_ID);
             m.pdu_session_resource_modify_list_mod_res = vec![item.clone(), item.clone()];
             m.pdu_session_resource_failed_to_modify_list_mod_res = vec![item];
-            let batch = desk.ngap(m);
+            let batch = harness.ngap(m);
             assert!(batch.outputs.is_empty() && batch.idle);
         }
     }
-    assert_eq!(active(&desk), [1]);
+    assert_eq!(active(&harness), [1]);
 }
 
 #[test] // TS 38.413 §8.2.4.3: a notification about a session, a flow that nobody has, or of rubbish
 fn a_notification_of_what_nobody_has() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let mut transfer = PduSessionResourceNotifyTransfer::new();
     transfer.qos_flow_notify_list =
         vec![QosFlowNotifyItem::new(Qfi::new(44).unwrap(), NotificationCause::NotFulfilled)];
     let released = QosFlowWithCauseItem::new(Qfi::new(45).unwrap(), CauseRadioNetwork::Unspecified.into());
     transfer.qos_flow_released_list = vec![released];
     for (n, octets) in [(9, transfer.to_vec()), (1, transfer.to_vec()), (1, vec![0xff]), (9, Vec::new())] {
-        let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+        let mut m = PduSessionResourceNotify::new(harness.connection(), RAN_ID);
         m.pdu_session_resource_notify_list = vec![PduSessionResourceItem::new(psi(n), octets.clone())];
-        let batch = desk.ngap(m);
+        let batch = harness.ngap(m);
         assert!(batch.outputs.is_empty(), "{batch:?}");
-        let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+        let mut m = PduSessionResourceNotify::new(harness.connection(), RAN_ID);
         m.pdu_session_resource_released_list_not = vec![PduSessionResourceItem::new(psi(9), octets)];
-        let batch = desk.ngap(m);
+        let batch = harness.ngap(m);
         assert!(batch.outputs.is_empty(), "{batch:?}");
     }
-    assert_eq!(active(&desk), [1]);
+    assert_eq!(active(&harness), [1]);
 }
 
-#[test] // TS 38.413 §8.3.3.4: the gNB does not complete, or completes with sessions that nobody has: the phone is idle all the same
+#[test] // TS 38.413 §8.3.3.4: the gNB does not complete, or completes with sessions that nobody has: the UE is idle all the same
 fn a_release_that_is_not_completed() {
     for completed in [false, true] {
-        let mut desk = Desk::registered();
+        let mut harness = UeHarness::registered();
         let cause = CauseRadioNetwork::UserInactivity.into();
-        let batch = desk.ngap(UeContextReleaseRequest::new(desk.connection(), RAN_ID, cause));
+        let batch = harness.ngap(UeContextReleaseRequest::new(harness.connection(), RAN_ID, cause));
         assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
         let deadline = Batch { next_deadline: batch.next_deadline, ..Batch::default() };
-        desk.settle(batch);
+        harness.settle(batch);
         if completed {
-            let mut m = UeContextReleaseComplete::new(desk.connection(), RAN_ID);
+            let mut m = UeContextReleaseComplete::new(harness.connection(), RAN_ID);
             m.pdu_session_resource_list_cxt_rel_cpl =
                 [9, 9, 1].map(|n| PduSessionResourceItemCxtRelCpl::new(psi(n))).into();
-            desk.ngap(m);
+            harness.ngap(m);
         } else {
-            desk.expire(&deadline);
+            harness.expire(&deadline);
         }
-        let phone = desk.phone().unwrap();
-        assert!(!phone.is_connected() && phone.amf.registered && phone.sessions.len() == 1, "{completed}");
+        let ue = harness.context().unwrap();
+        assert!(!ue.is_connected() && ue.amf.registered && ue.sessions.len() == 1, "{completed}");
     }
 }
 
-#[test] // TS 38.413 §8.6.3.3: a NAS message that is none, and none at all: dropped, counted, and the phone stays
+#[test] // TS 38.413 §8.6.3.3: a NAS message that is none, and none at all: dropped, counted, and the UE stays
 fn an_uplink_message_without_nas() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     for pdu in [vec![], vec![0], vec![0x7e], vec![0xff; 40]] {
-        let batch = desk.ngap(UplinkNasTransport::new(desk.connection(), RAN_ID, pdu));
+        let batch = harness.ngap(UplinkNasTransport::new(harness.connection(), RAN_ID, pdu));
         assert!(dropped(&batch).is_some() && batch.outputs.is_empty(), "{batch:?}");
     }
-    assert!(desk.phone().unwrap().is_connected());
+    assert!(harness.context().unwrap().is_connected());
 }
 
 fn usage(n: u8, whole: bool, octets: &[(u64, u64)]) -> PduSessionResourceItem {
@@ -283,13 +283,13 @@ fn usage(n: u8, whole: bool, octets: &[(u64, u64)]) -> PduSessionResourceItem {
 
 #[test] // TS 38.413 §8.15.1.2: what went over a secondary radio is counted by session, and never runs over
 fn usage_of_a_secondary_radio() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let mut says = |items: Vec<PduSessionResourceItem>| {
-        let mut m = SecondaryRatDataUsageReport::new(desk.connection(), RAN_ID);
+        let mut m = SecondaryRatDataUsageReport::new(harness.connection(), RAN_ID);
         m.pdu_session_resource_secondary_rat_usage_list = items;
-        let batch = desk.ngap(m);
+        let batch = harness.ngap(m);
         assert!(batch.outputs.is_empty());
-        (dropped(&batch), desk.phone().unwrap().sessions[&psi(1)].secondary_usage.as_deref().copied())
+        (dropped(&batch), harness.context().unwrap().sessions[&psi(1)].secondary_usage.as_deref().copied())
     };
     assert_eq!(says(vec![usage(1, true, &[(5, 70), (1, 2)])]), (None, Some((6, 72))));
     assert_eq!(says(vec![usage(1, false, &[(10, 100)])]), (None, Some((26, 272))));
@@ -298,78 +298,81 @@ fn usage_of_a_secondary_radio() {
     assert_eq!(says(vec![usage(1, true, &[(u64::MAX, u64::MAX)])]).1, Some((u64::MAX, u64::MAX)));
 }
 
-#[test] // TS 38.413 §8.10: NRPPa about a phone: there is no LMF: dropped and counted, without an answer
-fn nrppa_of_a_phone_is_dropped_and_counted() {
-    let mut desk = Desk::registered();
-    let batch = desk.ngap(UplinkUeAssociatedNrppaTransport::new(desk.connection(), RAN_ID, vec![1], vec![2]));
+#[test] // TS 38.413 §8.10: NRPPa about a UE: there is no LMF: dropped and counted, without an answer
+fn nrppa_of_a_ue_is_dropped_and_counted() {
+    let mut harness = UeHarness::registered();
+    let batch =
+        harness.ngap(UplinkUeAssociatedNrppaTransport::new(harness.connection(), RAN_ID, vec![1], vec![2]));
     assert_eq!((dropped(&batch), batch.outputs.len()), (Some(Dropped::UnservedPayload), 0));
 }
 
-#[test] // TS 38.413 §8.11.4.2: a trace of a cell's traffic names the phone's connection: the operator learns whose it is
+#[test] // TS 38.413 §8.11.4.2: a trace of a cell's traffic names the UE's connection: the operator learns whose it is
 fn a_cell_traffic_trace_is_an_event() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let cell =
         NgranCgi::NrCgi(NrCgi::new(whimbrel_ids::PlmnId::TEST, whimbrel_ids::NrCellId::new(5).unwrap()));
     let collector = TransportLayerAddress::V4([127, 0, 0, 1].into());
-    let batch = desk.ngap(CellTrafficTrace::new(desk.connection(), RAN_ID, [7; 8], cell.clone(), collector));
-    let subject = desk.phone().unwrap().subject();
+    let batch =
+        harness.ngap(CellTrafficTrace::new(harness.connection(), RAN_ID, [7; 8], cell.clone(), collector));
+    let subject = harness.context().unwrap().subject();
     assert_eq!(batch.events, [Event::CellTraffic { subject, trace: [7; 8], cell }]);
     assert!(batch.outputs.is_empty());
 }
 
-#[test] // TS 38.413 §9.2.2.17 to §9.2.2.19: nobody is suspended here: the gNB is refused, and the phone stays as it is
+#[test] // TS 38.413 §9.2.2.17 to §9.2.2.19: nobody is suspended here: the gNB is refused, and the UE stays as it is
 fn suspension_is_refused() {
-    let mut desk = Desk::registered();
-    let mut m = UeContextSuspendRequest::new(desk.connection(), RAN_ID);
+    let mut harness = UeHarness::registered();
+    let mut m = UeContextSuspendRequest::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_suspend_list_sus_req = vec![PduSessionResourceItem::new(psi(1), vec![0])];
-    let batch = desk.ngap(m);
+    let batch = harness.ngap(m);
     assert!(matches!(n2(&batch).as_slice(), [Message::UeContextSuspendFailure(_)]));
     let cause = RrcEstablishmentCause::MoData;
-    let batch = desk.ngap(UeContextResumeRequest::new(desk.connection(), RAN_ID, cause));
+    let batch = harness.ngap(UeContextResumeRequest::new(harness.connection(), RAN_ID, cause));
     assert!(matches!(n2(&batch).as_slice(), [Message::UeContextResumeFailure(_)]));
-    assert_eq!(active(&desk), [1]);
+    assert_eq!(active(&harness), [1]);
 }
 
-#[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration tells the phone
+#[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration tells the UE
 fn a_radio_that_does_not_carry_voice() {
     let mut config = config();
     (config.amf.ims_vops, config.amf.access.voice_match) = (true, true);
-    let mut desk = Desk::registered_with(config);
-    let tell = |desk: &mut Desk, capability: u8| {
-        let mut m = UeRadioCapabilityInfoIndication::new(desk.connection(), RAN_ID);
+    let mut harness = UeHarness::registered_with(config);
+    let tell = |harness: &mut UeHarness, capability: u8| {
+        let mut m = UeRadioCapabilityInfoIndication::new(harness.connection(), RAN_ID);
         m.ue_radio_capability = vec![capability; 9];
-        desk.ngap(m)
+        harness.ngap(m)
     };
-    let says = |desk: &mut Desk, indicator| {
-        desk.ngap(UeRadioCapabilityCheckResponse::new(desk.connection(), RAN_ID, indicator))
+    let says = |harness: &mut UeHarness, indicator| {
+        harness.ngap(UeRadioCapabilityCheckResponse::new(harness.connection(), RAN_ID, indicator))
     };
-    let vops = |desk: &mut Desk| {
-        let request = crate::desk::registration_request(whimbrel_nas::ie::RegistrationKind::MobilityUpdating);
-        let batch = desk.nas(CIPHERED, request);
-        let features = desk.downlink(&batch).into_iter().find_map(|m| match m {
+    let vops = |harness: &mut UeHarness| {
+        let request =
+            crate::ue_harness::registration_request(whimbrel_nas::ie::RegistrationKind::MobilityUpdating);
+        let batch = harness.nas(CIPHERED, request);
+        let features = harness.downlink(&batch).into_iter().find_map(|m| match m {
             whimbrel_nas::mm::Message::RegistrationAccept(m) => m.network_feature_support,
             _ => None,
         });
-        desk.nas(CIPHERED, whimbrel_nas::mm::RegistrationComplete::new());
+        harness.nas(CIPHERED, whimbrel_nas::mm::RegistrationComplete::new());
         features.expect("told with each accept").ims_vops_3gpp()
     };
-    let batch = says(&mut desk, ImsVoiceSupportIndicator::NotSupported);
+    let batch = says(&mut harness, ImsVoiceSupportIndicator::NotSupported);
     assert_eq!(dropped(&batch), Some(Dropped::OutOfState), "nobody asked");
-    let batch = tell(&mut desk, 1);
+    let batch = tell(&mut harness, 1);
     let asked = n2(&batch);
     let [Message::UeRadioCapabilityCheckRequest(m)] = asked.as_slice() else { panic!("{asked:?}") };
     assert_eq!(m.ue_radio_capability, Some(vec![1; 9]));
-    assert!(vops(&mut desk), "until it is known");
-    says(&mut desk, ImsVoiceSupportIndicator::NotSupported);
-    assert!(!vops(&mut desk));
-    let batch = tell(&mut desk, 2);
+    assert!(vops(&mut harness), "until it is known");
+    says(&mut harness, ImsVoiceSupportIndicator::NotSupported);
+    assert!(!vops(&mut harness));
+    let batch = tell(&mut harness, 2);
     assert_eq!(n2(&batch).len(), 1, "another radio");
-    says(&mut desk, ImsVoiceSupportIndicator::Supported);
-    assert!(vops(&mut desk));
+    says(&mut harness, ImsVoiceSupportIndicator::Supported);
+    assert!(vops(&mut harness));
 }
 
 /// The UE asks for the second session in this transaction; the UPF gives it this tunnel.
-fn ask_for_session(desk: &mut Desk, pti: u8, teid: u32) -> Vec<Message> {
+fn ask_for_session(harness: &mut UeHarness, pti: u8, teid: u32) -> Vec<Message> {
     use whimbrel_nas::ie::{IntegrityDataRate, IntegrityMaxDataRate, RequestType};
     use whimbrel_pfcp::ie::{Cause, Choice, FSeid, FTeid, PdrId, UeIpAddress};
     let rate = IntegrityMaxDataRate { uplink: IntegrityDataRate::Full, downlink: IntegrityDataRate::Full };
@@ -379,7 +382,7 @@ fn ask_for_session(desk: &mut Desk, pti: u8, teid: u32) -> Vec<Message> {
     let container = PayloadContainer::new(ask).unwrap();
     let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
     (m.pdu_session_id, m.request_type) = (Some(psi(2)), Some(RequestType::InitialRequest));
-    let batch = desk.nas(CIPHERED, m);
+    let batch = harness.nas(CIPHERED, m);
     let establishes = |o: &crate::envelope::Output| match &o.effect {
         crate::envelope::Effect::N4 { octets, .. } => octets[1] == 50, // TS 29.244 §7.3
         _ => false,
@@ -396,9 +399,9 @@ fn ask_for_session(desk: &mut Desk, pti: u8, teid: u32) -> Vec<Message> {
         ue_ip_addresses: vec![UeIpAddress { ipv4: address, ..UeIpAddress::default() }],
     }];
     let octets = whimbrel_pfcp::Message::from(answer).to_octets(Some(whimbrel_ids::Seid(1)), 0);
-    let to = crate::envelope::OutputId { clock: desk.clock(), index };
+    let to = crate::envelope::OutputId { clock: harness.clock(), index };
     let answered =
-        desk.input(Payload::PfcpAnswer { to, upf: crate::upf::UpfId(0), octets: Some(octets.into()) });
+        harness.input(Payload::PfcpAnswer { to, upf: crate::upf::UpfId(0), octets: Some(octets.into()) });
     [n2(&batch), n2(&answered)].concat()
 }
 
@@ -428,64 +431,64 @@ fn releases(messages: &[Message]) -> usize {
 }
 
 /// The gNB answers a setup of the second session.
-fn set_up_answer(desk: &mut Desk, success: bool) -> Vec<Message> {
-    let mut m = PduSessionResourceSetupResponse::new(desk.connection(), RAN_ID);
+fn set_up_answer(harness: &mut UeHarness, success: bool) -> Vec<Message> {
+    let mut m = PduSessionResourceSetupResponse::new(harness.connection(), RAN_ID);
     match success {
         true => m.pdu_session_resource_setup_list_su_res = vec![done(2)],
         false => m.pdu_session_resource_failed_to_setup_list_su_res = vec![refused(2)],
     }
-    let batch = desk.ngap(m);
-    desk.settle(batch).iter().flat_map(n2).collect()
+    let batch = harness.ngap(m);
+    harness.settle(batch).iter().flat_map(n2).collect()
 }
 
 #[test] // TS 24.501 §6.4.1.7 a; TS 38.413 §8.2.1.2 late: an answer to a setup that the UE has replaced by a new request is not the new one's
 fn a_late_answer_to_a_replaced_setup_belongs_to_that_setup() {
     for late in [true, false] {
-        let mut desk = Desk::registered();
-        let asked = ask_for_session(&mut desk, 1, 0x21);
+        let mut harness = UeHarness::registered();
+        let asked = ask_for_session(&mut harness, 1, 0x21);
         assert_eq!(given(&asked), [Teid(0x21)]);
-        let again = ask_for_session(&mut desk, 2, 0x22);
+        let again = ask_for_session(&mut harness, 2, 0x22);
         assert_eq!((releases(&again), given(&again)), (1, vec![]), "one setup at a time: {again:?}");
         // What the gNB has set up it releases by the command that is behind the request; a refusal is no refusal of the new request.
-        let then = set_up_answer(&mut desk, late);
+        let then = set_up_answer(&mut harness, late);
         assert_eq!((releases(&then), given(&then)), (0, vec![Teid(0x22)]), "{then:?}");
-        assert_eq!(active(&desk), [1]);
-        set_up_answer(&mut desk, true);
-        assert_eq!(active(&desk), [1, 2]);
-        assert!(desk.phone().unwrap().is_idle());
+        assert_eq!(active(&harness), [1]);
+        set_up_answer(&mut harness, true);
+        assert_eq!(active(&harness), [1, 2]);
+        assert!(harness.context().unwrap().is_idle());
     }
 }
 
 #[test] // TS 38.413 §8.3.1.2 late: the same where the first request was INITIAL CONTEXT SETUP REQUEST: what it set up is released
 fn a_late_context_with_a_replaced_session() {
-    let mut desk = Desk::registered();
-    let mut phone = Box::new(desk.phone().unwrap().clone());
-    phone.amf.connection.as_mut().unwrap().context_set_up = false;
-    desk.shard.restore(phone);
-    let asked = ask_for_session(&mut desk, 1, 0x21);
+    let mut harness = UeHarness::registered();
+    let mut ue = Box::new(harness.context().unwrap().clone());
+    ue.amf.connection.as_mut().unwrap().context_set_up = false;
+    harness.shard.restore(ue);
+    let asked = ask_for_session(&mut harness, 1, 0x21);
     assert!(matches!(asked[0], Message::InitialContextSetupRequest(_)));
     assert_eq!(given(&asked), [Teid(0x21)]);
-    let again = ask_for_session(&mut desk, 2, 0x22);
+    let again = ask_for_session(&mut harness, 2, 0x22);
     assert_eq!((releases(&again), given(&again)), (0, vec![]), "{again:?}");
-    let then: Vec<Message> = answer(&mut desk, vec![done(2)], vec![]).iter().flat_map(n2).collect();
+    let then: Vec<Message> = answer(&mut harness, vec![done(2)], vec![]).iter().flat_map(n2).collect();
     assert_eq!((releases(&then), given(&then)), (1, vec![Teid(0x22)]), "{then:?}");
-    set_up_answer(&mut desk, true);
-    assert_eq!(active(&desk), [1, 2]);
+    set_up_answer(&mut harness, true);
+    assert_eq!(active(&harness), [1, 2]);
 }
 
 #[test] // TS 38.413 §8.2.1.2 late: a gNB that sets up a session which has ended, or which nobody has, is told to release it
 fn a_session_that_nobody_has_is_released_at_the_gnb() {
-    let mut desk = Desk::registered();
-    ask_for_session(&mut desk, 1, 0x21);
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::LeaveUpf(crate::upf::UpfId(0))));
+    let mut harness = UeHarness::registered();
+    ask_for_session(&mut harness, 1, 0x21);
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::LeaveUpf(crate::upf::UpfId(0))));
     assert!(releases(&n2(&batch)) > 0);
-    desk.settle(batch);
-    assert_eq!(releases(&set_up_answer(&mut desk, true)), 0, "the command is behind the request");
-    assert_eq!(releases(&set_up_answer(&mut desk, true)), 0, "the UE has yet to hear of its release");
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    desk.settle(batch);
-    let mut desk = Desk::registered();
-    assert_eq!(releases(&set_up_answer(&mut desk, true)), 1);
-    assert_eq!(releases(&set_up_answer(&mut desk, false)), 0);
+    harness.settle(batch);
+    assert_eq!(releases(&set_up_answer(&mut harness, true)), 0, "the command is behind the request");
+    assert_eq!(releases(&set_up_answer(&mut harness, true)), 0, "the UE has yet to hear of its release");
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
+    let mut harness = UeHarness::registered();
+    assert_eq!(releases(&set_up_answer(&mut harness, true)), 1);
+    assert_eq!(releases(&set_up_answer(&mut harness, false)), 0);
 }

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Subscription;
 
-/// The slices that the phone may use here, and those that it asked for in vain.
+/// The slices that the UE may use here, and those that it asked for in vain.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(crate) allowed: Vec<SNssai>,
@@ -25,7 +25,7 @@ pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 /// The configured NSSAI holds sixteen (TS 24.501 §9.11.3.37).
 const CONFIGURED_SLICES_MAX: usize = 16;
 
-/// The slices that a phone asks for. Without an element of its own, those that it asked for before stay (a periodic
+/// The slices that a UE asks for. Without an element of its own, those that it asked for before stay (a periodic
 /// registration has none).
 pub(crate) fn requested(ue: Ue, request: &RegistrationRequest) -> Vec<SNssai> {
     if let Some(nssai) = &request.requested_nssai {
@@ -66,7 +66,7 @@ pub(crate) fn admit(
     }
     let mut rejected: Vec<(SNssai, SliceRejectCause)> = Vec::new();
     for &s in requested.iter().filter(|s| !usable(**s)) {
-        // One that is full is neither allowed nor rejected for good: the phone may ask again.
+        // One that is full is neither allowed nor rejected for good: the UE may ask again.
         if full.contains(&s) || rejected.iter().any(|(r, _)| *r == s) || rejected.len() == ALLOWED_SLICES_MAX
         {
             continue;
@@ -82,7 +82,7 @@ pub(crate) fn admit(
     Ok(Slices { allowed, rejected, full: full.collect() })
 }
 
-/// The slices configured for this phone: those that it subscribes to and that the network offers (TS 23.501 §5.15.4).
+/// The slices configured for this UE: those that it subscribes to and that the network offers (TS 23.501 §5.15.4).
 pub(crate) fn configured(config: &Config, subscription: &Subscription) -> Vec<SNssai> {
     let subscribed = subscription.slices.iter().map(|s| s.s_nssai);
     subscribed.filter(|s| config.amf.slices.contains(s)).take(CONFIGURED_SLICES_MAX).collect()
@@ -98,7 +98,7 @@ pub(crate) fn rejected_nssai(slices: Vec<(SNssai, SliceRejectCause)>) -> Option<
     (!slices.is_empty()).then_some(RejectedNssai(slices))
 }
 
-/// How long a phone waits before it asks again for a slice that is full (TS 24.501 §4.6.2.5, T3526).
+/// How long a UE waits before it asks again for a slice that is full (TS 24.501 §4.6.2.5, T3526).
 const FULL_BACK_OFF: Duration = Duration::from_secs(15 * 60);
 /// "S-NSSAI not available due to maximum number of UEs reached" (TS 24.501 §9.11.3.75).
 const CAUSE_FULL: u8 = 3;
@@ -117,7 +117,7 @@ pub(crate) fn full_nssai(full: &[SNssai]) -> Option<Opaque> {
 }
 
 /// The registration area (TS 24.501 §5.3.4): the tracking areas configured together in which all allowed slices are to be had
-/// (TS 23.501 §5.15.5.2.1), the phone's own first. What is forbidden to the phone is not among it.
+/// (TS 23.501 §5.15.5.2.1), the UE's own first. What is forbidden to the UE is not among it.
 pub(crate) fn registration_area(ue: Ue, here: Tai, allowed: &[SNssai]) -> TaiList {
     let config = ue.config();
     let alike = |tai: &Tai| allowed.iter().all(|&s| config.amf.access.offers(s, *tai));

@@ -1,4 +1,4 @@
-//! The subscription has changed while the phone is registered: TS 23.502 §4.5.1, TS 23.502 §4.2.2.3.3,
+//! The subscription has changed while the UE is registered: TS 23.502 §4.5.1, TS 23.502 §4.2.2.3.3,
 //! TS 23.501 §5.15.5.2.2; told by TS 24.501 §5.4.4.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
 use crate::udm::Subscription;
 
-/// Nudm_SDM_Notification. One that comes while something else runs on the phone waits until that is over.
+/// Nudm_SDM_Notification. One that comes while something else runs on the UE waits until that is over.
 pub(crate) fn notified(ue: Ue) {
     if ue.with(|p| p.amf.emergency || !p.amf.registered) {
         return; // an emergency registration asks nobody's subscription (TS 23.501 §5.16.4.1)
@@ -50,12 +50,12 @@ fn start(ue: Ue) {
                     end::let_go_when_unused(ue);
                 }
             }
-            // The subscriber is gone or barred, or has no slice left here: the phone leaves, and is told why.
+            // The subscriber is gone or barred, or has no slice left here: the UE leaves, and is told why.
             Err(End::Refused(refusal)) if ends_registration(&refusal) => {
                 let cause = refusal.mm_cause(&ue.config());
                 deregistration::by_network_with(ue, Some(cause), Deregistered::BySubscription);
             }
-            // The store does not answer: what was subscribed stays. The phone does not answer: it learns at its next
+            // The store does not answer: what was subscribed stays. The UE does not answer: it learns at its next
             // registration.
             Err(End::Refused(_)) => end::let_go_when_unused(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
@@ -67,7 +67,7 @@ fn ends_registration(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::UnknownSubscriber | Refusal::Barred | Refusal::NoSlice { .. })
 }
 
-/// Takes the new terms; says whether the connection is to be let go, so that the phone registers anew.
+/// Takes the new terms; says whether the connection is to be let go, so that the UE registers anew.
 async fn change(ue: Ue) -> Result<bool, End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let new = udm_client::subscription(ue, supi).await?;
@@ -84,8 +84,8 @@ async fn change(ue: Ue) -> Result<bool, End> {
     Ok(told && ue.with(|p| p.amf.connection.is_some()))
 }
 
-/// TS 23.501 §5.15.5.2.2: sessions in slices that are allowed no more end; the phone gets its new slices and registers
-/// with them. An idle phone gets them when it registers next.
+/// TS 23.501 §5.15.5.2.2: sessions in slices that are allowed no more end; the UE gets its new slices and registers
+/// with them. An idle UE gets them when it registers next.
 async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, End> {
     let config = ue.config();
     let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::NoContext)?;

@@ -1,7 +1,7 @@
-//! The gNB that takes a connected phone over, as long as it is not certain that it does.
+//! The gNB that takes a connected UE over, as long as it is not certain that it does.
 //!
-//! A phone in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
-//! stands in the phone's context, so that whatever ends the handover finds whom to tell.
+//! A UE in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
+//! stands in the UE's context, so that whatever ends the handover finds whom to tell.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
@@ -20,33 +20,33 @@ use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::{Connection, Phone};
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
 use crate::smf;
+use crate::ue_context::{Connection, UeContext};
 
 /// The target's end of a handover.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// The gNB's association.
     pub association: AssociationId,
-    /// Our name of the phone there.
+    /// Our name of the UE there.
     pub amf_ue_ngap_id: AmfUeNgapId,
     /// The gNB's name of it, once told.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
-    /// The serving gNB is gone: the phone has nowhere else to be.
+    /// The serving gNB is gone: the UE has nowhere else to be.
     pub source_lost: bool,
-    /// How the phone comes there.
+    /// How the UE comes there.
     pub(crate) by: By,
-    /// What is to be said to the phone once it is somewhere.
+    /// What is to be said to the UE once it is somewhere.
     pub(crate) held: Vec<(mm::Message, Security)>,
-    /// The phone has gone on from here already. Nothing travels that is at something, so neither does this.
+    /// The UE has gone on from here already. Nothing travels that is at something, so neither does this.
     #[serde(skip)]
     pub(crate) further: Option<Further>,
 }
 
-/// A gNB to which the phone went from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY,
+/// A gNB to which the UE went from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY,
 /// which comes over another association, and waits for that one (TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5).
 #[derive(Clone, Debug)]
 pub(crate) struct Further {
@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-/// How a phone comes to its target.
+/// How a UE comes to its target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
     /// Over Xn: it is there already and wants these sessions' paths switched (TS 38.413 §8.4.4).
@@ -85,9 +85,9 @@ pub(crate) enum By {
 pub(crate) enum Phase {
     /// Nobody was asked yet: a session that it takes along is on its way up at the source.
     Waiting,
-    /// The target is being asked (§4.9.1.3.2): the phone is at its source.
+    /// The target is being asked (§4.9.1.3.2): the UE is at its source.
     Preparing,
-    /// The source was told to send the phone (§4.9.1.3.3): it is anywhere.
+    /// The source was told to send the UE (§4.9.1.3.3): it is anywhere.
     Executing,
 }
 
@@ -99,19 +99,19 @@ impl By {
         }
     }
 
-    /// Whether the phone is where it was: its source awaits the answer to HANDOVER REQUIRED.
+    /// Whether the UE is where it was: its source awaits the answer to HANDOVER REQUIRED.
     pub(crate) fn is_at_source(&self) -> bool {
         matches!(self, By::N2(Phase::Waiting | Phase::Preparing))
     }
 }
 
-/// More messages than the procedures of one phone have under way at once: one of the phone's and one of each session.
+/// More messages than the procedures of one UE have under way at once: one of the UE's and one of each session.
 const HELD_MAX: usize = 16;
 
-/// Keeps a message for a phone that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
+/// Keeps a message for a UE that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
 /// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
-pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
-    let Some(target) = &mut phone.amf.target else { return n14::source::hold(phone, message, security) };
+pub(crate) fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
+    let Some(target) = &mut ue.amf.target else { return n14::source::hold(ue, message, security) };
     if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
         return false;
     }
@@ -142,7 +142,7 @@ pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
     Ok(())
 }
 
-/// Awaits what is on its way up at the gNB that the phone leaves: its context, and the user planes of these sessions. What that
+/// Awaits what is on its way up at the gNB that the UE leaves: its context, and the user planes of these sessions. What that
 /// gNB has said of them may have come over another association and be later here (TS 23.502 §4.9.1.2.2), or its UPF has yet to
 /// answer. What is not up after the guard time is judged as it is then.
 pub(crate) async fn come_up(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Interrupt> {
@@ -158,15 +158,15 @@ pub(crate) async fn come_up(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Int
     Ok(())
 }
 
-/// Whether the phone has left the gNB that serves it, for one that wants its sessions' paths switched.
-pub(crate) fn has_left(phone: &Phone) -> bool {
-    phone.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
+/// Whether the UE has left the gNB that serves it, for one that wants its sessions' paths switched.
+pub(crate) fn has_left(ue: &UeContext) -> bool {
+    ue.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
 /// Whether a handover waits for what its source has set up ([`come_up`]). The UPF is led there first: the last packets in the
 /// source's tunnel are end markers, for which the target waits (TS 23.502 §4.9.1.2.2 step 5).
-pub(crate) fn awaits_source(phone: &Phone) -> bool {
-    phone.lanes.awaits(Lane::Handover, &Input::SessionSettled)
+pub(crate) fn awaits_source(ue: &UeContext) -> bool {
+    ue.lanes.awaits(Lane::Handover, &Input::SessionSettled)
 }
 
 /// A message of the target.
@@ -179,7 +179,7 @@ pub(crate) fn received(ue: Ue, message: Message) {
                 out_of_state(ue);
             }
         }
-        // It gives the phone up before it has come (TS 38.413 §8.3.2).
+        // It gives the UE up before it has come (TS 38.413 §8.3.2).
         Message::UeContextReleaseRequest(m) => {
             if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
                 release_target(ue, &target, m.cause);
@@ -189,14 +189,14 @@ pub(crate) fn received(ue: Ue, message: Message) {
         Message::ErrorIndication(m) => match m.cause {
             Some(Cause::RadioNetwork(
                 CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
-            )) => gone(ue), // it does not have the phone (§10.6)
+            )) => gone(ue), // it does not have the UE (§10.6)
             _ => out_of_state(ue),
         },
         _ => out_of_state(ue),
     }
 }
 
-/// A message of the gNB that the phone has left.
+/// A message of the gNB that the UE has left.
 pub(crate) fn received_of_source(ue: Ue, message: Message) {
     match message {
         Message::UeContextReleaseRequest(_) => release_source(ue), // it wants what it gets anyway
@@ -205,7 +205,7 @@ pub(crate) fn received_of_source(ue: Ue, message: Message) {
     }
 }
 
-/// The gNB that the phone has left has no connection of it any more. What is under way to it from there still passes.
+/// The gNB that the UE has left has no connection of it any more. What is under way to it from there still passes.
 fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
         if let Some(source) = &mut p.amf.source {
@@ -214,7 +214,7 @@ fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     });
 }
 
-/// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the phone. It is acknowledged also where there
+/// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the UE. It is acknowledged also where there
 /// is nothing to cancel: both agree then.
 pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
     if n14::source::cancel(ue, &m) {
@@ -229,8 +229,8 @@ pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
     }
 }
 
-/// The source lets a phone go that it has sent on its way (TS 38.413 §8.3.2): its own connection ends with that, not the target's
-/// (TS 23.502 §4.9.1.3.3). The phone may arrive there all the same; where it does not, it is lost. Whether it is so.
+/// The source lets a UE go that it has sent on its way (TS 38.413 §8.3.2): its own connection ends with that, not the target's
+/// (TS 23.502 §4.9.1.3.3). The UE may arrive there all the same; where it does not, it is lost. Whether it is so.
 pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
     if n14::source::source_leaves(ue, Some(cause)) {
         return true;
@@ -245,7 +245,7 @@ pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
     told.is_some()
 }
 
-/// The target has lost the phone, or is lost itself. The phone stays where it was, if that is still there.
+/// The target has lost the UE, or is lost itself. The UE stays where it was, if that is still there.
 fn gone(ue: Ue) {
     let Some(target) = take(ue) else { return };
     if target.by.is_at_source() {
@@ -256,7 +256,7 @@ fn gone(ue: Ue) {
     back(ue, *target);
 }
 
-/// The handover is off: the phone's connection ends, the phone is found elsewhere, or its source wants so. The target is told.
+/// The handover is off: the UE's connection ends, the UE is found elsewhere, or its source wants so. The target is told.
 /// What is left of a handover before goes, too.
 pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     release_source(ue);
@@ -280,15 +280,15 @@ fn take(ue: Ue) -> Option<Box<Target>> {
     Some(target)
 }
 
-/// The target never had the phone, so nobody has it from there.
+/// The target never had the UE, so nobody has it from there.
 pub(crate) fn nobody_further(ue: Ue, target: &mut Target) {
     if let Some(further) = target.further.take() {
         path_switch::refuse(ue, &further);
     }
 }
 
-/// A gNB wants the path of a phone that it has from its target, from which nothing was heard yet: it waits for that. Gives it back where
-/// the phone cannot have been at the target.
+/// A gNB wants the path of a UE that it has from its target, from which nothing was heard yet: it waits for that. Gives it back where
+/// the UE cannot have been at the target.
 pub(crate) fn further(ue: Ue, further: Further) -> Option<Further> {
     enum Kept {
         Duplicate,
@@ -314,13 +314,13 @@ pub(crate) fn further(ue: Ue, further: Further) -> Option<Further> {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
         }
-        // The later one is where the phone is.
+        // The later one is where the UE is.
         Ok(Kept::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
     }
     None
 }
 
-/// The phone did not come to its target.
+/// The UE did not come to its target.
 pub(crate) fn back(ue: Ue, target: Target) {
     if target.source_lost {
         lost(ue);
@@ -329,7 +329,7 @@ pub(crate) fn back(ue: Ue, target: Target) {
     }
 }
 
-/// The phone is somewhere: what was kept for it is said, and what waited goes on.
+/// The UE is somewhere: what was kept for it is said, and what waited goes on.
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
         // Keys that are proposed no more are not proposed.
@@ -353,7 +353,7 @@ pub(crate) fn go_on(ue: Ue) {
 }
 
 /// UE CONTEXT RELEASE COMMAND to the target, by both names where it has told its own (TS 38.413 §8.3.3). One that was not asked
-/// knows nothing of the phone.
+/// knows nothing of the UE.
 pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     if target.by.phase() == Some(Phase::Waiting) {
         return;
@@ -366,8 +366,8 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     part(ue, target.association, target.amf_ue_ngap_id);
 }
 
-/// The phone has come: the gNB that it has left lets go of it once what is still under way there has passed. The phone rests meanwhile, so it
-/// may change its control function, or be handed over again.
+/// The UE has come: the gNB that it has left lets go of it once what is still under way there has passed. The UE rests meanwhile, so it
+/// may change its CPF, or be handed over again.
 pub(crate) fn let_source_go(ue: Ue) {
     if smf::is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
@@ -377,7 +377,7 @@ pub(crate) fn let_source_go(ue: Ue) {
     }
 }
 
-/// The gNB that the phone has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
+/// The gNB that the UE has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
     if let Some(source) = ue.with(|p| p.amf.source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
@@ -390,7 +390,7 @@ pub(crate) fn release_source(ue: Ue) {
     }
 }
 
-/// A gNB's association, or its part for this phone, is gone: of the one that serves it, of the one that takes it over, or of
+/// A gNB's association, or its part for this UE, is gone: of the one that serves it, of the one that takes it over, or of
 /// both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     source_gone(ue, |c| c.association == association);
@@ -408,7 +408,7 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     }
 }
 
-/// The gNB that served the phone is lost, or has lost it. A phone that has left it already may still arrive at its target.
+/// The gNB that served the UE is lost, or has lost it. A UE that has left it already may still arrive at its target.
 pub(crate) fn serving_lost(ue: Ue) {
     let left = ue.with(|p| match &mut p.amf.target {
         Some(target) if !target.by.is_at_source() => {
@@ -422,7 +422,7 @@ pub(crate) fn serving_lost(ue: Ue) {
     }
 }
 
-/// Whether the phone has a gNB that can be asked for something.
+/// Whether the UE has a gNB that can be asked for something.
 pub(crate) fn is_settled(ue: Ue) -> bool {
     ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.departure().is_none())
 }

@@ -29,14 +29,14 @@ impl From<Dropped> for Unread {
 }
 
 impl Unread {
-    /// Of octets that are no NAS message. `protected`: they came from the phone.
+    /// Of octets that are no NAS message. `protected`: they came from the UE.
     pub(super) fn of(error: &NasError, protected: bool) -> Self {
         let told = error.message_type.zip(error.mm_cause());
         let error = told.map(|(message_type, cause)| Erroneous { message_type, cause, protected });
         Self { why: Dropped::NotNas, error }
     }
 
-    /// What the phone hears: of a request, that it is rejected; of anything else, 5GMM STATUS, which it takes under protection
+    /// What the UE hears: of a request, that it is rejected; of anything else, 5GMM STATUS, which it takes under protection
     /// alone (TS 24.501 §4.4.4.2).
     pub(super) fn answer(&self) -> Option<Message> {
         let Erroneous { message_type, cause, protected } = self.error?;

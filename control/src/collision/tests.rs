@@ -1,4 +1,4 @@
-//! Two procedures of one phone at once: the lists of TS 24.501 §5.4, §5.5 and §5.6, one case a test.
+//! Two procedures of one UE at once: the lists of TS 24.501 §5.4, §5.5 and §5.6, one case a test.
 
 use whimbrel_ids::{PlmnId, STmsi, Tmsi};
 use whimbrel_nas::ie::{
@@ -14,18 +14,18 @@ use whimbrel_security::{
     ServingNetworkName, Sqn,
 };
 
-use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
 use crate::event::{Dropped, Event};
 use crate::shard::Procedure;
 use crate::udm::{Answer, AuthData, Request, Vector};
+use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
 const TMSI: Tmsi = Tmsi(0x1234);
 
-/// A phone whose COUNTs run out: a request under the context in force has it authenticated anew, so that there is a time before
+/// A UE whose COUNTs run out: a request under the context in force has it authenticated anew, so that there is a time before
 /// REGISTRATION ACCEPT.
-fn to_be_authenticated() -> Desk {
-    Desk::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 })
+fn to_be_authenticated() -> UeHarness {
+    UeHarness::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 })
 }
 
 fn deregistration(switch_off: bool) -> DeregistrationRequestUeOriginating {
@@ -45,45 +45,45 @@ fn service_request(service_type: ServiceType) -> ServiceRequest {
 }
 
 /// A service request as the first message of a connection: its procedure awaits the gNB.
-fn serving() -> (Desk, Batch) {
-    let mut desk = Desk::registered();
-    let pdu = desk.protect(INTEGRITY, service_request(ServiceType::Signalling));
-    let batch = desk.first(pdu, Some(TMSI));
+fn serving() -> (UeHarness, Batch) {
+    let mut harness = UeHarness::registered();
+    let pdu = harness.protect(INTEGRITY, service_request(ServiceType::Signalling));
+    let batch = harness.first(pdu, Some(TMSI));
     let asked = n2(&batch).iter().any(|m| matches!(m, whimbrel_ngap::Message::InitialContextSetupRequest(_)));
     assert!(asked, "the gNB has not answered yet");
-    (desk, batch)
+    (harness, batch)
 }
 
-/// The phone was paged and came: it gets a new 5G-GUTI.
-fn being_updated() -> (Desk, Batch) {
-    let mut desk = Desk::registered();
-    let batch = desk.nas(CIPHERED, service_request(ServiceType::MobileTerminatedServices));
+/// The UE was paged and came: it gets a new 5G-GUTI.
+fn being_updated() -> (UeHarness, Batch) {
+    let mut harness = UeHarness::registered();
+    let batch = harness.nas(CIPHERED, service_request(ServiceType::MobileTerminatedServices));
     assert!(
-        told(&mut desk, &batch, |m| matches!(m, Message::ConfigurationUpdateCommand(_))),
+        told(&mut harness, &batch, |m| matches!(m, Message::ConfigurationUpdateCommand(_))),
         "{:?}",
         batch.events
     );
-    (desk, batch)
+    (harness, batch)
 }
 
-fn told(desk: &mut Desk, batch: &Batch, what: fn(&Message) -> bool) -> bool {
-    desk.downlink(batch).iter().any(what)
+fn told(harness: &mut UeHarness, batch: &Batch, what: fn(&Message) -> bool) -> bool {
+    harness.downlink(batch).iter().any(what)
 }
 
-fn accepted(desk: &mut Desk, batch: &Batch) -> bool {
-    told(desk, batch, |m| matches!(m, Message::RegistrationAccept(_)))
+fn accepted(harness: &mut UeHarness, batch: &Batch) -> bool {
+    told(harness, batch, |m| matches!(m, Message::RegistrationAccept(_)))
 }
 
-fn let_go(desk: &mut Desk, batch: &Batch) -> bool {
-    let accept = told(desk, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
+fn let_go(harness: &mut UeHarness, batch: &Batch) -> bool {
+    let accept = told(harness, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
     accept && batch.disposition == Disposition::Ended
 }
 
 /// Where a batch asks for a vector.
-fn vector_asked(desk: &Desk, batch: &Batch) -> Option<OutputId> {
+fn vector_asked(harness: &UeHarness, batch: &Batch) -> Option<OutputId> {
     let asks = |e: &Effect| matches!(e, Effect::Udm(Request::GenerateAuthData { .. }));
     let index = batch.outputs.iter().position(|o| asks(&o.effect))?;
-    Some(OutputId { clock: desk.clock(), index: u16::try_from(index).unwrap() })
+    Some(OutputId { clock: harness.clock(), index: u16::try_from(index).unwrap() })
 }
 
 fn vector() -> AuthenticationVector {
@@ -96,12 +96,12 @@ fn vector() -> AuthenticationVector {
     )
 }
 
-/// Gives the phone a challenge; which key it proposes.
-fn challenge(desk: &mut Desk, to: OutputId) -> Option<NgKsi> {
+/// Gives the UE a challenge; which key it proposes.
+fn challenge(harness: &mut UeHarness, to: OutputId) -> Option<NgKsi> {
     let vector = Vector::FiveGAka(Box::new(vector()));
     let answer = Answer::AuthData(Ok(AuthData { supi: supi(), vector }));
-    let batch = desk.input(Payload::Udm { to, answer });
-    desk.downlink(&batch).into_iter().find_map(|m| match m {
+    let batch = harness.input(Payload::Udm { to, answer });
+    harness.downlink(&batch).into_iter().find_map(|m| match m {
         Message::AuthenticationRequest(m) => Some(m.ng_ksi),
         _ => None,
     })
@@ -114,162 +114,162 @@ fn duplicate(batch: &Batch) -> bool {
 
 #[test] // TS 24.501 §5.5.1.2.8 e 2, §5.5.1.3.8 e 2: the same request again before the accept changes nothing
 fn the_same_request_before_the_accept() {
-    let mut desk = to_be_authenticated();
+    let mut harness = to_be_authenticated();
     let request = registration_request(RegistrationKind::MobilityUpdating);
-    let batch = desk.nas(CIPHERED, request.clone());
-    assert!(vector_asked(&desk, &batch).is_some());
-    let batch = desk.nas(CIPHERED, request);
+    let batch = harness.nas(CIPHERED, request.clone());
+    assert!(vector_asked(&harness, &batch).is_some());
+    let batch = harness.nas(CIPHERED, request);
     assert!(duplicate(&batch) && !batch.idle, "{:?}", batch.events);
 }
 
 #[test] // TS 24.501 §5.5.1.2.8 e 1, §5.5.1.3.8 e 1: another request before the accept starts over
 fn another_request_before_the_accept() {
-    let mut desk = to_be_authenticated();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    let first = vector_asked(&desk, &batch).unwrap();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
-    assert!(vector_asked(&desk, &batch).is_some(), "it is authenticated for the new request");
-    assert_eq!(challenge(&mut desk, first), None, "what the former awaited is nobody's any more");
+    let mut harness = to_be_authenticated();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let first = vector_asked(&harness, &batch).unwrap();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(vector_asked(&harness, &batch).is_some(), "it is authenticated for the new request");
+    assert_eq!(challenge(&mut harness, first), None, "what the former awaited is nobody's any more");
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 f, §5.5.1.2.4 sessions: a phone that is registered registers initially: without its sessions
-fn an_initial_registration_of_a_registered_phone() {
-    let mut desk = Desk::registered();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
-    assert!(accepted(&mut desk, &batch));
+#[test] // TS 24.501 §5.5.1.2.8 f, §5.5.1.2.4 sessions: a UE that is registered registers initially: without its sessions
+fn an_initial_registration_of_a_registered_ue() {
+    let mut harness = UeHarness::registered();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut harness, &batch));
     let deletes = batch.outputs.iter().any(|o| matches!(o.effect, Effect::N4 { .. }));
-    assert!(deletes && desk.phone().unwrap().sessions.is_empty());
+    assert!(deletes && harness.context().unwrap().sessions.is_empty());
 }
 
 #[test] // TS 24.501 §5.5.1.2.8 g: an update before the initial registration is confirmed: that is aborted, this is served
 fn an_update_before_the_completion() {
-    let mut desk = Desk::registered();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
-    assert!(accepted(&mut desk, &batch));
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    assert!(accepted(&mut desk, &batch));
-    let batch = desk.nas(CIPHERED, RegistrationComplete::new());
-    assert!(batch.idle && desk.phone().unwrap().amf.registered);
+    let mut harness = UeHarness::registered();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut harness, &batch));
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut harness, &batch));
+    let batch = harness.nas(CIPHERED, RegistrationComplete::new());
+    assert!(batch.idle && harness.context().unwrap().amf.registered);
 }
 
 #[test] // TS 24.501 §5.5.1.3.8 f: an initial registration before the update is confirmed takes its place
 fn an_initial_registration_before_the_completion() {
-    let mut desk = Desk::registered();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    assert!(accepted(&mut desk, &batch) && !desk.phone().unwrap().sessions.is_empty());
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
-    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.is_empty());
+    let mut harness = UeHarness::registered();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut harness, &batch) && !harness.context().unwrap().sessions.is_empty());
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut harness, &batch) && harness.context().unwrap().sessions.is_empty());
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 h, §5.5.1.3.8 g: the phone leaves before it has confirmed
+#[test] // TS 24.501 §5.5.1.2.8 h, §5.5.1.3.8 g: the UE leaves before it has confirmed
 fn a_deregistration_before_the_completion() {
     for kind in [RegistrationKind::Initial, RegistrationKind::MobilityUpdating] {
-        let mut desk = Desk::registered();
-        let batch = desk.nas(CIPHERED, registration_request(kind));
-        assert!(accepted(&mut desk, &batch));
-        let batch = desk.nas(CIPHERED, deregistration(false));
-        assert!(let_go(&mut desk, &batch));
+        let mut harness = UeHarness::registered();
+        let batch = harness.nas(CIPHERED, registration_request(kind));
+        assert!(accepted(&mut harness, &batch));
+        let batch = harness.nas(CIPHERED, deregistration(false));
+        assert!(let_go(&mut harness, &batch));
     }
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 e: #71, the phone has a key of that name: it is challenged anew under another
+#[test] // TS 24.501 §5.4.1.3.7 e: #71, the UE has a key of that name: it is challenged anew under another
 fn a_key_name_in_use() {
-    let mut desk = to_be_authenticated();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    let to = vector_asked(&desk, &batch).unwrap();
-    let first = challenge(&mut desk, to).unwrap();
-    let batch = desk.nas(CIPHERED, AuthenticationFailure::new(MmCause::NgKsiAlreadyInUse));
-    let to = vector_asked(&desk, &batch).unwrap();
-    let second = challenge(&mut desk, to).unwrap();
+    let mut harness = to_be_authenticated();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let to = vector_asked(&harness, &batch).unwrap();
+    let first = challenge(&mut harness, to).unwrap();
+    let batch = harness.nas(CIPHERED, AuthenticationFailure::new(MmCause::NgKsiAlreadyInUse));
+    let to = vector_asked(&harness, &batch).unwrap();
+    let second = challenge(&mut harness, to).unwrap();
     assert_ne!(first, second);
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the phone that its 5G-GUTI names is asked who it is
+#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the UE that its 5G-GUTI names is asked who it is
 fn a_challenge_that_is_not_of_5g() {
-    let mut desk = to_be_authenticated();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    let to = vector_asked(&desk, &batch).unwrap();
-    assert!(challenge(&mut desk, to).is_some());
-    let batch = desk.nas(CIPHERED, AuthenticationFailure::new(MmCause::Non5gAuthenticationUnacceptable));
-    assert!(told(&mut desk, &batch, |m| matches!(m, Message::IdentityRequest(_))));
+    let mut harness = to_be_authenticated();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let to = vector_asked(&harness, &batch).unwrap();
+    assert!(challenge(&mut harness, to).is_some());
+    let batch = harness.nas(CIPHERED, AuthenticationFailure::new(MmCause::Non5gAuthenticationUnacceptable));
+    assert!(told(&mut harness, &batch, |m| matches!(m, Message::IdentityRequest(_))));
 }
 
-#[test] // TS 24.501 §5.5.2.3.5 c, §5.5.2.2.7 b: both sides want the phone deregistered: it gets its accept, and is
+#[test] // TS 24.501 §5.5.2.3.5 c, §5.5.2.2.7 b: both sides want the UE deregistered: it gets its accept, and is
 fn deregistrations_from_both_sides() {
-    let mut desk = Desk::registered();
-    desk.input(Payload::Command(Command::Deregister));
-    let batch = desk.nas(CIPHERED, deregistration(false));
-    assert!(let_go(&mut desk, &batch));
-    assert!(desk.phone().is_none());
+    let mut harness = UeHarness::registered();
+    harness.input(Payload::Command(Command::Deregister));
+    let batch = harness.nas(CIPHERED, deregistration(false));
+    assert!(let_go(&mut harness, &batch));
+    assert!(harness.context().is_none());
 }
 
-#[test] // TS 24.501 §5.5.2.3.5 f: a service request while the network deregisters the phone changes nothing
+#[test] // TS 24.501 §5.5.2.3.5 f: a service request while the network deregisters the UE changes nothing
 fn a_service_request_during_a_deregistration_by_the_network() {
-    let mut desk = Desk::registered();
-    desk.input(Payload::Command(Command::Deregister));
-    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
+    let mut harness = UeHarness::registered();
+    harness.input(Payload::Command(Command::Deregister));
+    let batch = harness.nas(CIPHERED, service_request(ServiceType::Signalling));
     assert!(batch.outputs.is_empty() && !batch.idle);
 }
 
-#[test] // TS 24.501 §5.4.4.6 c: the phone leaves while its configuration is updated
+#[test] // TS 24.501 §5.4.4.6 c: the UE leaves while its configuration is updated
 fn a_deregistration_during_a_configuration_update() {
-    let (mut desk, _) = being_updated();
-    let batch = desk.nas(CIPHERED, deregistration(false));
-    assert!(let_go(&mut desk, &batch));
+    let (mut harness, _) = being_updated();
+    let batch = harness.nas(CIPHERED, deregistration(false));
+    assert!(let_go(&mut harness, &batch));
 }
 
-#[test] // TS 24.501 §5.4.4.6 d: a registration during a configuration update goes first; either 5G-GUTI finds the phone
+#[test] // TS 24.501 §5.4.4.6 d: a registration during a configuration update goes first; either 5G-GUTI finds the UE
 fn a_registration_during_a_configuration_update() {
-    let (mut desk, _) = being_updated();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
-    assert!(accepted(&mut desk, &batch));
-    let phone = desk.phone().unwrap();
-    assert_eq!(phone.amf.former_tmsi, Some(TMSI), "it showed the one that it has");
+    let (mut harness, _) = being_updated();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut harness, &batch));
+    let ue = harness.context().unwrap();
+    assert_eq!(ue.amf.former_tmsi, Some(TMSI), "it showed the one that it has");
 }
 
 #[test] // TS 24.501 §5.4.4.6 e: a service request during a configuration update: both go on
 fn a_service_request_during_a_configuration_update() {
-    let (mut desk, _) = being_updated();
-    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
-    assert!(told(&mut desk, &batch, |m| matches!(m, Message::ServiceAccept(_))));
-    let batch = desk.nas(CIPHERED, ConfigurationUpdateComplete {});
-    assert!(!told(&mut desk, &batch, |m| matches!(m, Message::MmStatus(_))), "it was asked for");
+    let (mut harness, _) = being_updated();
+    let batch = harness.nas(CIPHERED, service_request(ServiceType::Signalling));
+    assert!(told(&mut harness, &batch, |m| matches!(m, Message::ServiceAccept(_))));
+    let batch = harness.nas(CIPHERED, ConfigurationUpdateComplete {});
+    assert!(!told(&mut harness, &batch, |m| matches!(m, Message::MmStatus(_))), "it was asked for");
 }
 
 #[test] // TS 24.501 §5.6.1.8 c: the same service request again changes nothing
 fn a_service_request_twice() {
-    let (mut desk, _) = serving();
-    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
+    let (mut harness, _) = serving();
+    let batch = harness.nas(CIPHERED, service_request(ServiceType::Signalling));
     assert!(duplicate(&batch), "{:?}", batch.events);
 }
 
 #[test] // TS 24.501 §5.6.1.8 d: an initial registration takes the place of a service request
 fn an_initial_registration_during_a_service_request() {
-    let (mut desk, _) = serving();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
-    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.is_empty());
+    let (mut harness, _) = serving();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut harness, &batch) && harness.context().unwrap().sessions.is_empty());
 }
 
 #[test] // TS 24.501 §5.6.1.8 e: so does an update, which keeps the sessions
 fn an_update_during_a_service_request() {
-    let (mut desk, _) = serving();
-    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::PeriodicUpdating));
-    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.len() == 1);
+    let (mut harness, _) = serving();
+    let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::PeriodicUpdating));
+    assert!(accepted(&mut harness, &batch) && harness.context().unwrap().sessions.len() == 1);
 }
 
-#[test] // TS 24.501 §5.6.1.8 f: the phone leaves during its service request
+#[test] // TS 24.501 §5.6.1.8 f: the UE leaves during its service request
 fn a_deregistration_during_a_service_request() {
-    let (mut desk, _) = serving();
-    let batch = desk.nas(CIPHERED, deregistration(true));
+    let (mut harness, _) = serving();
+    let batch = harness.nas(CIPHERED, deregistration(true));
     assert_eq!(batch.disposition, Disposition::Ended);
-    assert!(!told(&mut desk, &batch, |m| matches!(m, mm::Message::DeregistrationAcceptUeOriginating(_))));
+    assert!(!told(&mut harness, &batch, |m| matches!(m, mm::Message::DeregistrationAcceptUeOriginating(_))));
 }
 
 #[test] // TS 24.501 §5.4.6.3: 5GMM STATUS is not answered
 fn a_status_is_not_answered() {
-    let mut desk = Desk::registered();
-    let batch = desk.nas(CIPHERED, mm::MmStatus::new(MmCause::ProtocolErrorUnspecified));
-    assert!(batch.outputs.is_empty() && desk.phone().unwrap().amf.registered);
+    let mut harness = UeHarness::registered();
+    let batch = harness.nas(CIPHERED, mm::MmStatus::new(MmCause::ProtocolErrorUnspecified));
+    assert!(batch.outputs.is_empty() && harness.context().unwrap().amf.registered);
 }
 
 const OF_SESSIONS: [Procedure; 7] = [
@@ -308,7 +308,7 @@ fn a_handover_meets_each_procedure() {
     assert_eq!(super::handover_meets(Some(Procedure::AnRelease)), Ignore);
 }
 
-#[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a phone on its way
+#[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a UE on its way
 fn a_message_meets_each_phase_of_a_handover() {
     use super::Verdict::{Proceed, Wait};
     use crate::amf::{Phase, Security};
@@ -329,47 +329,47 @@ fn a_release_meets_each_procedure() {
     assert_eq!(verdicts, [Proceed, Proceed, Proceed, Ignore, Ignore, Proceed, Proceed]);
 }
 
-#[test] // TS 24.501 §5.4.3.6 c: a registration while the phone is asked who it is: the same changes nothing, another starts over
+#[test] // TS 24.501 §5.4.3.6 c: a registration while the UE is asked who it is: the same changes nothing, another starts over
 fn a_registration_during_the_identification() {
-    let mut desk = Desk::stranger();
+    let mut harness = UeHarness::stranger();
     let request = registration_request(RegistrationKind::MobilityUpdating);
-    let batch = desk.first_plain(request.clone());
+    let batch = harness.first_plain(request.clone());
     let asked = |m: &Message| matches!(m, Message::IdentityRequest(_));
-    assert!(told(&mut desk, &batch, asked));
-    let batch = desk.nas_plain(request);
+    assert!(told(&mut harness, &batch, asked));
+    let batch = harness.nas_plain(request);
     assert!(duplicate(&batch), "{:?}", batch.events);
-    let batch = desk.nas_plain(registration_request(RegistrationKind::Initial));
-    assert!(told(&mut desk, &batch, asked) && !batch.idle);
+    let batch = harness.nas_plain(registration_request(RegistrationKind::Initial));
+    assert!(told(&mut harness, &batch, asked) && !batch.idle);
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #9: a periodic registration of a phone that nobody knows
+#[test] // TS 24.501 §5.5.1.3.5 #9: a periodic registration of a UE that nobody knows
 fn a_periodic_registration_of_a_stranger() {
-    let mut desk = Desk::stranger();
+    let mut harness = UeHarness::stranger();
     let mut request = registration_request(RegistrationKind::PeriodicUpdating);
     request.ue_security_capability = None;
-    let batch = desk.first_plain(request);
-    let cause = desk.downlink(&batch).into_iter().find_map(|m| match m {
+    let batch = harness.first_plain(request);
+    let cause = harness.downlink(&batch).into_iter().find_map(|m| match m {
         Message::RegistrationReject(m) => Some(m.cause),
         _ => None,
     });
     assert_eq!(cause, Some(MmCause::UeIdentityCannotBeDerived));
     // §5.3.1.3: its connection is released when it has not registered again in time.
     assert_eq!((batch.disposition, batch.idle), (Disposition::Keep, true));
-    let batch = desk.expire(&batch);
+    let batch = harness.expire(&batch);
     assert_eq!(batch.disposition, Disposition::Ended);
     assert!(matches!(n2(&batch).as_slice(), [whimbrel_ngap::Message::UeContextReleaseCommand(_)]));
 }
 
-#[test] // TS 24.501 §5.5.1.3.4 status: a session that the phone does not have ends, and the phone learns what the network has
-fn a_session_that_the_phone_has_lost() {
-    let mut desk = Desk::registered();
+#[test] // TS 24.501 §5.5.1.3.4 status: a session that the UE does not have ends, and the UE learns what the network has
+fn a_session_that_the_ue_has_lost() {
+    let mut harness = UeHarness::registered();
     let mut request = registration_request(RegistrationKind::MobilityUpdating);
     request.pdu_session_status = Some([psi(5)].into_iter().collect::<PduSessionSet>());
-    let batch = desk.nas(CIPHERED, request);
-    let status = desk.downlink(&batch).into_iter().find_map(|m| match m {
+    let batch = harness.nas(CIPHERED, request);
+    let status = harness.downlink(&batch).into_iter().find_map(|m| match m {
         Message::RegistrationAccept(m) => m.pdu_session_status,
         _ => None,
     });
     assert_eq!(status, Some(PduSessionSet::default()));
-    assert!(desk.phone().unwrap().sessions.is_empty());
+    assert!(harness.context().unwrap().sessions.is_empty());
 }

@@ -12,32 +12,32 @@ use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn};
 /// The policies; the default asks for nothing beyond the standard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
-    /// How often a phone proves its key anew.
+    /// How often a UE proves its key anew.
     pub authentication: AuthenticationPolicy,
     /// Equipment that gets no service, by the first digits of its IMEI (TS 23.501 §6.2.16, the 5G-EIR's list).
     pub refused_equipment: Vec<EquipmentPrefix>,
     /// Tracking areas in which a slice is to be had; one that is not named is to be had everywhere
     /// (TS 23.501 §5.15.5.2.1).
     pub slice_areas: BTreeMap<SNssai, BTreeSet<Tac>>,
-    /// Most phones registered for a slice at once (network slice admission control, TS 23.501 §5.15.11).
-    pub slice_phones_max: BTreeMap<SNssai, u32>,
+    /// Most UEs registered for a slice at once (network slice admission control, TS 23.501 §5.15.11).
+    pub slice_ues_max: BTreeMap<SNssai, u32>,
     /// Emergency service, if there is one.
     pub emergency: Option<Emergency>,
     /// What is kept back for congestion.
     pub congestion: Congestion,
-    /// Phones may ask not to be reached while idle (TS 23.501 §5.4.1.3).
+    /// UEs may ask not to be reached while idle (TS 23.501 §5.4.1.3).
     pub mico: bool,
-    /// Phones may ask for long paging cycles (TS 23.501 §5.31.7.2).
+    /// UEs may ask for long paging cycles (TS 23.501 §5.31.7.2).
     pub edrx: bool,
-    /// The longest periodic registration timer that a phone may ask for.
+    /// The longest periodic registration timer that a UE may ask for.
     pub t3512_max: Duration,
-    /// gNBs are told what they need to let phones rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
+    /// gNBs are told what they need to let UEs rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
     pub rrc_inactive: bool,
-    /// gNBs are asked whether a phone's radio carries IMS voice (TS 23.502 §4.2.8a).
+    /// gNBs are asked whether a UE's radio carries IMS voice (TS 23.502 §4.2.8a).
     pub voice_match: bool,
-    /// gNBs tell each change of a phone's RRC state (TS 23.502 §4.8.3).
+    /// gNBs tell each change of a UE's RRC state (TS 23.502 §4.8.3).
     pub rrc_reports: bool,
-    /// A phone that was seen so lately is paged first where that was, then in its whole area (TS 23.501 §5.4.3.2).
+    /// A UE that was seen so lately is paged first where that was, then in its whole area (TS 23.501 §5.4.3.2).
     pub paging_near: Duration,
 }
 
@@ -47,16 +47,16 @@ impl Default for Access {
             authentication: AuthenticationPolicy::default(),
             refused_equipment: Vec::new(),
             slice_areas: BTreeMap::new(),
-            slice_phones_max: BTreeMap::new(),
+            slice_ues_max: BTreeMap::new(),
             emergency: None,
             congestion: Congestion::default(),
             mico: true,
             edrx: true,
-            t3512_max: Duration::from_secs(3 * 24 * 3600), // a phone that is longer away holds its context for nobody
+            t3512_max: Duration::from_secs(3 * 24 * 3600), // a UE that is longer away holds its context for nobody
             rrc_inactive: true,
-            voice_match: false, // an IMS whose phones are known to fit needs no message for each
+            voice_match: false, // an IMS whose UEs are known to fit needs no message for each
             rrc_reports: false, // each is a message that nobody but the operator reads
-            paging_near: Duration::from_secs(5 * 60), // most phones are where they were; who drives a car is not
+            paging_near: Duration::from_secs(5 * 60), // most UEs are where they were; who drives a car is not
         }
     }
 }
@@ -73,7 +73,7 @@ impl Access {
     }
 }
 
-/// When the AMF has a phone authenticated beyond where it must (TS 33.501 §6.1.2, §6.12.1: the operator's policy).
+/// When the AMF has a UE authenticated beyond where it must (TS 33.501 §6.1.2, §6.12.1: the operator's policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationPolicy {
     /// After so many registrations under one key; `None`: as long as the key lasts.
@@ -82,7 +82,7 @@ pub struct AuthenticationPolicy {
     pub after: Option<Duration>,
 }
 
-/// The first digits of an IMEI: 8 name a type of equipment, 14 one phone (TS 23.003 §6.2.1).
+/// The first digits of an IMEI: 8 name a type of equipment, 14 one UE (TS 23.003 §6.2.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EquipmentPrefix(Vec<u8>);
 
@@ -102,7 +102,7 @@ impl EquipmentPrefix {
 /// Emergency service (TS 23.501 §5.16.4). Its terms are the AMF's, not the subscriber's (§5.16.4.3).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Emergency {
-    /// Phones that cannot prove who they are may have it too; then NAS has neither integrity nor cipher
+    /// UEs that cannot prove who they are may have it too; then NAS has neither integrity nor cipher
     /// (TS 33.501 §5.5.2, §10.2.2).
     pub unauthenticated: bool,
     /// Its slice.
@@ -113,7 +113,7 @@ pub struct Emergency {
     pub arp: Arp,
     /// 5QI of its default QoS flow.
     pub five_qi: FiveQi,
-    /// Its bit rate, of the phone and of the session.
+    /// Its bit rate, of the UE and of the session.
     pub ambr: Ambr,
 }
 

@@ -1,4 +1,4 @@
-//! Areas within the network: where a phone may move without telling.
+//! Areas within the network: where a UE may move without telling.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Tac, Tai};
@@ -8,13 +8,13 @@ use super::Amf;
 /// How the tracking areas served are joined into registration areas (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Areas {
-    /// Registration areas; a phone gets the first that names where it is. None at all: everything served is one area. An area
+    /// Registration areas; a UE gets the first that names where it is. None at all: everything served is one area. An area
     /// that no list names is an area of its own.
     pub registration: Vec<Vec<Tac>>,
 }
 
 impl Amf {
-    /// The registration area for a phone that is here: its own tracking area first.
+    /// The registration area for a UE that is here: its own tracking area first.
     pub fn registration_area(&self, here: Tai) -> impl Iterator<Item = Tai> + '_ {
         let lists = &self.areas.registration;
         let joined = match lists.iter().find(|list| list.contains(&here.tac)) {

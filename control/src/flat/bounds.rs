@@ -6,9 +6,9 @@ use whimbrel_nas::ie::TAI_LIST_MAX;
 
 use super::FlatError;
 use crate::amf::ALLOWED_SLICES_MAX;
-use crate::phone::Phone;
 use crate::policy::{APPLICATION_NAME_MAX, FILTERS_MAX};
 use crate::smf::{DEFAULT_RULE, FlowRule, QosFlow, SmContext};
+use crate::ue_context::UeContext;
 
 /// QoS flows of a session: their identifiers are of six bits, and one is the default flow's (TS 24.501 §9.11.4.12).
 const FLOWS_MAX: usize = 63;
@@ -19,21 +19,21 @@ const RULES_MAX: usize = 254;
 /// A session's markings: a DSCP is of six bits.
 const MARKS_MAX: usize = 64;
 
-/// The longest timer that a phone can be told: 31 times 320 hours (TS 24.008 §10.5.7.4a).
+/// The longest timer that a UE can be told: 31 times 320 hours (TS 24.008 §10.5.7.4a).
 const TIMER_MAX: Duration = Duration::from_secs(31 * 320 * 3600);
 
-/// Whether there can be such a phone.
-pub(super) fn check(phone: &Phone) -> Result<(), FlatError> {
-    phone.id.check()?;
-    let amf = &phone.amf;
+/// Whether there can be such a UE.
+pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
+    ue.id.check()?;
+    let amf = &ue.amf;
     let claims = [
-        (phone.sessions.iter().all(|(psi, s)| s.psi == *psi), "a session under the identity of another"),
+        (ue.sessions.iter().all(|(psi, s)| s.psi == *psi), "a session under the identity of another"),
         (amf.registration_area.len() <= TAI_LIST_MAX, "too many tracking areas"),
         (amf.allowed_nssai.len() <= ALLOWED_SLICES_MAX, "too many slices"),
         (amf.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),
         (amf.locating.as_ref().is_none_or(|l| l.is_bounded()), "too many areas to watch"),
         (amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico) <= Some(TIMER_MAX)), "too long a timer"),
-        (phone.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
+        (ue.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
     ];
     let wrong = claims.into_iter().find(|(holds, _)| !holds);
     wrong.map_or(Ok(()), |(_, what)| Err(FlatError::Contradiction(what)))

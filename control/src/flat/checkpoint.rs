@@ -1,53 +1,54 @@
-//! A phone that rests, as octets.
+//! A UE that rests, as octets.
 
 use serde::de::DeserializeOwned;
 
 use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2};
-use crate::envelope::PhoneId;
-use crate::phone::Phone;
+use crate::envelope::UeId;
+use crate::ue_context::UeContext;
 
 /// Version of the form that is written: another number with every change of it.
 pub(super) const VERSION: u16 = 3;
 
 /// Reads a body of one version.
-type Read = fn(&[u8]) -> Result<Box<Phone>, FlatError>;
+type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
 /// The versions that are read: the one that is written and the one before it (DESIGN: "versions"), so that a replica of the
 /// new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
 /// those around them, in a module named after it, and a `From` to today's.
-pub(super) const VERSIONS: [(u16, Read); 2] = [(VERSION, open::<Phone>), (2, open::<version_2::Phone>)];
+pub(super) const VERSIONS: [(u16, Read); 2] =
+    [(VERSION, open::<UeContext>), (2, open::<version_2::UeContext>)];
 
-/// Octets of a registered phone, and of each session of it, at a guess.
-const PHONE: usize = 640;
+/// Octets of a registered UE, and of each session of it, at a guess.
+const UE: usize = 640;
 const SESSION: usize = 192;
 
-/// The state of a phone at rest, as it travels to replicas and lies there. A replica need not look into it before it
-/// serves the phone.
+/// The state of a UE at rest, as it travels to replicas and lies there. A replica need not look into it before it
+/// serves the UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub(super) flat: Flat,
     pub(super) about: About,
 }
 
-/// What a replica sees of a checkpoint: whose it is and where it stands in that phone's log. It begins the body, in
+/// What a replica sees of a checkpoint: whose it is and where it stands in that UE's log. It begins the body, in
 /// every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub(super) struct About {
-    pub(super) phone: PhoneId,
+    pub(super) ue: UeId,
     pub(super) clock: u64,
     pub(super) terms: (u32, u32),
 }
 
 impl Checkpoint {
-    /// The state of a phone; `None` while a procedure runs, which has no form.
-    pub fn of(phone: &Phone) -> Option<Self> {
-        if !phone.is_idle() {
+    /// The state of a UE; `None` while a procedure runs, which has no form.
+    pub fn of(ue: &UeContext) -> Option<Self> {
+        if !ue.is_idle() {
             return None;
         }
-        let capability = phone.amf.radio_capability.as_ref().map_or(0, |c| c.len());
-        let room = PHONE + SESSION * phone.sessions.len() + capability;
-        let flat = Writer::frame(Form::Checkpoint, VERSION, room, phone);
-        let about = About { phone: phone.id, clock: phone.clock, terms: phone.terms };
+        let capability = ue.amf.radio_capability.as_ref().map_or(0, |c| c.len());
+        let room = UE + SESSION * ue.sessions.len() + capability;
+        let flat = Writer::frame(Form::Checkpoint, VERSION, room, ue);
+        let about = About { ue: ue.id, clock: ue.clock, terms: ue.terms };
         Some(Self { flat, about })
     }
 
@@ -64,7 +65,7 @@ impl Checkpoint {
         let frame = Frame::unverified(Form::Checkpoint, flat.octets())?;
         known(&VERSIONS, frame.version)?;
         let (about, _) = postcard::take_from_bytes::<About>(frame.body).map_err(|_| FlatError::Malformed)?;
-        about.phone.check()?;
+        about.ue.check()?;
         Ok(Self { flat, about })
     }
 
@@ -79,8 +80,8 @@ impl Checkpoint {
     }
 
     /// Whose it is.
-    pub fn phone_id(&self) -> PhoneId {
-        self.about.phone
+    pub fn ue_id(&self) -> UeId {
+        self.about.ue
     }
 
     /// Clock of the last input in it.
@@ -88,24 +89,24 @@ impl Checkpoint {
         self.about.clock
     }
 
-    /// The highest terms that stamped an input in it: of the aggregator, and of the phone's assignment.
+    /// The highest terms that stamped an input in it: of the CTA, and of the UE's assignment.
     pub fn terms(&self) -> (u32, u32) {
         self.about.terms
     }
 
-    /// The phone, to be given to [`Shard::restore`](crate::Shard::restore).
+    /// The UE, to be given to [`Shard::restore`](crate::Shard::restore).
     ///
     /// Errors: [`FlatError::Malformed`], [`FlatError::Contradiction`].
-    pub fn phone(&self) -> Result<Box<Phone>, FlatError> {
-        self.phone_of(&VERSIONS)
+    pub fn context(&self) -> Result<Box<UeContext>, FlatError> {
+        self.ue_of(&VERSIONS)
     }
 
-    /// The phone, where these versions are read.
-    pub(super) fn phone_of(&self, versions: &[(u16, Read)]) -> Result<Box<Phone>, FlatError> {
+    /// The UE, where these versions are read.
+    pub(super) fn ue_of(&self, versions: &[(u16, Read)]) -> Result<Box<UeContext>, FlatError> {
         let frame = Frame::open(Form::Checkpoint, self.octets())?;
-        let phone = known(versions, frame.version)?(frame.body)?;
-        bounds::check(&phone)?;
-        Ok(phone)
+        let ue = known(versions, frame.version)?(frame.body)?;
+        bounds::check(&ue)?;
+        Ok(ue)
     }
 }
 
@@ -115,6 +116,6 @@ fn known(versions: &[(u16, Read)], version: u16) -> Result<Read, FlatError> {
 }
 
 /// A body of the version whose type this is.
-pub(super) fn open<P: DeserializeOwned + Into<Phone>>(body: &[u8]) -> Result<Box<Phone>, FlatError> {
+pub(super) fn open<P: DeserializeOwned + Into<UeContext>>(body: &[u8]) -> Result<Box<UeContext>, FlatError> {
     Ok(Box::new(read::<P>(body)?.into()))
 }

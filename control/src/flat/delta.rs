@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::Checkpoint;
 use super::{CRC, Flat, FlatError, Form, Frame, HEAD, Writer};
-use crate::envelope::PhoneId;
+use crate::envelope::UeId;
 
 /// Version of the form: another number with every change of it.
 pub(super) const VERSION: u16 = 1;
@@ -15,7 +15,7 @@ const ANCHOR: usize = size_of::<u64>();
 /// once, a key or a session's tunnel, is shorter than the last.
 const WINDOWS: [usize; 2] = [16, 96];
 
-/// The step from one checkpoint of a phone to a later one. It says which octets differ, and so holds for checkpoints of
+/// The step from one checkpoint of a UE to a later one. It says which octets differ, and so holds for checkpoints of
 /// any version, as long as both are of the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
@@ -28,7 +28,7 @@ pub struct Delta {
 /// Between which checkpoints it leads. The CRCs tell them from others of the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
-    phone: PhoneId,
+    ue: UeId,
     from: (u64, u32),
     to: (u64, u32),
 }
@@ -70,14 +70,14 @@ impl<'a> Iterator for Edits<'a> {
 
 impl Delta {
     /// The step from `base` to `next`. `None` where `next` itself is no longer than that, or is not a later checkpoint of
-    /// the same phone.
+    /// the same UE.
     pub fn between(base: &Checkpoint, next: &Checkpoint) -> Option<Self> {
         let (a, b) = (base.about, next.about);
-        if a.phone != b.phone || a.clock >= b.clock {
+        if a.ue != b.ue || a.clock >= b.clock {
             return None;
         }
         let ((old, from), (new, to)) = (split(base.octets())?, split(next.octets())?);
-        let head = Head { phone: a.phone, from: (a.clock, from), to: (b.clock, to) };
+        let head = Head { ue: a.ue, from: (a.clock, from), to: (b.clock, to) };
         let mut frame = Writer::begin(Form::Delta, VERSION, new.len() / 4);
         frame.value(&head);
         let at = frame.0.len();
@@ -97,7 +97,7 @@ impl Delta {
             return Err(FlatError::UnknownVersion(frame.version));
         }
         let (head, rest) = postcard::take_from_bytes::<Head>(frame.body).map_err(|_| FlatError::Malformed)?;
-        head.phone.check()?;
+        head.ue.check()?;
         let mut edits = Edits::of(rest)?;
         edits.try_for_each(|edit| edit.map(drop))?;
         if !edits.octets.is_empty() {
@@ -112,8 +112,8 @@ impl Delta {
     }
 
     /// Whose it is.
-    pub fn phone_id(&self) -> PhoneId {
-        self.head.phone
+    pub fn ue_id(&self) -> UeId {
+        self.head.ue
     }
 
     /// Clock of the checkpoint that it begins at.
@@ -132,7 +132,7 @@ impl Delta {
     /// [`FlatError::Damaged`] where the two do not make what was meant.
     pub fn apply(&self, base: &Checkpoint) -> Result<Checkpoint, FlatError> {
         let (old, crc) = split(base.octets()).ok_or(FlatError::OtherBase)?;
-        if base.about.phone != self.head.phone || (base.about.clock, crc) != self.head.from {
+        if base.about.ue != self.head.ue || (base.about.clock, crc) != self.head.from {
             return Err(FlatError::OtherBase);
         }
         let (frame, _) = split(self.octets()).ok_or(FlatError::Malformed)?;
@@ -146,7 +146,7 @@ impl Delta {
             return Err(FlatError::Damaged);
         }
         let next = Checkpoint::from_made(flat)?;
-        if (next.about.phone, next.about.clock) != (self.head.phone, self.head.to.0) {
+        if (next.about.ue, next.about.clock) != (self.head.ue, self.head.to.0) {
             return Err(FlatError::Damaged);
         }
         Ok(next)

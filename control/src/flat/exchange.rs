@@ -1,4 +1,4 @@
-//! Inputs and outputs between an aggregator and a control function, and the configuration that they share.
+//! Inputs and outputs between a CTA and a CPF, and the configuration that they share.
 //!
 //! A log is replayed by the code version that began it (DESIGN: "versions"), so each of these forms has one version at
 //! a time.
@@ -6,7 +6,7 @@
 use super::{Flat, FlatError, Form, Writer, read_frame};
 use crate::amf::N14;
 use crate::config::Config;
-use crate::envelope::{Batch, Effect, Envelope, Payload, PhoneId};
+use crate::envelope::{Batch, Effect, Envelope, Payload, UeId};
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]: another number with every change of it.
@@ -56,7 +56,7 @@ impl Envelope {
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
     pub fn from_flat(octets: &[u8]) -> Result<Self, FlatError> {
         let envelope: Self = read_frame(Form::Envelope, ENVELOPE_VERSION, octets)?;
-        envelope.phone.check()?;
+        envelope.ue.check()?;
         Ok(envelope)
     }
 }
@@ -127,7 +127,7 @@ impl N14 {
     }
 }
 
-impl PhoneId {
+impl UeId {
     /// Whether it can be anybody's.
     pub(super) fn check(self) -> Result<(), FlatError> {
         if self.slot < Self::SLOTS { Ok(()) } else { Err(FlatError::Contradiction("a slot is 24 bits")) }

@@ -1,13 +1,13 @@
-//! Flat forms: how a phone's state, its inputs and its outputs travel between our processes, as octets.
+//! Flat forms: how a UE's state, its inputs and its outputs travel between our processes, as octets.
 //!
 //! | form | of |
 //! | --- | --- |
-//! | [`Checkpoint`] | a [`Phone`](crate::Phone) that rests |
-//! | [`Delta`] | the step from one checkpoint of a phone to a later one |
+//! | [`Checkpoint`] | a [`UeContext`](crate::UE) that rests |
+//! | [`Delta`] | the step from one checkpoint of a UE to a later one |
 //! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
 //! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
 //! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration that inputs are run under |
-//! | [`N14::to_flat`](crate::amf::N14::to_flat) | what two AMFs say to each other of a phone |
+//! | [`N14::to_flat`](crate::amf::N14::to_flat) | what two AMFs say to each other of a UE |
 //!
 //! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
 //! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
@@ -82,7 +82,7 @@ pub enum FlatError {
     Malformed,
     /// Each value may be, but not beside the others, or not so many of them; what.
     Contradiction(&'static str),
-    /// A delta is of another phone, or begins at another checkpoint.
+    /// A delta is of another UE, or begins at another checkpoint.
     OtherBase,
 }
 
@@ -149,7 +149,7 @@ thread_local! {
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A frame that is longer than this gives its room back: a phone's state with a few sessions fits.
+/// A frame that is longer than this gives its room back: a UE's state with a few sessions fits.
 const ROOM_MAX: usize = 8192;
 
 /// Collects a frame, and leaves no copy behind when it outgrows its room.
@@ -193,7 +193,7 @@ impl Writer {
 
     fn value<T: Serialize>(&mut self, value: &T) {
         // Serialisation fails where a sequence does not tell its length, or a type says that it cannot: none here.
-        postcard::serialize_with_flavor(value, self).expect("the types of a phone can be written");
+        postcard::serialize_with_flavor(value, self).expect("the types of a UE can be written");
     }
 
     fn extend(&mut self, octets: &[u8]) {

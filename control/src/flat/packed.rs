@@ -1,4 +1,4 @@
-//! An input as a log keeps it: many lie there at once, so what all inputs of a phone share is left out.
+//! An input as a log keeps it: many lie there at once, so what all inputs of a UE share is left out.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::exchange::ENVELOPE_VERSION;
 use super::{CRC, Flat, FlatError, Form, HEAD, Writer, wipe};
-use crate::envelope::{Envelope, PhoneId};
+use crate::envelope::{Envelope, UeId};
 
-/// An input without its frame and without what its log knows: the code version, the phone, and the aggregator's term.
+/// An input without its frame and without what its log knows: the code version, the UE, and the CTA's term.
 /// Wiped when it is freed, for it may hold keys; `Debug` shows its length alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Packed(Box<[u8]>);
@@ -18,18 +18,18 @@ pub struct Packed(Box<[u8]>);
 pub struct LogOf {
     /// Version of the code of who runs them.
     pub code_version: u32,
-    /// The phone.
-    pub phone: PhoneId,
-    /// Term of the aggregator.
+    /// The UE.
+    pub ue: UeId,
+    /// Term of the CTA.
     pub cta_term: u32,
 }
 
 impl LogOf {
     /// What an envelope's octets begin with.
     fn octets(self) -> ([u8; SHARED_MAX], usize) {
-        let Self { code_version, phone, cta_term } = self;
+        let Self { code_version, ue, cta_term } = self;
         let mut octets = [0; SHARED_MAX];
-        let length = postcard::to_slice(&(code_version, phone, cta_term), &mut octets).map_or(0, |o| o.len());
+        let length = postcard::to_slice(&(code_version, ue, cta_term), &mut octets).map_or(0, |o| o.len());
         (octets, length)
     }
 }
@@ -38,7 +38,7 @@ impl LogOf {
 const SHARED_MAX: usize = 5 + 5 + 3 + 5;
 
 impl Packed {
-    /// The input of a phone that was written as this frame. Nothing if it is another's, or no input's.
+    /// The input of a UE that was written as this frame. Nothing if it is another's, or no input's.
     pub fn of(flat: &Flat, of: LogOf) -> Option<Self> {
         let (shared, length) = of.octets();
         let body = flat.octets().get(HEAD..)?;
@@ -105,13 +105,13 @@ mod tests {
     use crate::envelope::{AssociationId, Payload};
     use crate::upf::UpfStates;
 
-    const PHONE: PhoneId = PhoneId { slot: 70_000, generation: 300 };
-    const LOG: LogOf = LogOf { code_version: 1 << 31, phone: PHONE, cta_term: 1 };
+    const UE: UeId = UeId { slot: 70_000, generation: 300 };
+    const LOG: LogOf = LogOf { code_version: 1 << 31, ue: UE, cta_term: 1 };
 
     fn input() -> Envelope {
         Envelope {
             code_version: LOG.code_version,
-            phone: PHONE,
+            ue: UE,
             cta_term: 1,
             owner_term: 2,
             clock: 9,
@@ -137,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn only_an_input_of_the_phone_is_packed() {
+    fn only_an_input_of_the_ue_is_packed() {
         let flat = input().to_flat();
-        assert_eq!(Packed::of(&flat, LogOf { phone: PhoneId { slot: 70_001, ..PHONE }, ..LOG }), None);
+        assert_eq!(Packed::of(&flat, LogOf { ue: UeId { slot: 70_001, ..UE }, ..LOG }), None);
         assert_eq!(Packed::of(&flat, LogOf { cta_term: 2, ..LOG }), None);
         assert_eq!(Packed::of(&Flat([3, 0, 1, 2].as_slice().into()), LOG), None);
     }

@@ -14,12 +14,12 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::*;
 use crate::amf::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
 use crate::config::Config;
-use crate::desk::{Desk, INTEGRITY, psi, registration_request};
-use crate::envelope::{Batch, Command, Envelope, Locate, Payload, PhoneId};
-use crate::phone::{AmfContext, Phone};
+use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
 use crate::shard::Shard;
 use crate::smf::{Modification, SmContext};
 use crate::udm::Ambr;
+use crate::ue_context::{AmfContext, UeContext};
+use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
@@ -34,13 +34,13 @@ fn frames(hex: &str) -> Vec<Vec<u8>> {
     hex.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect()).collect()
 }
 
-/// A registered phone with one session, connected.
-fn registered() -> Phone {
-    Desk::registered().phone().unwrap().clone()
+/// A registered UE with one session, connected.
+fn registered() -> UeContext {
+    UeHarness::registered().context().unwrap().clone()
 }
 
-fn checkpoint(phone: &Phone) -> Checkpoint {
-    Checkpoint::of(phone).unwrap()
+fn checkpoint(ue: &UeContext) -> Checkpoint {
+    Checkpoint::of(ue).unwrap()
 }
 
 /// A frame with the CRC that its octets should have: what a peer writes that is at fault itself.
@@ -54,9 +54,9 @@ fn sealed(mut octets: Vec<u8>) -> Vec<u8> {
 /// All that is done with octets that came; what of them was taken is written as it is read.
 fn take(octets: &[u8]) -> Option<FlatError> {
     let errors = [
-        Checkpoint::from_octets(octets).and_then(|c| c.phone()).map(|p| {
+        Checkpoint::from_octets(octets).and_then(|c| c.context()).map(|p| {
             let again = checkpoint(&p);
-            assert_eq!(checkpoint(&again.phone().unwrap()), again);
+            assert_eq!(checkpoint(&again.context().unwrap()), again);
         }),
         Delta::from_octets(octets).map(|_| ()),
         Envelope::from_flat(octets).map(|e| {
@@ -80,7 +80,7 @@ fn take(octets: &[u8]) -> Option<FlatError> {
     errors.into_iter().find_map(|e| e.err().filter(|e| !matches!(e, FlatError::NotA(_))))
 }
 
-/// What two AMFs say to each other of the phone at the desk.
+/// What two AMFs say to each other of the UE at the desk.
 fn n14() -> Vec<Vec<u8>> {
     let relation = Relation { source: registered().id, token: [7; 16] };
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
@@ -124,7 +124,7 @@ fn frames_of_every_version_are_read_and_todays_written_again() {
     assert_eq!(CHECKPOINTS.map(|(v, _)| v), checkpoint::VERSIONS.map(|(v, _)| v));
     for (version, hex) in CHECKPOINTS {
         for frame in frames(hex) {
-            let read = Checkpoint::from_octets(&frame).and_then(|c| c.phone());
+            let read = Checkpoint::from_octets(&frame).and_then(|c| c.context());
             let again = checkpoint(&read.expect("a form changes with its version alone"));
             if version == checkpoint::VERSION {
                 assert_eq!(again.octets(), frame, "a form changes with its version alone");
@@ -147,30 +147,30 @@ fn frames_of_every_version_are_read_and_todays_written_again() {
 
 #[test] // DESIGN: checkpoints are readable at N-1, one type per version
 fn a_checkpoint_of_the_version_before_is_read_and_one_of_another_is_not() {
-    /// As if a former phone had had no terms.
+    /// As if a former UE had had no terms.
     #[derive(Serialize, Deserialize)]
     struct Former {
-        id: PhoneId,
+        id: UeId,
         clock: u64,
         amf: AmfContext,
         sessions: std::collections::BTreeMap<whimbrel_ids::PduSessionId, Box<SmContext>>,
     }
-    impl From<Former> for Phone {
+    impl From<Former> for UeContext {
         fn from(f: Former) -> Self {
             Self { clock: f.clock, amf: f.amf, sessions: f.sessions, ..Self::new(f.id) }
         }
     }
-    let versions = [(7, checkpoint::open::<Phone> as _), (6, checkpoint::open::<Former> as _)];
-    let phone = registered();
-    let former = Former { id: phone.id, clock: 9, amf: phone.amf.clone(), sessions: phone.sessions.clone() };
-    let about = checkpoint(&phone).about;
+    let versions = [(7, checkpoint::open::<UeContext> as _), (6, checkpoint::open::<Former> as _)];
+    let ue = registered();
+    let former = Former { id: ue.id, clock: 9, amf: ue.amf.clone(), sessions: ue.sessions.clone() };
+    let about = checkpoint(&ue).about;
     let of = |version| Checkpoint { flat: Writer::frame(Form::Checkpoint, version, 0, &former), about };
-    let read = of(6).phone_of(&versions).unwrap();
+    let read = of(6).ue_of(&versions).unwrap();
     assert_eq!((read.clock, read.terms), (9, (0, 0)));
-    assert_eq!(format!("{:?}", read.amf), format!("{:?}", phone.amf));
-    assert_eq!(of(5).phone_of(&versions).unwrap_err(), FlatError::UnknownVersion(5));
-    assert!(matches!(of(7).phone_of(&versions), Err(FlatError::Malformed | FlatError::Contradiction(_))));
-    assert_eq!(of(6).phone().unwrap_err(), FlatError::UnknownVersion(6));
+    assert_eq!(format!("{:?}", read.amf), format!("{:?}", ue.amf));
+    assert_eq!(of(5).ue_of(&versions).unwrap_err(), FlatError::UnknownVersion(5));
+    assert!(matches!(of(7).ue_of(&versions), Err(FlatError::Malformed | FlatError::Contradiction(_))));
+    assert_eq!(of(6).context().unwrap_err(), FlatError::UnknownVersion(6));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_truncated_frame_is_refused() {
         for len in 0..frame.len() {
             for octets in [frame[..len].to_vec(), sealed(frame[..len].to_vec())] {
                 let refused = [
-                    Checkpoint::from_octets(&octets).and_then(|c| c.phone()).is_err(),
+                    Checkpoint::from_octets(&octets).and_then(|c| c.context()).is_err(),
                     Delta::from_octets(&octets).is_err(),
                     Envelope::from_flat(&octets).is_err(),
                     Batch::from_flat(&octets).is_err(),
@@ -226,13 +226,13 @@ fn a_longer_frame_is_refused() {
 #[test]
 fn what_contradicts_itself_is_refused() {
     let mut beyond = registered();
-    beyond.id.slot = PhoneId::SLOTS;
+    beyond.id.slot = UeId::SLOTS;
     let frame = checkpoint(&beyond);
     assert!(matches!(Checkpoint::from_octets(frame.octets()), Err(FlatError::Contradiction(_))));
-    let wrong: [fn(&mut Phone); 8] = [
+    let wrong: [fn(&mut UeContext); 8] = [
         |p| {
             let mico = Some(Duration::MAX);
-            p.amf.set_reach(crate::phone::Reach { mico, ..p.amf.reach() });
+            p.amf.set_reach(crate::ue_context::Reach { mico, ..p.amf.reach() });
         },
         |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules[0].id = 1),
         |p| {
@@ -249,11 +249,11 @@ fn what_contradicts_itself_is_refused() {
         },
     ];
     for (n, change) in wrong.into_iter().enumerate() {
-        let mut phone = registered();
-        fill(&mut phone);
-        assert!(checkpoint(&phone).phone().is_ok());
-        change(&mut phone);
-        let read = Checkpoint::from_octets(checkpoint(&phone).octets()).unwrap().phone();
+        let mut ue = registered();
+        fill(&mut ue);
+        assert!(checkpoint(&ue).context().is_ok());
+        change(&mut ue);
+        let read = Checkpoint::from_octets(checkpoint(&ue).octets()).unwrap().context();
         assert!(matches!(read, Err(FlatError::Contradiction(_))), "{n}");
     }
 }
@@ -263,26 +263,26 @@ fn any_packet() -> whimbrel_nas::ie::PacketFilter {
 }
 
 #[test]
-fn a_phone_with_a_procedure_in_flight_has_no_checkpoint() {
-    let mut desk = Desk::registered();
-    desk.input(Payload::Command(Command::Deregister));
-    let phone = desk.phone().unwrap();
-    assert!(!phone.is_idle());
-    assert_eq!(Checkpoint::of(phone), None);
+fn a_ue_with_a_procedure_in_flight_has_no_checkpoint() {
+    let mut harness = UeHarness::registered();
+    harness.input(Payload::Command(Command::Deregister));
+    let ue = harness.context().unwrap();
+    assert!(!ue.is_idle());
+    assert_eq!(Checkpoint::of(ue), None);
 }
 
 #[test]
-fn what_phones_have_in_common_is_shared_again_when_they_are_restored() {
-    let mut shard = Shard::new(Arc::new(crate::desk::config()));
-    let mut phone = registered();
-    phone.amf.radio_capability = Some(vec![7; 900].into());
+fn what_ues_have_in_common_is_shared_again_when_they_are_restored() {
+    let mut shard = Shard::new(Arc::new(crate::ue_harness::config()));
+    let mut ue = registered();
+    ue.amf.radio_capability = Some(vec![7; 900].into());
     let mut restored = Vec::new();
     for slot in [1, 2] {
-        phone.id.slot = slot;
-        shard.restore(checkpoint(&phone).phone().unwrap());
-        restored.push(shard.phone(phone.id).unwrap().amf.clone());
+        ue.id.slot = slot;
+        shard.restore(checkpoint(&ue).context().unwrap());
+        restored.push(shard.context(ue.id).unwrap().amf.clone());
     }
-    let [a, b] = &restored[..] else { panic!("two phones") };
+    let [a, b] = &restored[..] else { panic!("two UEs") };
     let (a, b) = (
         (a.subscription.as_ref(), a.radio_capability.as_ref()),
         (b.subscription.as_ref(), b.radio_capability.as_ref()),
@@ -298,13 +298,13 @@ fn forms_show_no_octets_in_debug() {
     assert!(shown.contains("octets)") && !shown.contains('['), "{shown}");
 }
 
-/// The phone a little later: its session has had another tunnel, and its keys were renewed.
+/// The UE a little later: its session has had another tunnel, and its keys were renewed.
 fn next(base: &Checkpoint) -> Checkpoint {
-    let mut phone = base.phone().unwrap();
-    phone.clock += 3;
-    phone.amf.k_amf = Some(whimbrel_security::KAmf::new([9; 32]));
-    phone.sessions.values_mut().for_each(|s| s.an = None);
-    checkpoint(&phone)
+    let mut ue = base.context().unwrap();
+    ue.clock += 3;
+    ue.amf.k_amf = Some(whimbrel_security::KAmf::new([9; 32]));
+    ue.sessions.values_mut().for_each(|s| s.an = None);
+    checkpoint(&ue)
 }
 
 #[test]
@@ -314,29 +314,29 @@ fn a_delta_leads_from_its_own_base_to_the_next_checkpoint_and_from_no_other() {
     let delta = Delta::between(&base, &next).unwrap();
     let delta = Delta::from_octets(delta.octets()).unwrap();
     assert_eq!((delta.base_clock(), delta.clock()), (base.clock(), next.clock()));
-    assert_eq!(delta.phone_id(), base.phone_id());
+    assert_eq!(delta.ue_id(), base.ue_id());
     assert!(delta.octets().len() < next.octets().len() / 3);
     assert_eq!(delta.apply(&base), Ok(next.clone()));
     assert_eq!(delta.apply(&next), Err(FlatError::OtherBase));
     // Another state of the same clock: one of two primaries wrote it that was not to.
-    let mut twin = base.phone().unwrap();
+    let mut twin = base.context().unwrap();
     twin.amf.emergency = true;
     assert_eq!(delta.apply(&checkpoint(&twin)), Err(FlatError::OtherBase));
-    let mut stranger = base.phone().unwrap();
+    let mut stranger = base.context().unwrap();
     stranger.id.generation += 1;
     assert_eq!(delta.apply(&checkpoint(&stranger)), Err(FlatError::OtherBase));
 }
 
 #[test]
-fn there_is_no_delta_backwards_nor_to_another_phone_nor_where_all_is_new() {
+fn there_is_no_delta_backwards_nor_to_another_ue_nor_where_all_is_new() {
     let base = checkpoint(&registered());
     let next = next(&base);
     assert_eq!(Delta::between(&next, &base), None);
     assert_eq!(Delta::between(&base, &base), None);
-    let mut other = next.phone().unwrap();
+    let mut other = next.context().unwrap();
     other.id.slot += 1;
     assert_eq!(Delta::between(&base, &checkpoint(&other)), None);
-    let nobody = checkpoint(&Phone::new(base.phone_id()));
+    let nobody = checkpoint(&UeContext::new(base.ue_id()));
     assert_eq!(Delta::between(&nobody, &next), None, "the checkpoint itself is shorter");
 }
 
@@ -358,11 +358,11 @@ fn a_delta_that_lies_about_where_it_leads_is_refused() {
     assert!(taken > 100, "{taken} deltas were read");
 }
 
-#[test] // the log of an active phone, and what a replica holds of one, are to be under 2 KB
-fn a_registered_phone_with_one_session_and_its_inputs_are_small() {
-    let phone = registered();
-    let state = checkpoint(&phone).octets().len();
-    let delta = Delta::between(&checkpoint(&phone), &next(&checkpoint(&phone))).unwrap().octets().len();
+#[test] // the log of an active UE, and what a replica holds of one, are to be under 2 KB
+fn a_registered_ue_with_one_session_and_its_inputs_are_small() {
+    let ue = registered();
+    let state = checkpoint(&ue).octets().len();
+    let delta = Delta::between(&checkpoint(&ue), &next(&checkpoint(&ue))).unwrap().octets().len();
     let longest = |hex| frames(hex).iter().map(Vec::len).max().unwrap();
     let (envelope, batch) = (longest(ENVELOPES), longest(BATCHES));
     println!("octets: state {state}, delta {delta}, longest envelope {envelope}, longest batch {batch}");
@@ -402,8 +402,8 @@ fn what_its_clause_forbids_does_not_come_in() {
 }
 
 /// As much of everything as is read, and numbers that no network has: only a peer at fault writes it.
-fn fill(phone: &mut Phone) {
-    let amf = &mut phone.amf;
+fn fill(ue: &mut UeContext) {
+    let amf = &mut ue.amf;
     let many = 300;
     amf.registration_area = vec![amf.tai.unwrap(); 16].into();
     amf.allowed_nssai = vec![amf.allowed_nssai[0]; 8];
@@ -418,8 +418,8 @@ fn fill(phone: &mut Phone) {
     subscription.slices.extend(vec![slice; many]);
     amf.subscription = Some(Arc::new(subscription));
     let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
-    amf.set_reach(crate::phone::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
-    for s in phone.sessions.values_mut() {
+    amf.set_reach(crate::ue_context::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
+    for s in ue.sessions.values_mut() {
         s.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
         s.arp.priority = 255;
         s.upf = UpfId(255);
@@ -442,7 +442,7 @@ fn fill(phone: &mut Phone) {
             rules: vec![rule; 4],
             mark: 255,
             reflective: true,
-            of_phone: true,
+            of_ue: true,
             fulfilled: true,
         };
         s.flows = vec![flow; 63];
@@ -460,8 +460,8 @@ fn volume_report() -> Vec<u8> {
 }
 
 #[test]
-fn a_phone_that_no_network_has_does_not_take_its_shard_down() {
-    let inputs: [fn(&mut Desk) -> Batch; 10] = [
+fn a_ue_that_no_network_has_does_not_take_its_shard_down() {
+    let inputs: [fn(&mut UeHarness) -> Batch; 10] = [
         |d| d.input(Payload::PfcpReport { psi: 1, upf: UpfId(255), octets: volume_report().into() }),
         |d| {
             let pdu = d.protect(INTEGRITY, registration_request(RegistrationKind::MobilityUpdating));
@@ -489,33 +489,33 @@ fn a_phone_that_no_network_has_does_not_take_its_shard_down() {
     ];
     for (n, input) in inputs.into_iter().enumerate() {
         println!("input {n}");
-        let mut desk = Desk::registered();
-        let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-        fill(&mut phone);
-        desk.shard.restore(checkpoint(&phone).phone().unwrap());
-        let batch = input(&mut desk);
-        let next = desk.settle(batch);
+        let mut harness = UeHarness::registered();
+        let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+        fill(&mut ue);
+        harness.shard.restore(checkpoint(&ue).context().unwrap());
+        let batch = input(&mut harness);
+        let next = harness.settle(batch);
         let last = next.last().unwrap();
         if last.next_deadline.is_some() {
-            desk.expire(last);
+            harness.expire(last);
         }
     }
 }
 
-/// Every input of the test data, and the time that a phone has to answer.
-fn serve(phone: Box<Phone>) {
-    let mut shard = Shard::new(Arc::new(crate::desk::config()));
-    let (id, terms, mut clock) = (phone.id, phone.terms, phone.clock);
+/// Every input of the test data, and the time that a UE has to answer.
+fn serve(ue: Box<UeContext>) {
+    let mut shard = Shard::new(Arc::new(crate::ue_harness::config()));
+    let (id, terms, mut clock) = (ue.id, ue.terms, ue.clock);
     for frame in frames(ENVELOPES) {
-        shard.restore(phone.clone());
+        shard.restore(ue.clone());
         for payload in [Envelope::from_flat(&frame).unwrap().payload, Payload::Tick] {
-            clock = clock.max(phone.clock).saturating_add(1);
+            clock = clock.max(ue.clock).saturating_add(1);
             if clock == u64::MAX {
-                return; // no aggregator has come this far
+                return; // no CTA has come this far
             }
             let time = whimbrel_ids::Instant(clock.wrapping_mul(1 << 20));
             let envelope = Envelope {
-                phone: id,
+                ue: id,
                 cta_term: terms.0,
                 owner_term: terms.1,
                 clock,
@@ -559,7 +559,7 @@ proptest! {
     }
 
     #[test]
-    fn a_phone_that_a_peer_made_up_does_not_take_its_shard_down(
+    fn a_ue_that_a_peer_made_up_does_not_take_its_shard_down(
         which in any::<prop::sample::Index>(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -569,9 +569,9 @@ proptest! {
             let at = HEAD + at.index(octets.len() - HEAD - CRC);
             octets[at] = octet;
         }
-        let read = Checkpoint::from_octets(&sealed(octets)).and_then(|c| c.phone());
-        if let Ok(phone) = read {
-            serve(phone);
+        let read = Checkpoint::from_octets(&sealed(octets)).and_then(|c| c.context());
+        if let Ok(ue) = read {
+            serve(ue);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Checkpoints of version 2: packets to gNBs had no marking, phones learnt no rules, and no rule was about an application.
+//! Checkpoints of version 2: packets to gNBs had no marking, UEs learnt no rules, and no rule was about an application.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,16 +9,16 @@ use whimbrel_nas::ie::{PacketFilter, PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
 
 use crate::config::UpSecurity;
-use crate::envelope::PhoneId;
-use crate::phone::AmfContext;
+use crate::envelope::UeId;
 use crate::policy::{FlowGate, FlowName, Gbr};
 use crate::smf::{self, Counted, Marks, Tunnel, UpState};
 use crate::udm::{Ambr, Arp};
+use crate::ue_context::AmfContext;
 use crate::upf::UpfId;
 
 #[derive(Deserialize)]
-pub(super) struct Phone {
-    id: PhoneId,
+pub(super) struct UeContext {
+    id: UeId,
     clock: u64,
     terms: (u32, u32),
     amf: AmfContext,
@@ -69,7 +69,7 @@ struct QosFlow {
     gbr: Option<Gbr>,
     gate: FlowGate,
     rules: Vec<FlowRule>,
-    of_phone: bool,
+    of_ue: bool,
     fulfilled: bool,
 }
 
@@ -107,7 +107,7 @@ impl From<QosFlow> for smf::QosFlow {
             rules: f.rules.into_iter().map(Into::into).collect(),
             mark: 0,
             reflective: false,
-            of_phone: f.of_phone,
+            of_ue: f.of_ue,
             fulfilled: f.fulfilled,
         }
     }
@@ -120,8 +120,8 @@ impl From<Wanted> for smf::Wanted {
     }
 }
 
-impl From<Phone> for crate::Phone {
-    fn from(p: Phone) -> Self {
+impl From<UeContext> for crate::UeContext {
+    fn from(p: UeContext) -> Self {
         let sessions = p.sessions.into_iter().map(|(psi, s)| (psi, Box::new(s.into()))).collect();
         Self { clock: p.clock, terms: p.terms, amf: p.amf, sessions, ..Self::new(p.id) }
     }

@@ -1,4 +1,4 @@
-//! The phone whose input runs, where the copyable handles of its procedures find it.
+//! The UE whose input runs, where the copyable handles of its procedures find it.
 //!
 //! A procedure's future lives as long as the procedure and so cannot borrow the context that it works on. It holds
 //! a [`super::Ue`] instead, a plain number, and reaches the context through this place, which is filled for the
@@ -12,12 +12,12 @@ use whimbrel_ids::{Instant, Tmsi};
 use super::Spawned;
 use crate::config::Config;
 use crate::envelope::{Batch, Envelope};
-use crate::phone::Phone;
+use crate::ue_context::UeContext;
 use crate::upf::UpfStates;
 
 /// All that one input may touch.
 pub(super) struct Active {
-    pub(super) phone: Box<Phone>,
+    pub(super) ue: Box<UeContext>,
     pub(super) config: Arc<Config>,
     pub(super) batch: Batch,
     pub(super) queued: Vec<Spawned>,
@@ -33,10 +33,10 @@ thread_local! {
     static ACTIVE: RefCell<Option<Active>> = const { RefCell::new(None) };
 }
 
-/// Brings a phone in for one input.
-pub(super) fn enter(phone: Box<Phone>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
+/// Brings a UE in for one input.
+pub(super) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
     let active = Active {
-        phone,
+        ue,
         config,
         batch: Batch { terms: (envelope.cta_term, envelope.owner_term), ..Batch::default() },
         queued,
@@ -47,21 +47,21 @@ pub(super) fn enter(phone: Box<Phone>, queued: Vec<Spawned>, config: Arc<Config>
         draws: 0,
         upfs: envelope.upfs,
     };
-    // Whatever a panic may have left here is dropped: its phone is lost, its thread is not.
+    // Whatever a panic may have left here is dropped: its UE is lost, its thread is not.
     ACTIVE.with_borrow_mut(|a| *a = Some(active));
 }
 
-/// Takes the phone out, with all that its input caused.
-pub(super) fn leave() -> (Box<Phone>, Vec<Spawned>, Batch) {
-    let Active { phone, queued, mut batch, .. } =
+/// Takes the UE out, with all that its input caused.
+pub(super) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
+    let Active { ue, queued, mut batch, .. } =
         ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
-    phone.conclude(&mut batch);
-    (phone, queued, batch)
+    ue.conclude(&mut batch);
+    (ue, queued, batch)
 }
 
-/// Takes out what a panic left: the phone as it was when its input failed, fit to be looked at and for nothing else.
-pub(super) fn abandon() -> Option<Box<Phone>> {
-    ACTIVE.with_borrow_mut(Option::take).map(|a| a.phone)
+/// Takes out what a panic left: the UE as it was when its input failed, fit to be looked at and for nothing else.
+pub(super) fn abandon() -> Option<Box<UeContext>> {
+    ACTIVE.with_borrow_mut(Option::take).map(|a| a.ue)
 }
 
 /// Whether an input runs on this thread.

@@ -1,6 +1,6 @@
-//! Lanes: what of one phone may run at the same time, and what each awaits.
+//! Lanes: what of one UE may run at the same time, and what each awaits.
 //!
-//! A phone has one mobility lane, one for its handover, and two per PDU session; each runs at most one procedure. Lanes are polled
+//! A UE has one mobility lane, one for its handover, and two per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use crate::input::Input;
 /// A place for one procedure at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Registration, deregistration, service request and what else concerns the phone as a whole.
+    /// Registration, deregistration, service request and what else concerns the UE as a whole.
     Mobility,
-    /// The change of the gNB under a connected phone: what the phone as a whole is at goes on meanwhile.
+    /// The change of the gNB under a connected UE: what the UE as a whole is at goes on meanwhile.
     Handover,
     /// What concerns one PDU session.
     Session(PduSessionId),
@@ -27,19 +27,19 @@ pub(crate) enum Lane {
 pub enum Procedure {
     /// TS 23.502 §4.2.2.2.2.
     Registration,
-    /// TS 23.502 §4.2.2.2.2 steps 4, 5 and 10, of the former AMF: the phone registers at another.
+    /// TS 23.502 §4.2.2.2.2 steps 4, 5 and 10, of the former AMF: the UE registers at another.
     UeContextTransfer,
     /// TS 23.502 §4.2.2.3.2.
     DeregistrationByUe,
     /// TS 23.502 §4.2.2.3.3.
     DeregistrationByNetwork,
-    /// TS 33.501 §6.1.4, TS 24.501 §4.4.3.5: new keys while the phone is connected.
+    /// TS 33.501 §6.1.4, TS 24.501 §4.4.3.5: new keys while the UE is connected.
     Authentication,
     /// TS 23.502 §4.5.1.
     SubscriptionChange,
     /// TS 23.502 §4.2.3.2.
     ServiceRequest,
-    /// TS 23.502 §4.2.3.3 steps 4b and 5: the phone is paged.
+    /// TS 23.502 §4.2.3.3 steps 4b and 5: the UE is paged.
     Paging,
     /// TS 23.502 §4.2.4.2.
     ConfigurationUpdate,
@@ -53,11 +53,11 @@ pub enum Procedure {
     PduSessionModifyIndication,
     /// TS 23.502 §4.3.2.2.1.
     PduSessionEstablishment,
-    /// TS 23.502 §4.3.3.2, requested by the phone.
+    /// TS 23.502 §4.3.3.2, requested by the UE.
     PduSessionModificationByUe,
     /// TS 23.502 §4.3.3.2, requested by the network.
     PduSessionModificationByNetwork,
-    /// TS 23.502 §4.3.4.2, requested by the phone.
+    /// TS 23.502 §4.3.4.2, requested by the UE.
     PduSessionReleaseByUe,
     /// TS 23.502 §4.3.4.2, requested by the network.
     PduSessionReleaseByNetwork,
@@ -76,7 +76,7 @@ pub(crate) enum Interrupt {
     Superseded(Procedure),
     /// The deadline passed.
     TimedOut,
-    /// The phone's N2 connection is gone.
+    /// The UE's N2 connection is gone.
     ConnectionLost,
     /// The gNB could not deliver a message; only awaits that repeat their message hear of it.
     NotDelivered,

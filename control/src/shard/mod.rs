@@ -1,7 +1,7 @@
-//! The shard: runs the machines of its phones, one input at a time, to completion.
+//! The shard: runs the machines of its UEs, one input at a time, to completion.
 //!
-//! A shard is one thread's. It owns its phones' contexts and the futures of the procedures that run on them, and
-//! touches nothing else: an [`Envelope`] comes in, a [`Batch`] goes out. While an input runs, its phone lies in a
+//! A shard is one thread's. It owns its UEs' contexts and the futures of the procedures that run on them, and
+//! touches nothing else: an [`Envelope`] comes in, a [`Batch`] goes out. While an input runs, its UE lies in a
 //! thread-local place ([`active`]) that the copyable [`Ue`] handles of its procedures reach into; between inputs
 //! it lies in its slot. No waker is needed: what a procedure awaits is a logged input, and the shard knows which.
 
@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::collision;
 use crate::config::Config;
-use crate::envelope::{Batch, Disposition, Envelope, Payload, PhoneId};
-use crate::phone::Phone;
+use crate::envelope::{Batch, Disposition, Envelope, Payload, UeId};
+use crate::ue_context::UeContext;
 
 pub use lane::Procedure;
 pub(crate) use lane::{Interrupt, Lane, Lanes};
@@ -39,32 +39,32 @@ struct Spawned {
     task: Task,
 }
 
-/// A phone at rest, and its procedures in flight.
+/// A UE at rest, and its procedures in flight.
 struct Slot {
-    phone: Box<Phone>,
+    ue: Box<UeContext>,
     tasks: Vec<(Lane, Task)>,
     /// Procedures that wait for the one before them on their lane to wind up; at most one a lane.
     queued: Vec<Spawned>,
 }
 
 impl Slot {
-    fn at_rest(phone: Box<Phone>) -> Self {
-        Self { phone, tasks: Vec::new(), queued: Vec::new() }
+    fn at_rest(ue: Box<UeContext>) -> Self {
+        Self { ue, tasks: Vec::new(), queued: Vec::new() }
     }
 }
 
-/// The phones of one thread.
+/// The UEs of one thread.
 pub struct Shard {
     config: Arc<Config>,
     shared: Shared,
     slots: Vec<Option<Slot>>,
-    phones: usize,
+    ues: usize,
 }
 
 impl Shard {
-    /// A shard without phones.
+    /// A shard without UEs.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, shared: Shared::new(), slots: Vec::new(), phones: 0 }
+        Self { config, shared: Shared::new(), slots: Vec::new(), ues: 0 }
     }
 
     /// Puts a new version of the configuration in force for the inputs to come.
@@ -72,63 +72,63 @@ impl Shard {
         self.config = config;
     }
 
-    /// How many phones have a context.
-    pub fn phones(&self) -> usize {
-        self.phones
+    /// How many UEs have a context.
+    pub fn ues(&self) -> usize {
+        self.ues
     }
 
-    /// Runs one input of one phone to completion.
+    /// Runs one input of one UE to completion.
     ///
-    /// A phone whose slot is empty, or holds an older generation, begins with a fresh context. An input for a
+    /// A UE whose slot is empty, or holds an older generation, begins with a fresh context. An input for a
     /// generation that has passed is dropped (`no_effect`).
     ///
     /// # Panics
-    /// If the slot of `envelope` exceeds [`PhoneId::SLOTS`]: the aggregator promises that it does not.
+    /// If the slot of `envelope` exceeds [`UeId::SLOTS`]: the CTA promises that it does not.
     pub fn handle(&mut self, envelope: &Envelope) -> Batch {
-        let Some(mut slot) = self.take(envelope.phone) else {
+        let Some(mut slot) = self.take(envelope.ue) else {
             return Batch { no_effect: true, ..Batch::default() };
         };
         let terms = (envelope.cta_term, envelope.owner_term);
-        if terms.0 < slot.phone.terms.0 || terms.1 < slot.phone.terms.1 {
-            // An aggregator, or an assignment, that has been replaced (DESIGN: "terms and fencing").
-            self.slots[envelope.phone.slot as usize] = Some(slot);
+        if terms.0 < slot.ue.terms.0 || terms.1 < slot.ue.terms.1 {
+            // A CTA, or an assignment, that has been replaced (DESIGN: "terms and fencing").
+            self.slots[envelope.ue.slot as usize] = Some(slot);
             return Batch { no_effect: true, ..Batch::default() };
         }
-        assert!(envelope.clock > slot.phone.clock, "the aggregator's clock runs forwards");
-        (slot.phone.clock, slot.phone.terms) = (envelope.clock, terms);
+        assert!(envelope.clock > slot.ue.clock, "the CTA's clock runs forwards");
+        (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
-        active::enter(slot.phone, slot.queued, self.config.clone(), envelope);
+        active::enter(slot.ue, slot.queued, self.config.clone(), envelope);
         collision::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut slot.tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
             collision::settle(Ue::new(Lane::Mobility));
             run(&mut slot.tasks);
         }
-        let (mut phone, queued, batch) = active::leave();
-        self.shared.share_radio_capability(&mut phone);
+        let (mut ue, queued, batch) = active::leave();
+        self.shared.share_radio_capability(&mut ue);
         if let Payload::Udm { .. } = envelope.payload {
-            self.shared.share_subscription(&mut phone);
+            self.shared.share_subscription(&mut ue);
         }
 
         if matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_)) {
-            self.phones -= 1;
+            self.ues -= 1;
         } else {
-            self.slots[envelope.phone.slot as usize] = Some(Slot { phone, tasks: slot.tasks, queued });
+            self.slots[envelope.ue.slot as usize] = Some(Slot { ue, tasks: slot.tasks, queued });
         }
         batch
     }
 
-    /// Buries the phone on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
-    /// peers, nothing to go on with. The shard and its other phones are as before that input.
-    pub fn bury(&mut self, id: PhoneId) -> Option<Box<Phone>> {
-        if let Some(phone) = active::abandon() {
-            self.phones -= 1;
-            return Some(phone);
+    /// Buries the UE on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
+    /// peers, nothing to go on with. The shard and its other UEs are as before that input.
+    pub fn bury(&mut self, id: UeId) -> Option<Box<UeContext>> {
+        if let Some(ue) = active::abandon() {
+            self.ues -= 1;
+            return Some(ue);
         }
-        // It had not come to the phone yet, or had done with it.
-        let slot = self.slots.get_mut(id.slot as usize)?.take_if(|s| s.phone.id == id)?;
-        self.phones -= 1;
-        Some(slot.phone)
+        // It had not come to the UE yet, or had done with it.
+        let slot = self.slots.get_mut(id.slot as usize)?.take_if(|s| s.ue.id == id)?;
+        self.ues -= 1;
+        Some(slot.ue)
     }
 
     /// Whether nothing is left over from an input on this thread.
@@ -136,64 +136,64 @@ impl Shard {
         !active::is_occupied()
     }
 
-    /// A look at a phone's context.
-    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
+    /// A look at a UE's context.
+    pub fn context(&self, id: UeId) -> Option<&UeContext> {
         let slot = self.slots.get(id.slot as usize)?.as_ref()?;
-        (slot.phone.id == id).then_some(&*slot.phone)
+        (slot.ue.id == id).then_some(&*slot.ue)
     }
 
-    /// All phones, in slot order.
-    pub fn iter(&self) -> impl Iterator<Item = &Phone> {
-        self.slots.iter().flatten().map(|s| &*s.phone)
+    /// All UEs, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = &UeContext> {
+        self.slots.iter().flatten().map(|s| &*s.ue)
     }
 
-    /// A copy of an idle phone's context: all that a replay needs to begin. `None` while a procedure runs.
-    pub fn checkpoint(&self, id: PhoneId) -> Option<Box<Phone>> {
+    /// A copy of an idle UE's context: all that a replay needs to begin. `None` while a procedure runs.
+    pub fn checkpoint(&self, id: UeId) -> Option<Box<UeContext>> {
         let slot = self.slots.get(id.slot as usize)?.as_ref()?;
-        (slot.phone.id == id && slot.tasks.is_empty()).then(|| slot.phone.clone())
+        (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone())
     }
 
-    /// Puts a checkpoint in place of whatever the slot holds. What it has in common with other phones is shared again.
-    pub fn restore(&mut self, mut phone: Box<Phone>) {
-        self.shared.share_radio_capability(&mut phone);
-        self.shared.share_subscription(&mut phone);
-        let index = phone.id.slot as usize;
+    /// Puts a checkpoint in place of whatever the slot holds. What it has in common with other UEs is shared again.
+    pub fn restore(&mut self, mut ue: Box<UeContext>) {
+        self.shared.share_radio_capability(&mut ue);
+        self.shared.share_subscription(&mut ue);
+        let index = ue.id.slot as usize;
         self.reserve(index);
         if self.slots[index].is_none() {
-            self.phones += 1;
+            self.ues += 1;
         }
-        self.slots[index] = Some(Slot::at_rest(phone));
+        self.slots[index] = Some(Slot::at_rest(ue));
     }
 
-    /// A phone's context goes, whatever it is at.
-    pub fn forget(&mut self, id: PhoneId) {
+    /// A UE's context goes, whatever it is at.
+    pub fn forget(&mut self, id: UeId) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else { return };
-        if slot.as_ref().is_some_and(|s| s.phone.id == id) {
+        if slot.as_ref().is_some_and(|s| s.ue.id == id) {
             *slot = None;
-            self.phones -= 1;
+            self.ues -= 1;
         }
     }
 
     fn reserve(&mut self, index: usize) {
-        assert!(index < PhoneId::SLOTS as usize, "a slot is 24 bits");
+        assert!(index < UeId::SLOTS as usize, "a slot is 24 bits");
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
     }
 
-    fn take(&mut self, id: PhoneId) -> Option<Slot> {
+    fn take(&mut self, id: UeId) -> Option<Slot> {
         self.reserve(id.slot as usize);
         match self.slots[id.slot as usize].take() {
-            Some(slot) if slot.phone.id == id => Some(slot),
-            Some(newer) if newer.phone.id.generation.wrapping_sub(id.generation) < 1 << 15 => {
+            Some(slot) if slot.ue.id == id => Some(slot),
+            Some(newer) if newer.ue.id.generation.wrapping_sub(id.generation) < 1 << 15 => {
                 self.slots[id.slot as usize] = Some(newer);
                 None
             }
             older => {
                 if older.is_none() {
-                    self.phones += 1;
+                    self.ues += 1;
                 }
-                Some(Slot::at_rest(Box::new(Phone::new(id))))
+                Some(Slot::at_rest(Box::new(UeContext::new(id))))
             }
         }
     }
@@ -204,18 +204,18 @@ fn run(tasks: &mut Vec<(Lane, Task)>) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..POLLS_MAX {
         active::with(|a| {
-            while let Some(at) = a.queued.iter().position(|s| a.phone.lanes.procedure(s.lane).is_none()) {
+            while let Some(at) = a.queued.iter().position(|s| a.ue.lanes.procedure(s.lane).is_none()) {
                 let Spawned { lane, procedure, task } = a.queued.remove(at);
-                a.phone.lanes.occupy(lane, procedure);
+                a.ue.lanes.occupy(lane, procedure);
                 tasks.push((lane, task));
             }
         });
-        let Some(lane) = active::with(|a| a.phone.lanes.ready()) else { return };
+        let Some(lane) = active::with(|a| a.ue.lanes.ready()) else { return };
         let at = tasks.iter().position(|(l, _)| *l == lane).expect("a ready lane has a task");
         if let Poll::Ready(()) = tasks[at].1.as_mut().poll(&mut context) {
             drop(tasks.swap_remove(at));
-            active::with(|a| a.phone.lanes.finished(lane));
+            active::with(|a| a.ue.lanes.finished(lane));
         }
     }
-    panic!("the lanes of one phone woke each other {POLLS_MAX} times for one input");
+    panic!("the lanes of one UE woke each other {POLLS_MAX} times for one input");
 }

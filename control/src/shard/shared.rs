@@ -1,14 +1,14 @@
-//! What phones have in common is kept once: phones of one make on one radio have the same capability, a kilobyte or more
+//! What UEs have in common is kept once: UEs of one make on one radio have the same capability, a kilobyte or more
 //! each, and subscribers with the same terms the same subscription. Who shares with whom shows in no output.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::phone::Phone;
 use crate::udm::Subscription;
+use crate::ue_context::UeContext;
 
-/// Distinct values that are kept: makes of phones times kinds of cells, or an operator's tariffs, with room to spare.
-/// Beyond it each phone keeps its own.
+/// Distinct values that are kept: makes of UEs times kinds of cells, or an operator's tariffs, with room to spare.
+/// Beyond it each UE keeps its own.
 const SHARED_MAX: usize = 4096;
 
 /// One copy of each value that is in use.
@@ -16,7 +16,7 @@ const SHARED_MAX: usize = 4096;
 struct Kept<T: ?Sized>(BTreeSet<Arc<T>>);
 
 impl<T: ?Sized + Ord> Kept<T> {
-    /// Puts the kept copy in place of a phone's own.
+    /// Puts the kept copy in place of a UE's own.
     fn share(&mut self, own: &mut Arc<T>) {
         if let Some(kept) = self.0.get(own) {
             own.clone_from(kept);
@@ -31,7 +31,7 @@ impl<T: ?Sized + Ord> Kept<T> {
     }
 }
 
-/// What the phones of a shard have in common.
+/// What the UEs of a shard have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     radio_capabilities: Kept<[u8]>,
@@ -43,9 +43,9 @@ impl Shared {
         Self { radio_capabilities: Kept(BTreeSet::new()), subscriptions: Kept(BTreeSet::new()) }
     }
 
-    /// After an input of a phone: its radio may have told what it can do.
-    pub(super) fn share_radio_capability(&mut self, phone: &mut Phone) {
-        if let Some(own) = &mut phone.amf.radio_capability
+    /// After an input of a UE: its radio may have told what it can do.
+    pub(super) fn share_radio_capability(&mut self, ue: &mut UeContext) {
+        if let Some(own) = &mut ue.amf.radio_capability
             && Arc::strong_count(own) == 1
         {
             self.radio_capabilities.share(own);
@@ -53,8 +53,8 @@ impl Shared {
     }
 
     /// After an answer of the UDM: it comes from another process, or from a directory that shares already.
-    pub(super) fn share_subscription(&mut self, phone: &mut Phone) {
-        if let Some(own) = &mut phone.amf.subscription {
+    pub(super) fn share_subscription(&mut self, ue: &mut UeContext) {
+        if let Some(own) = &mut ue.amf.subscription {
             self.subscriptions.share(own);
         }
     }

@@ -1,4 +1,4 @@
-//! The handle through which a procedure works on its phone.
+//! The handle through which a procedure works on its UE.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,15 +14,15 @@ use crate::config::Config;
 use crate::envelope::{Effect, Output, OutputId};
 use crate::event::Event;
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::prf::Prf;
+use crate::ue_context::UeContext;
 use crate::upf::UpfStates;
 
-/// The largest future of a procedure, in octets: ten thousand phones in the middle of a procedure stay within
+/// The largest future of a procedure, in octets: ten thousand UEs in the middle of a procedure stay within
 /// 40 MB.
 const FUTURE_OCTETS_MAX: usize = 4096;
 
-/// A copyable handle to the phone whose input runs, as seen from one of its lanes.
+/// A copyable handle to the UE whose input runs, as seen from one of its lanes.
 ///
 /// It borrows the context inside [`Ue::with`] only, never across an await. Everything a procedure can observe
 /// beyond the context (time, entropy, configuration) comes from the envelope, so that a replay observes the same.
@@ -36,14 +36,14 @@ impl Ue {
         Self { lane }
     }
 
-    /// The same phone, seen from another lane.
+    /// The same UE, seen from another lane.
     pub(crate) fn on(self, lane: Lane) -> Self {
         Self { lane }
     }
 
-    /// Borrows the phone's context for the length of `f`.
-    pub(crate) fn with<R>(self, f: impl FnOnce(&mut Phone) -> R) -> R {
-        active::with(|a| f(&mut a.phone))
+    /// Borrows the UE's context for the length of `f`.
+    pub(crate) fn with<R>(self, f: impl FnOnce(&mut UeContext) -> R) -> R {
+        active::with(|a| f(&mut a.ue))
     }
 
     /// The configuration that the envelope names.
@@ -69,7 +69,7 @@ impl Ue {
         active::with(|a| a.upfs)
     }
 
-    /// Takes the 5G-TMSI that the aggregator offers with this input (TS 33.501 §6.12.3).
+    /// Takes the 5G-TMSI that the CTA offers with this input (TS 33.501 §6.12.3).
     pub(crate) fn take_tmsi(self) -> Tmsi {
         active::with(|a| {
             a.batch.tmsi_taken = true;
@@ -91,7 +91,7 @@ impl Ue {
         active::with(|a| a.batch.events.push(event));
     }
 
-    /// Changes the batch's remarks to the aggregator.
+    /// Changes the batch's remarks to the CTA.
     pub(crate) fn remark(self, f: impl FnOnce(&mut crate::envelope::Batch)) {
         active::with(|a| f(&mut a.batch));
     }
@@ -104,7 +104,7 @@ impl Ue {
     {
         const { assert!(size_of::<F>() <= FUTURE_OCTETS_MAX, "a procedure holds too much across its awaits") };
         active::with(|a| {
-            a.phone.lanes.interrupt(lane, Interrupt::Superseded(procedure));
+            a.ue.lanes.interrupt(lane, Interrupt::Superseded(procedure));
             a.queued.retain(|s| s.lane != lane);
             a.queued.push(Spawned { lane, procedure, task: Box::pin(future) });
         });
@@ -123,7 +123,7 @@ impl Ue {
         });
     }
 
-    /// What waits to begin shall not: the phone's context ends.
+    /// What waits to begin shall not: the UE's context ends.
     pub(crate) fn forget_queued(self) {
         active::with(|a| a.queued.clear());
     }

@@ -1,7 +1,7 @@
 //! Where a session's packets may flow: service areas (TS 23.501 §5.3.4.1.1, TS 24.501 §5.3.5) and local area data networks
 //! (TS 23.501 §5.6.5, TS 24.501 §6.2.6).
 //!
-//! A session whose user plane may not be had where the phone is keeps its context: it is not set up, and one that is is let go
+//! A session whose user plane may not be had where the UE is keeps its context: it is not set up, and one that is is let go
 //! (TS 23.502 §4.3.7), or the session ends if the operator wants so for its data network.
 
 use whimbrel_ids::{PduSessionId, Tac, Tai};
@@ -11,11 +11,11 @@ use super::context::{SmContext, UpState};
 use super::path_switch::is_being_released;
 use super::{release, up_connection};
 use crate::config::Config;
-use crate::phone::Phone;
 use crate::shard::Ue;
+use crate::ue_context::UeContext;
 
 /// Why the user plane of a session may not be had in a tracking area (TS 24.501 §5.6.1.4.1).
-pub(crate) fn barred(p: &Phone, s: &SmContext, config: &Config, tac: Tac) -> Option<MmCause> {
+pub(crate) fn barred(p: &UeContext, s: &SmContext, config: &Config, tac: Tac) -> Option<MmCause> {
     if s.emergency {
         return None; // TS 23.501 §5.16.4.2
     }
@@ -32,7 +32,7 @@ pub(super) fn outside(config: &Config, dnn: &whimbrel_ids::Dnn, tac: Tac) -> boo
     ladn.is_some_and(|l| !l.tacs.contains(&tac))
 }
 
-/// Whether a session's user plane may not be had where the phone is.
+/// Whether a session's user plane may not be had where the UE is.
 pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
     let config = ue.config();
     ue.with(|p| {
@@ -41,15 +41,15 @@ pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
     })
 }
 
-/// The part of the registration area in which something that waits for the phone may be had: it is paged there and nowhere else
+/// The part of the registration area in which something that waits for the UE may be had: it is paged there and nowhere else
 /// (TS 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
-pub(crate) fn where_awaited(p: &Phone, config: &Config) -> Vec<Tai> {
+pub(crate) fn where_awaited(p: &UeContext, config: &Config) -> Vec<Tai> {
     let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.wanted.is_some();
     let may = |tai: &&Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, config, tai.tac).is_none());
     p.amf.registration_area.iter().filter(may).copied().collect()
 }
 
-/// The phone is in another tracking area: what may not be had there goes.
+/// The UE is in another tracking area: what may not be had there goes.
 pub(crate) fn area_changed(ue: Ue) {
     let config = ue.config();
     let gone: Vec<(PduSessionId, MmCause, bool)> = ue.with(|p| {

@@ -33,9 +33,9 @@ pub struct SmContext {
     pub dnn: Dnn,
     /// Its type, as granted.
     pub session_type: PduSessionType,
-    /// The phone's IPv4 address.
+    /// The UE's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// The phone's /64 prefix.
+    /// The UE's /64 prefix.
     pub ipv6: Option<Ipv6Addr>,
     /// The interface identifier of its link-local address (TS 23.501 §5.8.2.2.3).
     pub interface_id: [u8; 8],
@@ -45,13 +45,13 @@ pub struct SmContext {
     pub arp: Arp,
     /// Session AMBR.
     pub ambr: Ambr,
-    /// QoS flows beside the default one, as phone, gNB and UPF have them.
+    /// QoS flows beside the default one, as UE, gNB and UPF have them.
     pub flows: Vec<QosFlow>,
     /// What its packets to the gNB are marked with.
     pub marks: Marks,
     /// What it is to have and has not yet.
     pub wanted: Option<Box<Wanted>>,
-    /// Packet filters that the phone can hold (TS 24.501 §9.11.4.9).
+    /// Packet filters that the UE can hold (TS 24.501 §9.11.4.9).
     pub filters_max: u16,
     /// The UPF that has it.
     pub upf: UpfId,
@@ -67,22 +67,22 @@ pub struct SmContext {
     pub forwarding: Option<u8>,
     /// Whether packets can flow.
     pub up: UpState,
-    /// Its UPF was told that the phone leaves for another gNB. That of no phone at rest was, so no checkpoint has it.
+    /// Its UPF was told that the UE leaves for another gNB. That of no UE at rest was, so no checkpoint has it.
     #[serde(skip)]
     pub departing: bool,
-    /// Downlink packets wait for a phone that is idle.
+    /// Downlink packets wait for a UE that is idle.
     pub awaited: bool,
     /// Whether its anchor stays (TS 23.501 §5.6.9).
     pub ssc_mode: SscMode,
-    /// When it ends: never, but in SSC mode 3, once the phone was told to set its successor up (TS 23.502 §4.3.5.2).
+    /// When it ends: never, but in SSC mode 3, once the UE was told to set its successor up (TS 23.502 §4.3.5.2).
     pub until: Instant,
-    /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
+    /// Its user plane is set up whenever the UE returns (TS 23.501 §5.6.13).
     pub always_on: bool,
-    /// The phone learns rules by reflective QoS (RQoS, TS 24.501 §9.11.4.1).
+    /// The UE learns rules by reflective QoS (RQoS, TS 24.501 §9.11.4.1).
     pub reflects: bool,
-    /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
+    /// The UE's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
     pub full_rate_integrity: bool,
-    /// The transaction of the 5GSM message that the phone is to complete.
+    /// The transaction of the 5GSM message that the UE is to complete.
     pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
@@ -123,7 +123,7 @@ pub(crate) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
 };
 
 impl SmContext {
-    /// The phone was told to set its successor up.
+    /// The UE was told to set its successor up.
     pub fn is_leaving(&self) -> bool {
         self.until != Instant::FAR_FUTURE
     }

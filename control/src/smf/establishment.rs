@@ -36,7 +36,7 @@ pub(crate) struct SmContextCreateData {
     pub(crate) s_nssai: SNssai,
     /// Its data network, subscribed and configured.
     pub(crate) dnn: Dnn,
-    /// The phone believes that it has the session already.
+    /// The UE believes that it has the session already.
     pub(crate) existing: bool,
     /// It is an emergency session: the operator's terms hold, not the subscriber's (TS 23.501 §5.16.4.3).
     pub(crate) emergency: bool,
@@ -69,7 +69,7 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
     if again {
         return amf::out_of_state(ue);
     }
-    release_locally(ue, psi); // §6.4.1.7 a, c: the identity was in use; the phone has begun anew
+    release_locally(ue, psi); // §6.4.1.7 a, c: the identity was in use; the UE has begun anew
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::PduSessionEstablishment, async move {
         let began = ue.now();
@@ -102,7 +102,7 @@ async fn establishment(
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
-        // A gNB that refuses has not told the phone; one that is silent may have.
+        // A gNB that refuses has not told the UE; one that is silent may have.
         Err(Answer::Refused(refusal)) => return Err(refusal.into()),
         Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
         Err(Answer::Interrupted(why)) => return Err(why.into()),
@@ -113,7 +113,7 @@ async fn establishment(
     }
 }
 
-/// The phone believes that it has the session, and it carries nothing: the network releases it again (TS 24.501 §6.3.3).
+/// The UE believes that it has the session, and it carries nothing: the network releases it again (TS 24.501 §6.3.3).
 fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
     let cause = refusal.sm_cause(&ue.config());
     refused(ue, refusal);
@@ -121,8 +121,8 @@ fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
     End::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
 }
 
-/// Packet filters that a phone can hold which does not say how many (TS 24.501 §6.4.1.2).
-const FILTERS_OF_ANY_PHONE: u16 = 16;
+/// Packet filters that a UE can hold which does not say how many (TS 24.501 §6.4.1.2).
+const FILTERS_OF_ANY_UE: u16 = 16;
 
 /// What a session is granted.
 struct Terms {
@@ -132,7 +132,7 @@ struct Terms {
     narrowed: Option<SmCause>,
 }
 
-/// Steps 4 to 9: what the phone asks for, the subscription allows and the data network has.
+/// Steps 4 to 9: what the UE asks for, the subscription allows and the data network has.
 fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest) -> Result<Terms, Refusal> {
     let config = ue.config();
     let network = config.smf.data_networks.get(&data.dnn);
@@ -156,7 +156,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode, session_type)?;
     let up_security = subscribed.up_security.or(network.up_security); // TS 23.501 §5.10.3: the subscription's first
     protectable(up_security, request.integrity_max_data_rate)?;
-    let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_PHONE, |m| m.value());
+    let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_UE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
     let policies = || merged(&network.flows, &subscribed.flows);
     let marks = marks(&config.smf, network, subscribed.five_qi, policies());
@@ -203,7 +203,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     Ok(Terms { session, subscribed, narrowed })
 }
 
-/// A phone that cannot protect the integrity of any packet has no session that must be protected (TS 24.501 §6.4.1.4.1 #82,
+/// A UE that cannot protect the integrity of any packet has no session that must be protected (TS 24.501 §6.4.1.4.1 #82,
 /// §9.11.4.7). One that can at 64 kbit/s has: its gNB is told the rate.
 fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result<(), Refusal> {
     let required = policy.is_some_and(|p| p.integrity == UpProtection::Required);
@@ -211,7 +211,7 @@ fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result
     if required && never { Err(Refusal::IntegrityRate) } else { Ok(()) }
 }
 
-/// What the phone subscribes to in this slice and data network.
+/// What the UE subscribes to in this slice and data network.
 fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refusal> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
     let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
@@ -223,7 +223,7 @@ fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refus
     })
 }
 
-/// The interface identifier that the phone would like: nobody else is on its link (TS 24.501 §6.4.1.3).
+/// The interface identifier that the UE would like: nobody else is on its link (TS 24.501 §6.4.1.3).
 fn suggested(request: &EstablishmentRequest) -> Option<[u8; 8]> {
     match request.suggested_interface_identifier.as_ref()?.kind {
         PduAddressKind::Ipv6 { interface_id } | PduAddressKind::Ipv4v6 { interface_id, .. } => {
@@ -242,8 +242,8 @@ fn interface_id(random: [u8; 16]) -> [u8; 8] {
     id
 }
 
-/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the phone not to ask for the other. A
-/// phone that leaves the type open gets what the data network is (TS 23.502 §4.3.2.2.1 step 4).
+/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the UE not to ask for the other. A
+/// UE that leaves the type open gets what the data network is (TS 23.502 §4.3.2.2.1 step 4).
 fn choose_type(
     asked: Option<PduSessionType>,
     allowed: SessionTypes,
@@ -357,7 +357,7 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     n4::delete(ue, psi);
 }
 
-/// Where a phone that is to wait may ask meanwhile (TS 24.501 §6.4.1.4.2, §6.4.1.4.3): its wait is of this network alone where
+/// Where a UE that is to wait may ask meanwhile (TS 24.501 §6.4.1.4.2, §6.4.1.4.3): its wait is of this network alone where
 /// that is congested; for any other cause there is neither S1 mode nor an equivalent network to turn to. Of the causes that say
 /// themselves what may be asked for there is nothing to add.
 fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<ReattemptIndicator>) {
@@ -382,7 +382,7 @@ fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<Re
     }
 }
 
-/// The least that a phone waits which was refused for want of resources, where the operator says nothing (T3396, TS 24.501
+/// The least that a UE waits which was refused for want of resources, where the operator says nothing (T3396, TS 24.501
 /// §6.2.8): long enough that a thousand of them do not come back at once, short enough that nobody calls.
 const CONGESTED_S: u8 = 60;
 
@@ -410,7 +410,7 @@ pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
 mod tests {
     use super::*;
 
-    #[test] // TS 24.501 §6.4.1.3: the phone's wish for its interface identifier is granted; zero is nobody's
+    #[test] // TS 24.501 §6.4.1.3: the UE's wish for its interface identifier is granted; zero is nobody's
     fn suggested_interface_identifier() {
         let rate = whimbrel_nas::ie::IntegrityMaxDataRate {
             uplink: IntegrityDataRate::Full,
@@ -444,7 +444,7 @@ mod tests {
 
     #[test] // TS 24.501 §6.2.8: congestion is told with a time, which is not the same for all
     fn those_refused_for_congestion_come_back_one_after_the_other() {
-        let config = crate::desk::config();
+        let config = crate::ue_harness::config();
         let wait = |random| back_off(&Refusal::Limit("sessions"), &config, [random; 16]);
         assert_ne!(wait(1), wait(200));
         assert_eq!(back_off(&Refusal::StoreUnavailable, &config, [0; 16]), None);
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    #[test] // TS 24.501 §6.4.1.3: the cause tells a phone that asked for both not to ask for the other
+    #[test] // TS 24.501 §6.4.1.3: the cause tells a UE that asked for both not to ask for the other
     fn both_families_are_narrowed_to_what_there_is() {
         let allowed = |ipv4, ipv6| SessionTypes { ipv4, ipv6, ..SessionTypes::NONE };
         let both = Some(PduSessionType::Ipv4v6);

@@ -81,11 +81,11 @@ pub(crate) fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
     HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
 }
 
-/// §4.9.1.3.2 steps 11 and 12: the UPF is ready for a phone that leaves. It holds what comes for the phone from now on, unless the
+/// §4.9.1.3.2 steps 11 and 12: the UPF is ready for a UE that leaves. It holds what comes for the UE from now on, unless the
 /// operator wants all of it forwarded; and where the source does not reach the target itself, it passes on what the source forwards.
 ///
-/// Not before the target has said that it takes the session: until then the phone is at its source, for as long as the target
-/// thinks. And not later: when HANDOVER COMMAND is with the source, the phone is gone within milliseconds, and nobody says when.
+/// Not before the target has said that it takes the session: until then the UE is at its source, for as long as the target
+/// thinks. And not later: when HANDOVER COMMAND is with the source, the UE is gone within milliseconds, and nobody says when.
 /// A session for which the UPF has no tunnels is handed over without forwarding.
 pub(crate) async fn ready_for_departure(
     ue: Ue,
@@ -146,12 +146,12 @@ fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> Sessi
     n4::departure(targets, held, &marks)
 }
 
-/// A phone is about to come to another gNB, which awaits its packets there. Its UPF need not wait for us to hear that it has come: it leads
-/// them there as soon as one comes from the phone by way of that gNB (Synergy §III-C).
+/// A UE is about to come to another gNB, which awaits its packets there. Its UPF need not wait for us to hear that it has come: it leads
+/// them there as soon as one comes from the UE by way of that gNB (Synergy §III-C).
 pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     let config = ue.config();
     let expected = ue.with(|p| {
-        // Between tunnels of one address nothing shows where the phone is.
+        // Between tunnels of one address nothing shows where the UE is.
         let s = p
             .sessions
             .get_mut(&psi)
@@ -164,7 +164,7 @@ pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     }
 }
 
-/// The phone stays where it was: what was held for it goes there, before anything newer.
+/// The UE stays where it was: what was held for it goes there, before anything newer.
 pub(crate) fn no_departure(ue: Ue) {
     let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
         let source =
@@ -208,7 +208,7 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     }
 }
 
-/// What is to be undone if the phone stays.
+/// What is to be undone if the UE stays.
 fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
@@ -222,7 +222,7 @@ pub(crate) fn is_forwarding(ue: Ue) -> bool {
     ue.with(|p| p.sessions.values().any(|s| s.forwarding.is_some()))
 }
 
-/// §4.9.1.3.3 step 15: the UPF's forwarding tunnels are gone. Nothing waits for the answer: the aggregator repeats the request.
+/// §4.9.1.3.3 step 15: the UPF's forwarding tunnels are gone. Nothing waits for the answer: the CTA repeats the request.
 pub(crate) fn stop_forwarding(ue: Ue) {
     let forwarding: Vec<(PduSessionId, u8)> = ue.with(|p| {
         let sessions = p.sessions.iter_mut();
@@ -233,7 +233,7 @@ pub(crate) fn stop_forwarding(ue: Ue) {
     }
 }
 
-/// §4.9.1.3.3 steps 7 to 10: the phone is at the target, and its packets follow, those that were held first. The last in the former
+/// §4.9.1.3.3 steps 7 to 10: the UE is at the target, and its packets follow, those that were held first. The last in the former
 /// tunnels are end markers.
 pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
@@ -256,7 +256,7 @@ pub(crate) fn release_at_gnb(ue: Ue, psi: PduSessionId) {
     amf::release_session_resources(ue, psi, None);
 }
 
-/// The UPF's answers. A session that it lost ends; one that did not come along waits for the phone to ask for it (step 8).
+/// The UPF's answers. A session that it lost ends; one that did not come along waits for the UE to ask for it (step 8).
 pub(crate) async fn paths_switched(
     ue: Ue,
     asked: Vec<(PduSessionId, (), OutputId)>,

@@ -1,7 +1,7 @@
 //! The session management function (TS 23.501 §6.2.2): one file a procedure, one lane a session.
 //!
 //! The AMF calls it as TS 29.502 names it (`create_sm_context`, `update_sm_context`), and it calls the AMF as TS 29.518
-//! does (`n1_n2_message_transfer`). In one process both are function calls within the phone's machine.
+//! does (`n1_n2_message_transfer`). In one process both are function calls within the UE's machine.
 
 mod area;
 mod context;
@@ -42,10 +42,10 @@ use crate::amf;
 use crate::collision;
 use crate::event::Event;
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Ambr;
+use crate::ue_context::UeContext;
 use pending_setup::SetupUse;
 use status::{pti_is_taken, status};
 
@@ -123,7 +123,7 @@ pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
         return status(ue, psi, message.pti, SmCause::InvalidPduSessionIdentity);
     }
     match message.body {
-        // §7.3.1: what a phone begins has a transaction identity of its own.
+        // §7.3.1: what a UE begins has a transaction identity of its own.
         sm::Body::ReleaseRequest(_) | sm::Body::ModificationRequest(_) if !message.pti.is_assigned() => {
             status(ue, psi, message.pti, SmCause::InvalidPtiValue);
         }
@@ -181,7 +181,7 @@ fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
-/// A 5GSM message to the phone, through the AMF.
+/// A 5GSM message to the UE, through the AMF.
 fn send(ue: Ue, psi: PduSessionId, message: sm::Message) {
     if let Some(n1) = amf::n1_sm(psi, &message) {
         amf::send_nas(ue, &n1, amf::Security::Current);
@@ -209,8 +209,8 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
             continue;
         };
         match outcome {
-            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says, unless that
-            // one waits for this. Or it was told to let the phone go.
+            // It comes late, of a gNB that the UE has left: where its packets go from here on, the next one says, unless that
+            // one waits for this. Or it was told to let the UE go.
             N2Outcome::SetUp
                 if ue.with(|p| amf::has_left(p) && !amf::awaits_source(p)) || amf::is_releasing(ue) => {}
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
@@ -232,7 +232,7 @@ pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8
     })
 }
 
-/// The phone has only these sessions left: the others end here too (TS 24.501 §5.5.1.3.4, §5.6.1.4.1).
+/// The UE has only these sessions left: the others end here too (TS 24.501 §5.5.1.3.4, §5.6.1.4.1).
 pub(crate) fn keep_only(ue: Ue, keep: impl Fn(PduSessionId) -> bool) {
     let gone: Vec<_> = ue.with(|p| p.sessions.keys().copied().filter(|&psi| !keep(psi)).collect());
     for psi in gone {
@@ -251,10 +251,10 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
 }
 
 /// The UE-AMBR: that of the sessions with a user plane, these among them, up to what is subscribed (TS 23.501 §5.7.2.6).
-pub(crate) fn aggregate(phone: &Phone, coming: &[PduSessionId]) -> Option<Ambr> {
-    let most = phone.amf.subscription.as_ref()?.ue_ambr;
+pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr> {
+    let most = ue.amf.subscription.as_ref()?.ue_ambr;
     let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
-    let all = phone.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
+    let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
     let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {
         ul_kbps: sum.ul_kbps.saturating_add(a.ul_kbps),
         dl_kbps: sum.dl_kbps.saturating_add(a.dl_kbps),
@@ -263,6 +263,6 @@ pub(crate) fn aggregate(phone: &Phone, coming: &[PduSessionId]) -> Option<Ambr> 
 }
 
 /// Whether some session can carry packets now.
-pub(crate) fn any_active(phone: &Phone) -> bool {
-    phone.sessions.values().any(|s| s.up != UpState::Inactive)
+pub(crate) fn any_active(ue: &UeContext) -> bool {
+    ue.sessions.values().any(|s| s.up != UpState::Inactive)
 }

@@ -1,8 +1,8 @@
 //! PDU session modification: TS 23.502 §4.3.3.2, §4.3.5.1, TS 38.413 §8.2.3; NAS part TS 24.501 §6.3.2 (by the network), §6.4.2
-//! (by the phone).
+//! (by the UE).
 //!
-//! What a session is to have stands in its context ([`Wanted`]) until phone, gNB and UPF have it. So a change that meets an
-//! idle phone, another procedure or the loss of the connection is not lost: it is made as soon as it can be.
+//! What a session is to have stands in its context ([`Wanted`]) until UE, gNB and UPF have it. So a change that meets an
+//! idle UE, another procedure or the loss of the connection is not lost: it is made as soon as it can be.
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{
@@ -28,17 +28,17 @@ use crate::amf;
 use crate::amf::bits;
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::procedure::{End, Repeated, attempt};
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::ue_context::UeContext;
 
-/// Whether a change waits for an idle phone.
-pub(crate) fn is_wanted(phone: &Phone) -> bool {
-    phone.sessions.values().any(|s| s.wanted.is_some())
+/// Whether a change waits for an idle UE.
+pub(crate) fn is_wanted(ue: &UeContext) -> bool {
+    ue.sessions.values().any(|s| s.wanted.is_some())
 }
 
-/// Begins the changes that can be made now: the phone is connected, and neither it nor the session is at something else.
+/// Begins the changes that can be made now: the UE is connected, and neither it nor the session is at something else.
 pub(crate) fn begin_wanted(ue: Ue) {
     if !ue.with(|p| is_wanted(p)) {
         return;
@@ -70,7 +70,7 @@ fn by_network(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The phone asks (TS 24.501 §6.4.2). Its request waits for what the session is at; collisions were judged before.
+/// The UE asks (TS 24.501 §6.4.2). Its request waits for what the session is at; collisions were judged before.
 pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<ModificationRequest>) {
     let ue = ue.on(Lane::Session(psi));
     let procedure = Procedure::PduSessionModificationByUe;
@@ -87,7 +87,7 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
         if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_))) =
             &done
         {
-            // Nothing was told to the phone, or it does not hold (TS 24.501 §6.4.2.4).
+            // Nothing was told to the UE, or it does not hold (TS 24.501 §6.4.2.4).
             let reject = ModificationReject::new(SmCause::InsufficientResources);
             super::send(ue, psi, sm::Message::new(psi, pti, reject));
         }
@@ -95,7 +95,7 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
     });
 }
 
-/// What the session has once the phone's request is granted (TS 24.501 §6.4.2.3). What a phone says of itself is kept.
+/// What the session has once the UE's request is granted (TS 24.501 §6.4.2.3). What a UE says of itself is kept.
 fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box<Wanted>, SmCause> {
     let rules = request.qos_rules.as_ref().map_or(Ok(Vec::new()), QosRules::rules)?;
     let flows = request.qos_flow_descriptions.as_ref();
@@ -124,7 +124,7 @@ fn refuse(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Proced
     super::refused(ue, procedure, Refusal::Qos(cause));
 }
 
-/// What the phone is told beside the change: in the answer to its request, what it asked for.
+/// What the UE is told beside the change: in the answer to its request, what it asked for.
 struct Told {
     pti: Pti,
     command: Option<Box<ModificationCommand>>,
@@ -151,11 +151,11 @@ impl Told {
 }
 
 /// Brings a session to what it is to have: TS 23.502 §4.3.3.2 steps 2a to 12. Flows that the gNB does not take are taken
-/// back from the phone by a second round.
+/// back from the UE by a second round.
 async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wanted>) -> Result<AtGnb, End> {
     let mut at_gnb = AtGnb::default();
     loop {
-        amf::handover_over(ue).await?; // the gNB is asked where the phone then is (TS 38.413 §8.4.1.2)
+        amf::handover_over(ue).await?; // the gNB is asked where the UE then is (TS 38.413 §8.4.1.2)
         let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(at_gnb) };
         if let Err(end) = n4_half(ue, psi, &wanted, Half::Before).await {
             return Err(unwanted(ue, psi, &wanted, end)); // step 2a: nobody has been told anything
@@ -180,7 +180,7 @@ async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wante
     }
 }
 
-/// Phone and UPF have it.
+/// UE and UPF have it.
 fn keep(ue: Ue, psi: PduSessionId, wanted: &Wanted) {
     let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
     ue.with(|p| {
@@ -212,7 +212,7 @@ fn unwanted(ue: Ue, psi: PduSessionId, wanted: &Wanted, end: End) -> End {
     end
 }
 
-/// The UPF refused the second half of a change that phone and gNB have made already: they go back to what stands.
+/// The UPF refused the second half of a change that UE and gNB have made already: they go back to what stands.
 async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
     if !stands_at_upf(&end) {
         return end; // the session ends
@@ -253,7 +253,7 @@ async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &Wanted, half: Half) -> Resu
     }
 }
 
-/// One round of a modification: what phone and gNB are told.
+/// One round of a modification: what UE and gNB are told.
 struct Step {
     command: sm::Message,
     /// For the gNB, where it has the session and sees a difference.
@@ -295,7 +295,7 @@ impl Step {
     }
 }
 
-/// What the phone is told (TS 24.501 §9.11.4.12, §9.11.4.13): first what goes, so that its names are free for what comes.
+/// What the UE is told (TS 24.501 §9.11.4.12, §9.11.4.13): first what goes, so that its names are free for what comes.
 fn differences(from: &Wanted, to: &Wanted) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
     let (mut rules, mut descriptions) = (Vec::new(), Vec::new());
     if from.five_qi != to.five_qi {
@@ -393,10 +393,10 @@ impl AtGnb {
     }
 }
 
-/// Steps 3 to 11: phone and gNB are told, and both answer.
+/// Steps 3 to 11: UE and gNB are told, and both answer.
 ///
 /// After the fifth expiry of T3591 the procedure is given up (TS 24.501 §6.3.2.5 a). A gNB that has not answered by then, or says
-/// no to what the phone has, gives the session's resources up: whatever it answers later, they are set up anew as they are to be
+/// no to what the UE has, gives the session's resources up: whatever it answers later, they are set up anew as they are to be
 /// (TS 38.413 §8.2.3.3).
 async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     let Step { command, transfer } = step;
@@ -465,7 +465,7 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
 }
 
 /// The change was not made: the UPF goes back, and a gNB that has it already too. One that was refused is not tried again; one
-/// that was interrupted, and may be known to the phone, is made once it can be.
+/// that was interrupted, and may be known to the UE, is made once it can be.
 fn undo(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
@@ -502,7 +502,7 @@ fn finish(
         Err(End::Interrupted(_)) => {}
         Err(End::Refused(refusal)) => {
             let (gone, lost) = match &refusal {
-                // The phone does not have the session (TS 24.501 §6.3.2.4).
+                // The UE does not have the session (TS 24.501 §6.3.2.4).
                 Refusal::ModificationRejected(c) => (*c == SmCause::InvalidPduSessionIdentity, false),
                 // Nobody knows what the UPF has: the session begins anew. One that it refused to change stands.
                 Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),

@@ -150,7 +150,7 @@ pub enum Downlink {
     Discard,
     /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
     Buffer,
-    /// Into the buffer; nobody need be told, for the phone is on its way.
+    /// Into the buffer; nobody need be told, for the UE is on its way.
     Hold,
 }
 
@@ -206,7 +206,7 @@ fn led(far: FarId, downlink: Downlink, marking: Option<TransportLevelMarking>) -
     far
 }
 
-/// The same for when the phone has come to where they lead, as a packet of it will show.
+/// The same for when the UE has come to where they lead, as a packet of it will show.
 pub(super) fn predicted(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
     SessionModificationRequest { on_arrival: Some(OnArrival), ..leading(ue, psi, downlink) }
 }
@@ -222,7 +222,7 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
     }
 }
 
-/// The request of a phone that is about to leave its gNB: whether its packets are held; and for tunnels in which those that its gNB
+/// The request of a UE that is about to leave its gNB: whether its packets are held; and for tunnels in which those that its gNB
 /// forwards go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
 pub fn departure(targets: &[Tunnel], held: bool, marks: &Marks) -> SessionModificationRequest {
     let mut request = match held {
@@ -303,7 +303,7 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 }
 
 /// N4 session release (TS 23.502 §4.4.1.4), and the end of the session here. Nothing waits for the answer: the
-/// aggregator repeats the request until the UPF has it.
+/// CTA repeats the request until the UPF has it.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::tell(ue, psi, SessionChange::Released);
     super::pending_setup::session_ended(ue, psi);
@@ -350,7 +350,7 @@ fn set_up_in_vain(message: &Message) -> Option<Seid> {
     }
 }
 
-/// The request that takes down what an answer says was set up for a phone that is gone.
+/// The request that takes down what an answer says was set up for a UE that is gone.
 pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
     let message = Message::parse(&Frame::parse(octets).ok()?).ok()?;
     set_up_in_vain(&message).map(deletion)
@@ -386,13 +386,13 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     if m.report_type.has(ReportType::UPIR) {
         super::up_connection::inactive(ue, psi);
     }
-    // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1). A former gNB's tunnel,
+    // The gNB does not know the tunnel: packets wait until the UE asks anew (TS 23.527 §5.3.3.1). A former gNB's tunnel,
     // to which packets were still on their way, concerns nobody.
     let current = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.an.as_deref().copied()));
     if m.error_indication_report
         .is_some_and(|r| r.remote_f_teids.iter().any(|f| current.is_some_and(|an| is(f, an))))
     {
-        // A gNB that holds the phone still gives the session's resources up, so that they can be set up anew.
+        // A gNB that holds the UE still gives the session's resources up, so that they can be set up anew.
         amf::release_session_resources(ue, psi, None);
         super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
     }
@@ -407,7 +407,7 @@ fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
     }
 }
 
-/// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): a phone that sleeps for long is not reached before so many seconds, and
+/// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): a UE that sleeps for long is not reached before so many seconds, and
 /// what comes for it until then is kept, and not told again.
 fn extended(ue: Ue) -> Option<UpdateBarInReportResponse> {
     let now = ue.now();

@@ -8,7 +8,7 @@ use super::context::DEFAULT_QFI;
 use super::{up_connection, wanted};
 use crate::shard::Ue;
 
-/// Flows that the gNB released are taken from phone and UPF; of the others it is noted whether their rates are kept. A gNB
+/// Flows that the gNB released are taken from UE and UPF; of the others it is noted whether their rates are kept. A gNB
 /// that released the default flow has no use for the session's packets.
 pub(crate) fn notified(ue: Ue, items: Vec<PduSessionResourceItem>) {
     for item in items {

@@ -97,7 +97,7 @@ pub(crate) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
 /// Steps 2 and 7: what becomes of the sessions that did not come along. `failed` are those that the target could not take.
 ///
 /// One that the UPF lost ends. One whose user plane the target may not protect as it must ends too. The others stay and wait
-/// for the phone to ask for them.
+/// for the UE to ask for them.
 pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
     let at_gnb = up_connection::at_gnb(ue);
     for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
@@ -117,7 +117,7 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
     }
 }
 
-/// A session ends that no gNB has: the phone alone is told.
+/// A session ends that no gNB has: the UE alone is told.
 pub(super) fn end_without_gnb(ue: Ue, psi: PduSessionId, cause: SmCause) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {

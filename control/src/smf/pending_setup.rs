@@ -9,8 +9,8 @@ use whimbrel_ids::PduSessionId;
 
 use super::N2Outcome;
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::ue_context::UeContext;
 
 /// A setup that the gNB has yet to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,20 +112,20 @@ pub(crate) fn await_abandoned_setups(ue: Ue) {
 }
 
 /// Whether some procedure awaits the answer. Registration and service request await the answer to INITIAL CONTEXT SETUP REQUEST.
-fn is_awaited(phone: &Phone, setup: &PendingSetup) -> bool {
-    let in_procedure = setup.in_context && phone.lanes.procedure(Lane::Mobility).is_some();
+fn is_awaited(ue: &UeContext, setup: &PendingSetup) -> bool {
+    let in_procedure = setup.in_context && ue.lanes.procedure(Lane::Mobility).is_some();
     let answer = Input::N2Sm(N2Outcome::SetUp, Vec::new());
     in_procedure
-        || phone.lanes.awaits(Lane::Session(setup.psi), &answer)
-        || phone.lanes.procedure(Lane::PendingSetup(setup.psi)).is_some()
+        || ue.lanes.awaits(Lane::Session(setup.psi), &answer)
+        || ue.lanes.procedure(Lane::PendingSetup(setup.psi)).is_some()
 }
 
-fn use_of(phone: &Phone, psi: PduSessionId) -> Option<SetupUse> {
-    phone.amf.connection.as_ref()?.pending_setups.iter().find(|s| s.psi == psi).map(|s| s.use_of)
+fn use_of(ue: &UeContext, psi: PduSessionId) -> Option<SetupUse> {
+    ue.amf.connection.as_ref()?.pending_setups.iter().find(|s| s.psi == psi).map(|s| s.use_of)
 }
 
-fn mark(phone: &mut Phone, psi: PduSessionId, use_of: SetupUse) {
-    if let Some(c) = &mut phone.amf.connection {
+fn mark(ue: &mut UeContext, psi: PduSessionId, use_of: SetupUse) {
+    if let Some(c) = &mut ue.amf.connection {
         c.pending_setups.iter_mut().filter(|s| s.psi == psi).for_each(|s| s.use_of = use_of);
     }
 }

@@ -10,10 +10,10 @@ use super::release;
 use super::wanted::{policies, want};
 use crate::amf;
 use crate::config::{Config, DataNetwork};
-use crate::phone::Phone;
 use crate::policy::{FlowPolicy, Setup};
 use crate::shard::Ue;
 use crate::udm::{Ambr, Arp, SubscribedDnn, Subscription};
+use crate::ue_context::UeContext;
 
 /// What becomes of a session.
 enum Verdict {
@@ -23,7 +23,7 @@ enum Verdict {
     Change { flows: Vec<QosFlow>, ambr: Option<Ambr>, default: Option<(whimbrel_ids::FiveQi, Arp)> },
 }
 
-/// Nudm_SDM_Notification to the SMF (step 1c): the phone's subscription is no more what it was.
+/// Nudm_SDM_Notification to the SMF (step 1c): the UE's subscription is no more what it was.
 pub(crate) fn subscription_changed(ue: Ue, former: &Subscription) {
     bring_about(ue, Some(former));
 }
@@ -55,13 +55,13 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
     amf::page_if_awaited(ue);
 }
 
-fn judge(p: &Phone, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
+fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
     let network = config.smf.data_networks.get(&s.dnn);
     let now = p.amf.subscription.as_ref().and_then(|n| terms(n, s));
     let (Some(network), Some(now)) = (network, now) else {
         return Verdict::Release(SmCause::RegularDeactivation);
     };
-    // The phone asks anew and gets what there is, or is told why not.
+    // The UE asks anew and gets what there is, or is told why not.
     if !may_be(s.session_type, network, now) || moved(s, now) {
         return Verdict::Release(SmCause::ReactivationRequested);
     }
@@ -105,7 +105,7 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<Qos
     for at in 0..flows.len() {
         let flow = flows[at].clone();
         let Some(policy) = of(&flow) else { continue };
-        if flow.of_phone {
+        if flow.of_ue {
             flows[at] = within(flow, policy);
             continue;
         }
@@ -115,8 +115,8 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<Qos
         let rules = renamed(new.rules, &flow.rules, &flows);
         flows[at] = QosFlow { qfi: flow.qfi, gate: flow.gate, fulfilled: flow.fulfilled, rules, ..new };
     }
-    // What the phone may not ask for any more is taken from it.
-    flows.retain(|f| !f.of_phone || of(f).is_some_and(|p| p.setup == Setup::OnRequest));
+    // What the UE may not ask for any more is taken from it.
+    flows.retain(|f| !f.of_ue || of(f).is_some_and(|p| p.setup == Setup::OnRequest));
     for policy in policies.iter().filter(|p| p.setup == Setup::Always) {
         if flows.iter().all(|f| f.name != policy.name) {
             flows.extend(flow_of(policy, &flows, ground));
@@ -135,7 +135,7 @@ fn renamed(new: Vec<FlowRule>, former: &[FlowRule], flows: &[QosFlow]) -> Vec<Fl
     rules.collect()
 }
 
-/// What a phone asked for, within what the policy now allows.
+/// What a UE asked for, within what the policy now allows.
 fn within(flow: QosFlow, policy: &FlowPolicy) -> QosFlow {
     let least =
         |a: Ambr, b: Ambr| Ambr { ul_kbps: a.ul_kbps.min(b.ul_kbps), dl_kbps: a.dl_kbps.min(b.dl_kbps) };

@@ -1,4 +1,4 @@
-//! The QoS flows of a session: what the SMF keeps of them, and how phone and gNB are told (TS 23.501 §5.7.1, TS 24.501
+//! The QoS flows of a session: what the SMF keeps of them, and how UE and gNB are told (TS 23.501 §5.7.1, TS 24.501
 //! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
 
 use std::collections::BTreeMap;
@@ -42,10 +42,10 @@ pub struct QosFlow {
     pub rules: Vec<FlowRule>,
     /// The place of its DSCP among the session's markings.
     pub mark: u8,
-    /// The phone learns its uplink rules from its packets, and is told none.
+    /// The UE learns its uplink rules from its packets, and is told none.
     pub reflective: bool,
-    /// The phone asked for it, and may change it.
-    pub of_phone: bool,
+    /// The UE asked for it, and may change it.
+    pub of_ue: bool,
     /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
     pub fulfilled: bool,
 }
@@ -59,7 +59,7 @@ pub struct FlowRule {
     pub precedence: u8,
     /// Which packets it takes.
     pub filters: Vec<PacketFilter>,
-    /// Instead: the packets of this application. Phones are not told of it.
+    /// Instead: the packets of this application. UEs are not told of it.
     pub application: Option<Box<str>>,
 }
 
@@ -115,7 +115,7 @@ impl QosFlow {
         seen(self) != seen(other)
     }
 
-    /// What the phone is told of it: nothing, where it is to learn (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
+    /// What the UE is told of it: nothing, where it is to learn (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
     /// which packets there are.
     pub(super) fn told(&self) -> Option<Self> {
         let rules: Vec<FlowRule> =
@@ -123,7 +123,7 @@ impl QosFlow {
         (!rules.is_empty()).then(|| Self { rules, ..self.clone() })
     }
 
-    /// Its description for the phone.
+    /// Its description for the UE.
     pub(super) fn description(&self, operation: FlowOperation) -> QosFlowDescription {
         let mut parameters = vec![FlowParameter::FiveQi(self.five_qi)];
         if let Some(Gbr { guaranteed, maximum }) = self.gbr {
@@ -142,7 +142,7 @@ impl QosFlow {
 }
 
 impl FlowRule {
-    /// The rule for the phone, with what is done to it.
+    /// The rule for the UE, with what is done to it.
     pub(super) fn rule(&self, qfi: Qfi, operation: RuleOperation) -> QosRule {
         let binding = RuleBinding { precedence: self.precedence, segregation: false, qfi };
         let binding = (operation != RuleOperation::Delete).then_some(binding);
@@ -161,7 +161,7 @@ impl SmContext {
         self.flows.iter().find(|f| f.qfi == qfi)
     }
 
-    /// All rules and flows of the session, as a phone is told first.
+    /// All rules and flows of the session, as a UE is told first.
     pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
         let mut rules = vec![default_rule()];
         let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.five_qi)];
@@ -209,7 +209,7 @@ impl<'a> Numbering<'a> {
             && self.flows.iter().flat_map(|f| &f.rules).all(|r| r.precedence != precedence)
     }
 
-    /// Packet filters of the phone in use, the default rule's among them.
+    /// Packet filters of the UE in use, the default rule's among them.
     pub(super) fn filters(&self) -> usize {
         let told = self.flows.iter().filter(|f| !f.reflective);
         1 + told.flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
@@ -226,9 +226,9 @@ pub(super) fn numbered(filters: impl IntoIterator<Item = PacketFilter>) -> Vec<P
 pub(super) struct Ground<'a> {
     /// The session's type.
     pub(super) session_type: PduSessionType,
-    /// Packet filters that the phone can hold.
+    /// Packet filters that the UE can hold.
     pub(super) filters_max: u16,
-    /// The phone learns rules by reflective QoS.
+    /// The UE learns rules by reflective QoS.
     pub(super) reflects: bool,
     /// The session's markings.
     pub(super) marks: &'a Marks,
@@ -277,7 +277,7 @@ pub(super) fn marks<'a>(
 }
 
 /// The flow that a policy makes in a session beside `flows`. `None` where none of its filters suits the session, it has no
-/// room among the phone's packet filters, or its precedence is taken.
+/// room among the UE's packet filters, or its precedence is taken.
 pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>) -> Option<QosFlow> {
     let suiting = policy.filters.iter().filter(|f| filter::suits(f, ground.session_type)).cloned();
     let filters = numbered(suiting);
@@ -312,7 +312,7 @@ pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>
         rules: rules.collect(),
         mark: ground.mark(policy.name, policy.five_qi),
         reflective,
-        of_phone: false,
+        of_ue: false,
         fulfilled: true,
     })
 }

@@ -1,8 +1,8 @@
 //! SSC mode 3: a session's successor is there before it goes (TS 23.501 §5.6.9.2.3, TS 23.502 §4.3.5.2; NAS part TS 24.501
 //! §6.3.2.2, §6.4.1.2).
 //!
-//! PDU SESSION MODIFICATION COMMAND tells the phone how long the session stays; the phone sets another up under another
-//! identity, and the former ends when the phone releases it, or with its lifetime.
+//! PDU SESSION MODIFICATION COMMAND tells the UE how long the session stays; the UE sets another up under another
+//! identity, and the former ends when the UE releases it, or with its lifetime.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use whimbrel_nas::sm::ModificationCommand;
 
 use super::context::SmContext;
 use super::release;
-use crate::phone::Phone;
 use crate::shard::Ue;
+use crate::ue_context::UeContext;
 
-/// Step 2: the phone is told to set the successor up, and how long the session stays.
+/// Step 2: the UE is told to set the successor up, and how long the session stays.
 pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {
     m.cause = Some(SmCause::ReactivationRequested);
     let seconds = u16::try_from(lifetime.as_secs()).unwrap_or(u16::MAX);
     m.extended_pco = ExtendedPco::new(PcoDirection::ToUe, &[Container::address_lifetime(seconds)]);
 }
 
-/// Step 5: the lifetimes that are over end their sessions. A phone that has set no successor up is told to ask anew.
+/// Step 5: the lifetimes that are over end their sessions. A UE that has set no successor up is told to ask anew.
 pub(crate) fn lifetimes_over(ue: Ue) {
     let now = ue.now();
     let over: Vec<(PduSessionId, SmCause)> = ue.with(|p| {
@@ -38,9 +38,9 @@ pub(crate) fn lifetimes_over(ue: Ue) {
     }
 }
 
-fn cause(phone: &Phone, former: &SmContext) -> SmCause {
+fn cause(ue: &UeContext, former: &SmContext) -> SmCause {
     let same = |s: &SmContext| (s.s_nssai, &s.dnn) == (former.s_nssai, &former.dnn);
     let succeeds = |s: &SmContext| s.psi != former.psi && !s.is_leaving() && same(s);
-    let succeeded = phone.sessions.values().any(|s| succeeds(s));
+    let succeeded = ue.sessions.values().any(|s| succeeds(s));
     if succeeded { SmCause::RegularDeactivation } else { SmCause::ReactivationRequested }
 }

@@ -9,12 +9,12 @@ use super::{N2Outcome, n4, operation, up_connection};
 use crate::amf;
 use crate::event::{Event, SessionOutcome};
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::procedure::{End, Repeated, attempt};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::ue_context::UeContext;
 use crate::upf::UpfId;
 
-/// The phone asks (TS 24.501 §6.4.3).
+/// The UE asks (TS 24.501 §6.4.3).
 pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti) {
     start(ue, psi, pti, SmCause::RegularDeactivation, Procedure::PduSessionReleaseByUe);
 }
@@ -24,7 +24,7 @@ pub(super) fn by_network(ue: Ue, psi: PduSessionId, cause: SmCause) {
     start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
 }
 
-/// The AMF wants a session gone (TS 23.502 §4.3.4.2 step 1f): a phone that is there is told, an idle one learns it when it
+/// The AMF wants a session gone (TS 23.502 §4.3.4.2 step 1f): a UE that is there is told, an idle one learns it when it
 /// returns.
 pub(crate) fn withdraw(ue: Ue, psi: PduSessionId, cause: SmCause) {
     if ue.with(|p| p.amf.connection.is_some()) {
@@ -61,7 +61,7 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
     });
 }
 
-/// The phone and the gNB let go, also where the gNB was only asked for it. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
+/// The UE and the gNB let go, also where the gNB was only asked for it. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
 async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up: bool) -> Result<(), End> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
     amf::handover_over(ue).await?;
@@ -97,7 +97,7 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
     }
 }
 
-/// A session ends without a word to the phone, which knows or will learn. Its gNB is told.
+/// A session ends without a word to the UE, which knows or will learn. Its gNB is told.
 pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
     let coming_up = up_connection::is_coming_up(ue, psi);
     let at_gnb = ue.with(|p| {
@@ -117,7 +117,7 @@ fn forget(ue: Ue, psi: PduSessionId) {
     n4::delete(ue, psi);
 }
 
-/// All sessions end without a word to the phone.
+/// All sessions end without a word to the UE.
 pub(crate) fn release_all(ue: Ue) {
     super::keep_only(ue, |_| false);
 }
@@ -131,21 +131,21 @@ pub(crate) fn forget_all(ue: Ue) {
 
 /// The sessions without a user plane end.
 pub(crate) fn forget_inactive(ue: Ue) {
-    let inactive = |p: &mut Phone| {
+    let inactive = |p: &mut UeContext| {
         let idle = p.sessions.values().filter(|s| s.up != UpState::Active);
         idle.map(|s| s.psi).collect::<Vec<_>>()
     };
     ue.with(inactive).into_iter().for_each(|psi| forget(ue, psi));
 }
 
-/// A UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when
+/// A UPF has lost its sessions (TS 23.527 §4.3.2): a UE that is there is told to ask anew, the others learn it when
 /// they return.
 pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
     ue.with(|p| p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None));
     leave_upf(ue, upf);
 }
 
-/// The sessions of a UPF end, and phones that are there ask anew, which leads them to another (TS 29.244 §6.2.8.3).
+/// The sessions of a UPF end, and UEs that are there ask anew, which leads them to another (TS 29.244 §6.2.8.3).
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
     let sessions: Vec<PduSessionId> =
         ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());

@@ -1,4 +1,4 @@
-//! Sessions that go with their phone to the SMF of another AMF, and those that come: the UPF stays, and is told of the new CP F-SEID by
+//! Sessions that go with their UE to the SMF of another AMF, and those that come: the UPF stays, and is told of the new CP F-SEID by
 //! who gives them away (TS 29.244 §7.5.4; TS 23.502 §4.9.1.3.3 steps 7 to 10).
 
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use super::path_switch::end_without_gnb;
 use super::up_connection::{is_active, rest};
 use crate::amf::Given;
 use crate::config::Config;
-use crate::envelope::PhoneId;
+use crate::envelope::UeId;
 use crate::event::SessionChange;
 use crate::shard::{Interrupt, Ue};
 use crate::upf::{UpfId, UpfStates};
@@ -50,7 +50,7 @@ pub(crate) async fn give_away(
         };
         request.cp_f_seid = Some(FSeid::new(seid, smf));
         let Some(to) = n4::ask_modification(ue, psi, request) else { continue };
-        // From here on nothing that befalls the phone here touches it.
+        // From here on nothing that befalls the UE here touches it.
         tell(ue, psi, SessionChange::Released);
         if let Some(s) = ue.with(|p| p.sessions.remove(&psi)) {
             asked.push((psi, s, to));
@@ -79,7 +79,7 @@ pub(crate) struct Coming {
     /// Our name of it towards the UPF.
     pub(crate) cp_seid: Seid,
     upf: UpfId,
-    /// The UPF's session, which is not ours yet: until it is, the phone's record does not have it.
+    /// The UPF's session, which is not ours yet: until it is, the UE's record does not have it.
     up_seid: Seid,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Coming {
 pub(crate) fn take(
     s: &mut SmContext,
     at: Option<IpAddr>,
-    (phone, clock): (PhoneId, u64),
+    (ue, clock): (UeId, u64),
     config: &Config,
     states: &UpfStates,
 ) -> Result<Coming, Cause> {
@@ -101,12 +101,12 @@ pub(crate) fn take(
     else {
         return Err(CauseMisc::NotEnoughUserPlaneProcessingResources.into());
     };
-    let cp_seid = phone.seid(s.psi.value(), clock as u16);
+    let cp_seid = ue.seid(s.psi.value(), clock as u16);
     (s.upf, s.cp_seid, s.up_seid, s.wanted, s.forwarding) = (upf, cp_seid, None, None, None);
     Ok(Coming { psi: s.psi, cp_seid, upf, up_seid })
 }
 
-/// The phone is at its gNB here: the packets of these sessions go there once they are ours, those of the others wait.
+/// The UE is at its gNB here: the packets of these sessions go there once they are ours, those of the others wait.
 pub(crate) fn await_paths(ue: Ue, admitted: &[Admitted]) {
     ue.with(|p| {
         for s in p.sessions.values_mut() {
@@ -119,7 +119,7 @@ pub(crate) fn await_paths(ue: Ue, admitted: &[Admitted]) {
 }
 
 /// The sessions that are ours now, as their former SMF says. One that ended here meanwhile ends at the UPF; one that is not among them ends
-/// here, and the phone is told.
+/// here, and the UE is told.
 pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
     for c in coming {
         let stands = ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
@@ -128,7 +128,7 @@ pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
             (true, Some(g)) => {
                 own(ue, c, g.forwarding);
                 tell(ue, c.psi, SessionChange::Established);
-                rest(ue, c.psi); // the phone may have fallen asleep meanwhile
+                rest(ue, c.psi); // the UE may have fallen asleep meanwhile
             }
             (false, Some(_)) => n4::delete_at_upf(ue, c.upf, c.up_seid),
             (true, None) => lost(ue, c),
@@ -164,12 +164,12 @@ pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> R
     Ok(())
 }
 
-/// The phone is gone before it was certain which sessions are ours: those that are, the UPF deletes.
+/// The UE is gone before it was certain which sessions are ours: those that are, the UPF deletes.
 pub(crate) fn disown(ue: Ue, coming: &[Coming]) {
     coming.iter().for_each(|c| n4::delete_at_upf(ue, c.upf, c.up_seid));
 }
 
-/// A session did not come along, and the phone is told.
+/// A session did not come along, and the UE is told.
 fn lost(ue: Ue, c: &Coming) {
     ue.with(|p| p.sessions.get_mut(&c.psi).iter_mut().for_each(|s| s.up_seid = None));
     super::release_at_gnb(ue, c.psi);

@@ -1,5 +1,5 @@
-//! What a phone may ask of its QoS: TS 24.501 §6.4.2.2 to §6.4.2.4. Its rules and flow descriptions are judged as a whole
-//! against what the session has and what the policy lets phones ask for; one that is refused changes nothing.
+//! What a UE may ask of its QoS: TS 24.501 §6.4.2.2 to §6.4.2.4. Its rules and flow descriptions are judged as a whole
+//! against what the session has and what the policy lets UEs ask for; one that is refused changes nothing.
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
@@ -56,7 +56,7 @@ pub(super) fn grant(
 struct Request<'a> {
     terms: &'a Terms<'a>,
     flows: Vec<QosFlow>,
-    /// New flows, by what the phone calls them and by what they are called here.
+    /// New flows, by what the UE calls them and by what they are called here.
     named: Vec<(Qfi, Qfi)>,
 }
 
@@ -64,13 +64,13 @@ impl Request<'_> {
     fn describe(&mut self, d: &QosFlowDescription) -> Result<(), SmCause> {
         let known = self.flows.iter().position(|f| f.qfi == d.qfi);
         match (d.operation, known) {
-            // Create what exists, change or delete what does not; the default flow is not the phone's.
+            // Create what exists, change or delete what does not; the default flow is not the UE's.
             (FlowOperation::Create, Some(_)) => Err(SEMANTIC),
             (FlowOperation::Create, None) if d.qfi == DEFAULT_QFI => Err(SEMANTIC),
             (FlowOperation::Create, None) if self.named.iter().any(|n| n.0 == d.qfi) => Err(SEMANTIC),
             (FlowOperation::Create, None) => self.create_flow(d),
             (_, None) => Err(SEMANTIC),
-            (_, Some(at)) if !self.flows[at].of_phone => Err(SmCause::FiveGsQosNotAccepted),
+            (_, Some(at)) if !self.flows[at].of_ue => Err(SmCause::FiveGsQosNotAccepted),
             (FlowOperation::Delete, Some(_)) if !d.parameters.is_empty() => Err(SYNTACTICAL),
             (FlowOperation::Delete, Some(at)) => {
                 self.flows.remove(at);
@@ -106,7 +106,7 @@ impl Request<'_> {
             rules: Vec::new(),
             mark: self.terms.ground.mark(policy.name, five_qi),
             reflective: false,
-            of_phone: true,
+            of_ue: true,
             fulfilled: true,
         });
         Ok(())
@@ -134,7 +134,7 @@ impl Request<'_> {
         match &r.operation {
             RuleOperation::Create(filters) => self.create_rule(r, filters),
             RuleOperation::Delete => {
-                let (flow, rule) = self.of_phone(r.id)?;
+                let (flow, rule) = self.of_ue(r.id)?;
                 self.flows[flow].rules.remove(rule);
                 Ok(())
             }
@@ -145,7 +145,7 @@ impl Request<'_> {
             RuleOperation::ReplaceFilters(all) if all.is_empty() => Err(SYNTACTICAL),
             RuleOperation::ReplaceFilters(all) => self.filters_of(r, |_| all.clone()),
             RuleOperation::DeleteFilters(ids) => {
-                let (flow, rule) = self.of_phone(r.id)?;
+                let (flow, rule) = self.of_ue(r.id)?;
                 let there = &self.flows[flow].rules[rule].filters;
                 if ids.is_empty() || ids.iter().any(|id| there.iter().all(|f| f.id != *id)) {
                     return Err(SYNTACTICAL);
@@ -188,7 +188,7 @@ impl Request<'_> {
         r: &QosRule,
         change: impl FnOnce(&[PacketFilter]) -> Vec<PacketFilter>,
     ) -> Result<(), SmCause> {
-        let (flow, rule) = self.of_phone(r.id)?;
+        let (flow, rule) = self.of_ue(r.id)?;
         if let Some(binding) = r.binding {
             if binding.qfi != self.flows[flow].qfi {
                 return Err(SEMANTIC);
@@ -205,22 +205,22 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Where a rule stands that the phone may change.
-    fn of_phone(&self, id: u8) -> Result<(usize, usize), SmCause> {
+    /// Where a rule stands that the UE may change.
+    fn of_ue(&self, id: u8) -> Result<(usize, usize), SmCause> {
         let at = |f: &QosFlow| f.rules.iter().position(|r| r.id == id);
         let mut all = self.flows.iter().enumerate();
         let (flow, rule) = all.find_map(|(i, f)| Some((i, at(f)?))).ok_or(SEMANTIC)?;
-        if self.flows[flow].of_phone { Ok((flow, rule)) } else { Err(SmCause::FiveGsQosNotAccepted) }
+        if self.flows[flow].of_ue { Ok((flow, rule)) } else { Err(SmCause::FiveGsQosNotAccepted) }
     }
 
-    /// The flow that a new rule leads to: one that this request makes, or one of the phone's.
+    /// The flow that a new rule leads to: one that this request makes, or one of the UE's.
     fn flow_of(&self, asked: Qfi) -> Result<usize, SmCause> {
         if asked == DEFAULT_QFI {
             return Err(SmCause::FiveGsQosNotAccepted);
         }
         let qfi = self.named.iter().find(|n| n.0 == asked).map_or(asked, |n| n.1);
         let at = self.flows.iter().position(|f| f.qfi == qfi).ok_or(SEMANTIC)?;
-        if self.flows[at].of_phone { Ok(at) } else { Err(SmCause::FiveGsQosNotAccepted) }
+        if self.flows[at].of_ue { Ok(at) } else { Err(SmCause::FiveGsQosNotAccepted) }
     }
 
     fn precedence(&self, precedence: u8) -> Result<(), SmCause> {

@@ -32,12 +32,12 @@ fn filter(id: u8, port: u8) -> PacketFilter {
     }
 }
 
-/// Flow 2 is the network's, with rule 2; flow 3 the phone's, with rule 3 and two filters.
+/// Flow 2 is the network's, with rule 2; flow 3 the UE's, with rule 3 and two filters.
 fn flows() -> Vec<QosFlow> {
-    let flow = |n: u8, of_phone| QosFlow {
+    let flow = |n: u8, of_ue| QosFlow {
         qfi: qfi(n),
-        name: if of_phone { "game" } else { "voice" }.parse().unwrap(),
-        five_qi: FiveQi(if of_phone { 3 } else { 1 }),
+        name: if of_ue { "game" } else { "voice" }.parse().unwrap(),
+        five_qi: FiveQi(if of_ue { 3 } else { 1 }),
         arp: Arp { priority: 5, may_preempt: false, preemptable: true },
         gbr: Some(Gbr {
             guaranteed: Ambr { ul_kbps: 50, dl_kbps: 50 },
@@ -52,7 +52,7 @@ fn flows() -> Vec<QosFlow> {
         }],
         mark: 0,
         reflective: false,
-        of_phone,
+        of_ue,
         fulfilled: true,
     };
     vec![flow(2, false), flow(3, true)]
@@ -73,7 +73,7 @@ fn asked_of(
         policy("video", 2, Setup::OnRequest),
         policy("bulk", 8, Setup::OnRequest),
     ];
-    let smf = crate::desk::config().smf;
+    let smf = crate::ue_harness::config().smf;
     let ground = Ground {
         session_type,
         filters_max: 16,
@@ -104,17 +104,17 @@ fn create(five: u8) -> QosFlowDescription {
     description(0, FlowOperation::Create, five_qi(five))
 }
 
-#[test] // TS 24.501 §6.4.2.2: a new flow with a rule, within what the policy lets phones ask for
+#[test] // TS 24.501 §6.4.2.2: a new flow with a rule, within what the policy lets UEs ask for
 fn a_new_flow_is_granted() {
     let granted = asked(&[rule(0, 70, 0, RuleOperation::Create(vec![filter(0, 80)]))], &[create(2)]).unwrap();
     let new = granted.last().unwrap();
-    assert_eq!((new.qfi, new.name.as_str(), new.of_phone), (qfi(4), "video", true));
+    assert_eq!((new.qfi, new.name.as_str(), new.of_ue), (qfi(4), "video", true));
     assert_eq!((new.rules[0].id, new.rules[0].precedence), (4, 70));
     assert_eq!(new.gbr.unwrap().guaranteed, Ambr { ul_kbps: 100, dl_kbps: 200 });
 }
 
-#[test] // TS 24.501 §6.4.2.2: its own flows the phone may take down
-fn the_phones_own_flow_is_deleted() {
+#[test] // TS 24.501 §6.4.2.2: its own flows the UE may take down
+fn the_ues_own_flow_is_deleted() {
     let granted = asked(&[rule(3, 0, 0, RuleOperation::Delete)], &[]).unwrap();
     assert_eq!(granted.len(), 1, "a flow that nothing leads to is gone");
     let granted = asked(&[], &[description(3, FlowOperation::Delete, vec![])]).unwrap();
@@ -122,7 +122,7 @@ fn the_phones_own_flow_is_deleted() {
 }
 
 #[test] // TS 24.501 §6.4.2.2: filters added, replaced, deleted
-fn filters_of_the_phones_own_rule_are_changed() {
+fn filters_of_the_ues_own_rule_are_changed() {
     let filters = |operation| asked(&[rule(3, 31, 3, operation)], &[]).unwrap()[1].rules[0].clone();
     let added = filters(RuleOperation::AddFilters(vec![filter(0, 99)]));
     assert_eq!((added.filters.len(), added.precedence), (3, 31));
@@ -147,14 +147,14 @@ fn more_than_the_policy_allows_is_not_accepted() {
     ];
     let not_accepted = Err(SmCause::FiveGsQosNotAccepted);
     assert_eq!(asked(&[], &[description(0, FlowOperation::Create, greedy)]), not_accepted);
-    // The network's own flow, and the default one, are not the phone's to change.
+    // The network's own flow, and the default one, are not the UE's to change.
     assert_eq!(asked(&[], &[description(2, FlowOperation::Delete, vec![])]), not_accepted);
     assert_eq!(asked(&[rule(2, 0, 0, RuleOperation::Delete)], &[]), not_accepted);
     assert_eq!(asked(&[rule(0, 70, 1, RuleOperation::Create(vec![filter(0, 80)]))], &[]), not_accepted);
 }
 
 #[test] // TS 24.501 §6.4.2.4: #26
-fn more_filters_than_the_phone_holds_are_refused() {
+fn more_filters_than_the_ue_holds_are_refused() {
     let many: Vec<_> = (100..112).map(|p| filter(0, p)).collect();
     let asked = asked(&[rule(0, 70, 0, RuleOperation::Create(many))], &[create(2)]);
     assert_eq!(asked, Err(SmCause::InsufficientResources));

@@ -30,7 +30,7 @@ impl Pdrs<'_> {
     }
 }
 
-/// The change, in two halves, so that no packet takes a way that its receiver does not know yet: first what the phone may
+/// The change, in two halves, so that no packet takes a way that its receiver does not know yet: first what the UE may
 /// use from now on and the core no longer does, then the reverse.
 pub(super) struct Change<'a> {
     /// The session, with the flows that the UPF has now.
@@ -42,7 +42,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Before gNB and phone are told: uplink rules of what comes, no more downlink rules of what goes.
+    /// Before gNB and UE are told: uplink rules of what comes, no more downlink rules of what goes.
     pub(super) fn before(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         self.add(true, &mut m);

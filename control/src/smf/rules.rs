@@ -24,7 +24,7 @@ use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
 use crate::udm::{Ambr, SubscribedDnn};
 
 const UPLINK_FAR: FarId = FarId(1);
-/// Where packets for the phone go.
+/// Where packets for the UE go.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// How they are kept while nobody is there.
 pub(super) const BAR: BarId = BarId(1);
@@ -43,8 +43,8 @@ pub(super) const fn qer_id(qfi: Qfi) -> QerId {
     QerId(1 + qfi.value() as u32)
 }
 
-/// How packets are kept for an idle phone (TS 29.244 §5.2.4). Without wishes of the operator it says nothing, and is there to be told of
-/// phones that sleep for long.
+/// How packets are kept for an idle UE (TS 29.244 §5.2.4). Without wishes of the operator it says nothing, and is there to be told of
+/// UEs that sleep for long.
 fn bar(b: &Buffering) -> CreateBar {
     CreateBar {
         bar_id: BAR,
@@ -110,7 +110,7 @@ pub(super) fn establishment(
     request
 }
 
-/// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the phone, of the families that the session has.
+/// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the UE, of the families that the session has.
 fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
     let (v4, v6) = super::families(s.session_type);
     for &(address, length) in routes {
@@ -125,7 +125,7 @@ fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
 /// Names the one tunnel that the UPF is to choose for several PDRs (TS 29.244 §8.2.3).
 const CHOOSE_ID: u8 = 1;
 
-/// The phone's address as the UPF is to choose or take it; none in a session that is not of IP.
+/// The UE's address as the UPF is to choose or take it; none in a session that is not of IP.
 fn wanted_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
     let (v4, v6) = super::families(s.session_type);
     (v4 || v6).then(|| UeIpAddress {
@@ -190,7 +190,7 @@ impl Pdrs<'_> {
         } else {
             pdi.sdf_filters = filters.iter().map(|f| filter::sdf(f)).collect();
         }
-        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6); of a rule that the phone does not know,
+        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6); of a rule that the UE does not know,
         // it comes by the default flow.
         pdi.qfis = match (uplink, rule.application.is_some()) {
             (true, false) => vec![flow.qfi],

@@ -1,7 +1,7 @@
 //! Which UPF gets a session: TS 23.501 §6.3.3.3, TS 23.502 §4.3.2.2.1 step 8.
 //!
 //! What a UPF serves and how it stands to the others the operator says; whether it is there and how loaded it is the
-//! aggregator stamps into each envelope, so that a replay chooses the same.
+//! CTA stamps into each envelope, so that a replay chooses the same.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai, Tac};
 

@@ -17,7 +17,7 @@ pub(super) fn status(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) {
     send(ue, psi, Message::new(psi, pti, SmStatus::new(cause)));
 }
 
-/// The phone found fault with a message of ours (§6.5.3): it does not have the session (#43), so neither have we.
+/// The UE found fault with a message of ours (§6.5.3): it does not have the session (#43), so neither have we.
 pub(super) fn told(ue: Ue, psi: PduSessionId, cause: SmCause) {
     if cause == SmCause::InvalidPduSessionIdentity {
         release_locally(ue, psi);
@@ -44,7 +44,7 @@ pub(super) fn is_of_nobody(message: &Message) -> bool {
     message.pti == Pti::RESERVED || message.pdu_session_id.is_none()
 }
 
-/// Whether a procedure that the phone began for another session bears this transaction identity (§7.3.1).
+/// Whether a procedure that the UE began for another session bears this transaction identity (§7.3.1).
 pub(super) fn pti_is_taken(ue: Ue, psi: PduSessionId, pti: Pti) -> bool {
     ue.with(|p| {
         let asked = |psi| {

@@ -22,7 +22,6 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyUnsuccessfulTransfer, PduSessionResourceNotifyTransfer,
 };
 
-use crate::desk::{CIPHERED, Desk, RAN_ID, config, n2, psi};
 use crate::envelope::{Batch, Command, Effect, Payload};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
@@ -30,6 +29,7 @@ use crate::refusal::Refusal;
 use crate::shard::Procedure;
 use crate::smf::Modification;
 use crate::udm::{Ambr, Arp};
+use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness, config, n2, psi};
 
 mod area;
 mod operations;
@@ -50,8 +50,8 @@ fn flow(name: &str, five_qi: u8, precedence: u8, setup: Setup) -> FlowPolicy {
     }
 }
 
-/// A phone with one session, and a policy of two flows for the operator and one for phones.
-fn desk() -> Desk {
+/// A UE with one session, and a policy of two flows for the operator and one for UEs.
+fn harness() -> UeHarness {
     let mut config = config();
     config.smf.data_networks.values_mut().for_each(|n| {
         n.flows = vec![
@@ -60,16 +60,16 @@ fn desk() -> Desk {
             flow("game", 3, 12, Setup::OnRequest),
         ];
     });
-    Desk::registered_with(config)
+    UeHarness::registered_with(config)
 }
 
 fn add(name: &str) -> Payload {
     Payload::Command(Command::ModifySession(psi(1), Modification::AddFlow(name.parse().unwrap())))
 }
 
-/// The 5GSM messages for the phone in these batches.
-fn told(desk: &mut Desk, batches: &[Batch]) -> Vec<sm::Message> {
-    let transports = batches.iter().flat_map(|b| desk.downlink(b)).collect::<Vec<_>>();
+/// The 5GSM messages for the UE in these batches.
+fn told(harness: &mut UeHarness, batches: &[Batch]) -> Vec<sm::Message> {
+    let transports = batches.iter().flat_map(|b| harness.downlink(b)).collect::<Vec<_>>();
     let payloads = transports.into_iter().filter_map(|m| match m {
         mm::Message::DlNasTransport(m) => Some(m.payload_container),
         _ => None,
@@ -77,8 +77,8 @@ fn told(desk: &mut Desk, batches: &[Batch]) -> Vec<sm::Message> {
     payloads.map(|p| sm::Message::decode(&p).unwrap()).collect()
 }
 
-fn command(desk: &mut Desk, batches: &[Batch]) -> Option<(Pti, sm::ModificationCommand)> {
-    told(desk, batches).into_iter().find_map(|m| match m.body {
+fn command(harness: &mut UeHarness, batches: &[Batch]) -> Option<(Pti, sm::ModificationCommand)> {
+    told(harness, batches).into_iter().find_map(|m| match m.body {
         sm::Body::ModificationCommand(c) => Some((m.pti, c)),
         _ => None,
     })
@@ -107,29 +107,29 @@ fn uplink(pti: u8, body: impl Into<sm::Body>) -> UlNasTransport {
     m
 }
 
-fn says(desk: &mut Desk, pti: u8, body: impl Into<sm::Body>) -> Vec<Batch> {
-    let batch = desk.nas(CIPHERED, uplink(pti, body));
-    desk.settle(batch)
+fn says(harness: &mut UeHarness, pti: u8, body: impl Into<sm::Body>) -> Vec<Batch> {
+    let batch = harness.nas(CIPHERED, uplink(pti, body));
+    harness.settle(batch)
 }
 
 /// The gNB has changed the session, but for these flows.
-fn modified(desk: &mut Desk, failed: &[u8]) -> Vec<Batch> {
+fn modified(harness: &mut UeHarness, failed: &[u8]) -> Vec<Batch> {
     let mut transfer = PduSessionResourceModifyResponseTransfer::new();
     let cause = || Cause::RadioNetwork(CauseRadioNetwork::RadioResourcesNotAvailable);
     transfer.qos_flow_failed_to_add_or_modify_list =
         failed.iter().map(|q| QosFlowWithCauseItem::new(qfi(*q), cause())).collect();
-    let mut m = PduSessionResourceModifyResponse::new(desk.connection(), RAN_ID);
+    let mut m = PduSessionResourceModifyResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_modify_list_mod_res = vec![PduSessionResourceItem::new(psi(1), transfer.to_vec())];
-    let batch = desk.ngap(m);
-    desk.settle(batch)
+    let batch = harness.ngap(m);
+    harness.settle(batch)
 }
 
 fn qfi(n: u8) -> Qfi {
     Qfi::new(n).unwrap()
 }
 
-fn flows(desk: &Desk) -> Vec<&str> {
-    desk.phone().unwrap().sessions[&psi(1)].flows.iter().map(|f| f.name.as_str()).collect()
+fn flows(harness: &UeHarness) -> Vec<&str> {
+    harness.context().unwrap().sessions[&psi(1)].flows.iter().map(|f| f.name.as_str()).collect()
 }
 
 /// The identities of the PDRs that the UPF is asked to create and to remove.
@@ -157,160 +157,161 @@ fn refusals(batches: &[Batch]) -> Vec<Refusal> {
     refused.collect()
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 1d, §4.3.3.2 steps 1d to 12, TS 24.501 §6.3.2.2, §6.3.2.3, TS 38.413 §8.2.3.2: uplink at the UPF, then gNB and phone, then downlink at the UPF
+#[test] // TS 23.502 §4.3.3.2 step 1d, §4.3.3.2 steps 1d to 12, TS 24.501 §6.3.2.2, §6.3.2.3, TS 38.413 §8.2.3.2: uplink at the UPF, then gNB and UE, then downlink at the UPF
 fn the_operator_sets_a_flow_up() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    let batches = desk.settle(batch);
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![3], vec![]), "uplink first");
     let transfer = asked(&batches).unwrap();
     assert_eq!(transfer.qos_flow_add_or_modify_request_list[0].qos_flow_identifier, qfi(2));
-    let (pti, m) = command(&mut desk, &batches).unwrap();
+    let (pti, m) = command(&mut harness, &batches).unwrap();
     assert!(!pti.is_assigned());
     assert_eq!(m.qos_rules.unwrap().rules().unwrap()[0].binding.unwrap().qfi, qfi(2));
     assert_eq!(m.qos_flow_descriptions.unwrap().flows().unwrap()[0].operation, FlowOperation::Create);
-    let batches = modified(&mut desk, &[]);
-    assert_eq!(pdrs(&batches), (vec![], vec![]), "the phone has not answered");
-    let batches = says(&mut desk, 0, sm::ModificationComplete::new());
+    let batches = modified(&mut harness, &[]);
+    assert_eq!(pdrs(&batches), (vec![], vec![]), "the UE has not answered");
+    let batches = says(&mut harness, 0, sm::ModificationComplete::new());
     assert_eq!(pdrs(&batches), (vec![4], vec![]), "downlink last");
-    assert_eq!(flows(&desk), ["voice"]);
-    assert!(desk.phone().unwrap().is_idle());
+    assert_eq!(flows(&harness), ["voice"]);
+    assert!(harness.context().unwrap().is_idle());
 }
 
-#[test] // TS 23.502 §4.3.3.2: the phone may answer before its gNB does
+#[test] // TS 23.502 §4.3.3.2: the UE may answer before its gNB does
 fn the_answers_come_in_any_order() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    assert!(flows(&desk).is_empty());
-    modified(&mut desk, &[]);
-    assert_eq!(flows(&desk), ["voice"]);
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    assert!(flows(&harness).is_empty());
+    modified(&mut harness, &[]);
+    assert_eq!(flows(&harness), ["voice"]);
 }
 
-fn with_voice() -> Desk {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    modified(&mut desk, &[]);
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    desk
+fn with_voice() -> UeHarness {
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    modified(&mut harness, &[]);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    harness
 }
 
-#[test] // TS 23.502 §4.3.3.2: no more downlink by the flow, then gNB and phone, then no more uplink
+#[test] // TS 23.502 §4.3.3.2: no more downlink by the flow, then gNB and UE, then no more uplink
 fn the_operator_takes_a_flow_down() {
-    let mut desk = with_voice();
+    let mut harness = with_voice();
     let name = "voice".parse().unwrap();
     let remove = Command::ModifySession(psi(1), Modification::RemoveFlow(name));
-    let batch = desk.input(Payload::Command(remove));
-    let batches = desk.settle(batch);
+    let batch = harness.input(Payload::Command(remove));
+    let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![4]));
     assert_eq!(asked(&batches).unwrap().qos_flow_to_release_list.len(), 1);
-    let (_, m) = command(&mut desk, &batches).unwrap();
+    let (_, m) = command(&mut harness, &batches).unwrap();
     assert_eq!(m.qos_rules.unwrap().rules().unwrap()[0].operation, RuleOperation::Delete);
-    modified(&mut desk, &[]);
-    let batches = says(&mut desk, 0, sm::ModificationComplete::new());
+    modified(&mut harness, &[]);
+    let batches = says(&mut harness, 0, sm::ModificationComplete::new());
     assert_eq!(pdrs(&batches), (vec![], vec![3]));
-    assert!(flows(&desk).is_empty());
+    assert!(flows(&harness).is_empty());
 }
 
-#[test] // TS 23.502 §4.3.3.2: a change that only the UPF and the phone see needs no gNB
+#[test] // TS 23.502 §4.3.3.2: a change that only the UPF and the UE see needs no gNB
 fn a_gate_is_closed() {
-    let mut desk = with_voice();
+    let mut harness = with_voice();
     let closed = FlowGate { uplink: false, downlink: false };
     let order = Modification::Gate("voice".parse().unwrap(), closed);
-    let batch = desk.input(Payload::Command(Command::ModifySession(psi(1), order)));
-    let batches = desk.settle(batch);
+    let batch = harness.input(Payload::Command(Command::ModifySession(psi(1), order)));
+    let batches = harness.settle(batch);
     assert!(asked(&batches).is_none());
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    assert_eq!(desk.phone().unwrap().sessions[&psi(1)].flows[0].gate, closed);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    assert_eq!(harness.context().unwrap().sessions[&psi(1)].flows[0].gate, closed);
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from phone and UPF
+#[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from UE and UPF
 fn a_flow_that_the_gnb_refuses_is_taken_back() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    modified(&mut desk, &[2]);
-    let batches = says(&mut desk, 0, sm::ModificationComplete::new());
-    let (_, m) = command(&mut desk, &batches).unwrap();
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    modified(&mut harness, &[2]);
+    let batches = says(&mut harness, 0, sm::ModificationComplete::new());
+    let (_, m) = command(&mut harness, &batches).unwrap();
     assert_eq!(m.qos_rules.unwrap().rules().unwrap()[0].operation, RuleOperation::Delete);
-    modified(&mut desk, &[]);
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    assert!(flows(&desk).is_empty());
-    assert!(desk.phone().unwrap().is_idle());
+    modified(&mut harness, &[]);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    assert!(flows(&harness).is_empty());
+    assert!(harness.context().unwrap().is_idle());
 }
 
 #[test] // TS 38.413 §8.2.3.3: the gNB changes nothing, and neither does the core
 fn a_gnb_refuses_the_whole_modification() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
     let transfer = PduSessionResourceModifyUnsuccessfulTransfer::new(
         CauseRadioNetwork::RadioResourcesNotAvailable.into(),
     );
-    let mut m = PduSessionResourceModifyResponse::new(desk.connection(), RAN_ID);
+    let mut m = PduSessionResourceModifyResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_failed_to_modify_list_mod_res =
         vec![PduSessionResourceItem::new(psi(1), transfer.to_vec())];
-    let batch = desk.ngap(m);
-    let batches = desk.settle(batch);
+    let batch = harness.ngap(m);
+    let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
     let refused = Refusal::RefusedByGnb {
         message: "PDU SESSION RESOURCE MODIFY RESPONSE (PDUSessionResourceFailedToModifyListModRes)",
         cause: "radioNetwork radio-resources-not-available (22)".into(),
     };
     assert_eq!(refusals(&batches), [refused]);
-    assert!(flows(&desk).is_empty());
+    assert!(flows(&harness).is_empty());
 }
 
-#[test] // TS 24.501 §6.3.2.4: the phone refuses; everybody goes back
-fn a_phone_rejects_the_command() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    modified(&mut desk, &[]);
+#[test] // TS 24.501 §6.3.2.4: the UE refuses; everybody goes back
+fn a_ue_rejects_the_command() {
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    modified(&mut harness, &[]);
     let batches =
-        says(&mut desk, 0, sm::ModificationCommandReject::new(SmCause::SemanticErrorsInPacketFilters));
+        says(&mut harness, 0, sm::ModificationCommandReject::new(SmCause::SemanticErrorsInPacketFilters));
     assert_eq!(pdrs(&batches), (vec![], vec![3]));
     assert_eq!(asked(&batches).unwrap().qos_flow_to_release_list.len(), 1);
-    assert!(flows(&desk).is_empty());
+    assert!(flows(&harness).is_empty());
 }
 
-#[test] // TS 24.501 §6.3.2.5 b: #43, the phone does not have the session, so neither has the network
-fn a_phone_that_does_not_have_the_session_loses_it() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    says(&mut desk, 0, sm::ModificationCommandReject::new(SmCause::InvalidPduSessionIdentity));
-    assert!(desk.phone().unwrap().sessions.is_empty());
+#[test] // TS 24.501 §6.3.2.5 b: #43, the UE does not have the session, so neither has the network
+fn a_ue_that_does_not_have_the_session_loses_it() {
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    says(&mut harness, 0, sm::ModificationCommandReject::new(SmCause::InvalidPduSessionIdentity));
+    assert!(harness.context().unwrap().sessions.is_empty());
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: T3591 expires five times; the session stays as it was
 fn a_command_that_is_never_answered_is_given_up() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    let mut batch = modified(&mut desk, &[]).pop().unwrap();
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    let mut batch = modified(&mut harness, &[]).pop().unwrap();
     let mut commands = 0;
-    while !desk.phone().unwrap().is_idle() {
-        batch = desk.expire(&batch);
-        commands += usize::from(command(&mut desk, std::slice::from_ref(&batch)).is_some());
+    while !harness.context().unwrap().is_idle() {
+        batch = harness.expire(&batch);
+        commands += usize::from(command(&mut harness, std::slice::from_ref(&batch)).is_some());
     }
     assert_eq!(commands, 4, "five in all");
-    assert!(flows(&desk).is_empty());
-    assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+    assert!(flows(&harness).is_empty());
+    assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-#[test] // TS 24.501 §6.3.2.5 c: the phone's release takes the place of the network's modification
+#[test] // TS 24.501 §6.3.2.5 c: the UE's release takes the place of the network's modification
 fn a_release_meets_a_modification() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    let batches = says(&mut desk, 7, sm::ReleaseRequest::new());
-    let commanded = told(&mut desk, &batches).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_)));
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    let batches = says(&mut harness, 7, sm::ReleaseRequest::new());
+    let commanded =
+        told(&mut harness, &batches).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_)));
     assert!(commanded);
-    says(&mut desk, 7, sm::ReleaseComplete::new());
-    assert!(desk.phone().unwrap().sessions.is_empty());
+    says(&mut harness, 7, sm::ReleaseComplete::new());
+    assert!(harness.context().unwrap().sessions.is_empty());
 }
 
 fn request(five_qi: u8) -> sm::ModificationRequest {
@@ -335,45 +336,45 @@ fn request(five_qi: u8) -> sm::ModificationRequest {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1a, TS 24.501 §6.4.2.2, §6.4.2.3: the answer bears the transaction of the request
-fn a_phone_asks_for_a_flow() {
-    let mut desk = desk();
-    let batches = says(&mut desk, 9, request(3));
-    let (pti, m) = command(&mut desk, &batches).unwrap();
+fn a_ue_asks_for_a_flow() {
+    let mut harness = harness();
+    let batches = says(&mut harness, 9, request(3));
+    let (pti, m) = command(&mut harness, &batches).unwrap();
     assert_eq!(pti, Pti(9));
     let rule = m.qos_rules.unwrap().rules().unwrap().remove(0);
     assert_eq!((rule.id, rule.binding.unwrap().qfi), (2, qfi(2)), "the network gives the names");
-    modified(&mut desk, &[]);
-    says(&mut desk, 9, sm::ModificationComplete::new());
-    assert_eq!(flows(&desk), ["game"]);
+    modified(&mut harness, &[]);
+    says(&mut harness, 9, sm::ModificationComplete::new());
+    assert_eq!(flows(&harness), ["game"]);
 }
 
-fn cause(desk: &mut Desk, batches: &[Batch]) -> Option<(Pti, SmCause)> {
-    told(desk, batches).into_iter().find_map(|m| match m.body {
+fn cause(harness: &mut UeHarness, batches: &[Batch]) -> Option<(Pti, SmCause)> {
+    told(harness, batches).into_iter().find_map(|m| match m.body {
         sm::Body::ModificationReject(r) => Some((m.pti, r.cause)),
         _ => None,
     })
 }
 
-#[test] // TS 24.501 §6.4.2.4 #59: a 5QI that the policy does not give to phones
-fn a_phone_asks_for_what_it_may_not_have() {
-    let mut desk = desk();
-    let batches = says(&mut desk, 9, request(1));
-    assert_eq!(cause(&mut desk, &batches), Some((Pti(9), SmCause::Unsupported5qiValue)));
-    assert!(desk.phone().unwrap().is_idle() && flows(&desk).is_empty());
+#[test] // TS 24.501 §6.4.2.4 #59: a 5QI that the policy does not give to UEs
+fn a_ue_asks_for_what_it_may_not_have() {
+    let mut harness = harness();
+    let batches = says(&mut harness, 9, request(1));
+    assert_eq!(cause(&mut harness, &batches), Some((Pti(9), SmCause::Unsupported5qiValue)));
+    assert!(harness.context().unwrap().is_idle() && flows(&harness).is_empty());
 }
 
 #[test] // TS 24.501 §6.4.2.4, §7.8: the default rule stays
-fn a_phone_deletes_the_default_rule() {
-    let mut desk = desk();
+fn a_ue_deletes_the_default_rule() {
+    let mut harness = harness();
     let rule = QosRule { id: 1, operation: RuleOperation::Delete, default: false, binding: None };
     let mut m = sm::ModificationRequest::new();
     m.qos_rules = QosRules::new(&[rule]);
-    let batches = says(&mut desk, 9, m);
-    assert_eq!(cause(&mut desk, &batches), Some((Pti(9), SmCause::SemanticErrorInQosOperation)));
+    let batches = says(&mut harness, 9, m);
+    assert_eq!(cause(&mut harness, &batches), Some((Pti(9), SmCause::SemanticErrorInQosOperation)));
 }
 
 #[test] // TS 24.501 §6.4.2.4: octets that are no rules
-fn a_phone_sends_rules_that_cannot_be_read() {
+fn a_ue_sends_rules_that_cannot_be_read() {
     // The rule's length goes beyond the element; a filter without contents; a description cut off.
     for (rules, flows, expected) in [
         (Some(vec![0x00, 0xff, 0xff, 0x21, 0x31]), None, SmCause::SyntacticalErrorInQosOperation),
@@ -384,7 +385,7 @@ fn a_phone_sends_rules_that_cannot_be_read() {
         ),
         (None, Some(vec![0x00, 0x20, 0x41]), SmCause::SyntacticalErrorInQosOperation),
     ] {
-        let mut desk = desk();
+        let mut harness = harness();
         let mut octets = sm::Message::new(psi(1), Pti(9), sm::ModificationRequest::new()).to_octets();
         for (iei, element) in [(0x7a, rules), (0x79, flows)] {
             let Some(element) = element else { continue };
@@ -397,68 +398,68 @@ fn a_phone_sends_rules_that_cannot_be_read() {
             PayloadContainer::new(octets).unwrap(),
         );
         m.pdu_session_id = Some(psi(1));
-        let batch = desk.nas(CIPHERED, m);
-        assert_eq!(cause(&mut desk, &[batch]), Some((Pti(9), expected)));
+        let batch = harness.nas(CIPHERED, m);
+        assert_eq!(cause(&mut harness, &[batch]), Some((Pti(9), expected)));
     }
 }
 
-#[test] // TS 24.501 §6.4.2.6 b, §6.4.2.5 b, §6.3.2.5 d: the phone's request gives way to the network's command
+#[test] // TS 24.501 §6.4.2.6 b, §6.4.2.5 b, §6.3.2.5 d: the UE's request gives way to the network's command
 fn a_request_meets_the_networks_modification() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    let batches = says(&mut desk, 9, request(3));
-    assert!(told(&mut desk, &batches).is_empty());
-    modified(&mut desk, &[]);
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    assert_eq!(flows(&desk), ["voice"]);
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    let batches = says(&mut harness, 9, request(3));
+    assert!(told(&mut harness, &batches).is_empty());
+    modified(&mut harness, &[]);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    assert_eq!(flows(&harness), ["voice"]);
 }
 
 #[test] // TS 24.501 §7.3.1: a completion of a transaction that nobody has
 fn a_completion_of_another_transaction_is_told_so() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    let batches = says(&mut desk, 44, sm::ModificationComplete::new());
-    let status = told(&mut desk, &batches).into_iter().find_map(|m| match m.body {
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    let batches = says(&mut harness, 44, sm::ModificationComplete::new());
+    let status = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
         sm::Body::SmStatus(s) => Some(s.cause),
         _ => None,
     });
     assert_eq!(status, Some(SmCause::PtiMismatch));
 }
 
-fn notify(desk: &mut Desk, transfer: &PduSessionResourceNotifyTransfer) -> Vec<Batch> {
-    let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+fn notify(harness: &mut UeHarness, transfer: &PduSessionResourceNotifyTransfer) -> Vec<Batch> {
+    let mut m = PduSessionResourceNotify::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_notify_list = vec![PduSessionResourceItem::new(psi(1), transfer.to_vec())];
-    let batch = desk.ngap(m);
-    desk.settle(batch)
+    let batch = harness.ngap(m);
+    harness.settle(batch)
 }
 
-#[test] // TS 38.413 §8.2.4.2: a flow that the gNB released goes from phone and UPF too
+#[test] // TS 38.413 §8.2.4.2: a flow that the gNB released goes from UE and UPF too
 fn a_gnb_releases_a_flow() {
-    let mut desk = with_voice();
+    let mut harness = with_voice();
     let mut transfer = PduSessionResourceNotifyTransfer::new();
     let cause = Cause::RadioNetwork(CauseRadioNetwork::RadioResourcesNotAvailable);
     transfer.qos_flow_released_list = vec![QosFlowWithCauseItem::new(qfi(2), cause)];
-    let batches = notify(&mut desk, &transfer);
-    assert!(command(&mut desk, &batches).is_some());
-    modified(&mut desk, &[]);
-    says(&mut desk, 0, sm::ModificationComplete::new());
-    assert!(flows(&desk).is_empty());
+    let batches = notify(&mut harness, &transfer);
+    assert!(command(&mut harness, &batches).is_some());
+    modified(&mut harness, &[]);
+    says(&mut harness, 0, sm::ModificationComplete::new());
+    assert!(flows(&harness).is_empty());
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1e, TS 23.501 §5.7.2.4, TS 38.413 §8.2.4.2: the gNB says when it cannot keep a guarantee, and when it can again
 fn a_gnb_cannot_keep_a_guarantee() {
-    let mut desk = with_voice();
+    let mut harness = with_voice();
     for (told, kept) in [(NotificationCause::NotFulfilled, false), (NotificationCause::Fulfilled, true)] {
         let mut transfer = PduSessionResourceNotifyTransfer::new();
         transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi(2), told)];
-        notify(&mut desk, &transfer);
-        assert_eq!(desk.phone().unwrap().sessions[&psi(1)].flows[0].fulfilled, kept);
+        notify(&mut harness, &transfer);
+        assert_eq!(harness.context().unwrap().sessions[&psi(1)].flows[0].fulfilled, kept);
     }
 }
 
-fn indication(desk: &mut Desk, sessions: &[u8]) -> Vec<Batch> {
+fn indication(harness: &mut UeHarness, sessions: &[u8]) -> Vec<Batch> {
     let tunnel = GtpTunnel::new(TransportLayerAddress::V4([127, 0, 3, 3].into()), whimbrel_ids::Teid(0x99));
     let there = QosFlowPerTnlInformation::new(
         UpTransportLayerInformation::GtpTunnel(tunnel),
@@ -466,14 +467,14 @@ fn indication(desk: &mut Desk, sessions: &[u8]) -> Vec<Batch> {
     );
     let transfer = PduSessionResourceModifyIndicationTransfer::new(there).to_vec();
     let items = sessions.iter().map(|n| PduSessionResourceItem::new(psi(*n), transfer.clone())).collect();
-    let batch = desk.ngap(PduSessionResourceModifyIndication::new(desk.connection(), RAN_ID, items));
-    desk.settle(batch)
+    let batch = harness.ngap(PduSessionResourceModifyIndication::new(harness.connection(), RAN_ID, items));
+    harness.settle(batch)
 }
 
 #[test] // TS 38.413 §8.2.5.2, §8.2.5.3, §8.2.5.4: the UPF sends to the new tunnel, then the gNB is confirmed what became of each session
 fn a_gnb_moves_its_tunnel() {
-    let mut desk = desk();
-    let batches = indication(&mut desk, &[1, 2, 1]);
+    let mut harness = harness();
+    let batches = indication(&mut harness, &[1, 2, 1]);
     let confirm = batches.iter().flat_map(n2).find_map(|m| match m {
         Message::PduSessionResourceModifyConfirm(m) => Some(m),
         _ => None,
@@ -484,45 +485,45 @@ fn a_gnb_moves_its_tunnel() {
     let transfer = PduSessionResourceModifyConfirmTransfer::decode(&done[0].transfer).unwrap();
     assert_eq!(transfer.qos_flow_modify_confirm_list, [qfi(1)]);
     assert_eq!(transfer.qos_flow_failed_to_modify_list.len(), 1, "a flow that nobody has");
-    let an = desk.phone().unwrap().sessions[&psi(1)].an.clone().unwrap();
+    let an = harness.context().unwrap().sessions[&psi(1)].an.clone().unwrap();
     assert_eq!(an.teid, whimbrel_ids::Teid(0x99));
 }
 
-#[test] // TS 23.502 §4.3.3.2 idle: an idle phone is paged, and told once it is there
-fn an_idle_phone_is_paged_for_a_modification() {
-    let mut desk = desk();
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    desk.settle(batch);
-    let batch = desk.input(add("voice"));
+#[test] // TS 23.502 §4.3.3.2 idle: an idle UE is paged, and told once it is there
+fn an_idle_ue_is_paged_for_a_modification() {
+    let mut harness = harness();
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
+    let batch = harness.input(add("voice"));
     assert!(batch.outputs.iter().any(|o| matches!(o.effect, Effect::Page { .. })));
-    assert!(desk.phone().unwrap().sessions[&psi(1)].wanted.is_some());
+    assert!(harness.context().unwrap().sessions[&psi(1)].wanted.is_some());
 }
 
-#[test] // TS 24.501 §6.3.2.5: the connection is lost in the middle; the change is made again when the phone is back
+#[test] // TS 24.501 §6.3.2.5: the connection is lost in the middle; the change is made again when the UE is back
 fn a_modification_outlives_the_connection() {
-    let mut desk = desk();
-    let batch = desk.input(add("voice"));
-    desk.settle(batch);
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    let batches = desk.settle(batch);
+    let mut harness = harness();
+    let batch = harness.input(add("voice"));
+    harness.settle(batch);
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
-    let session = &desk.phone().unwrap().sessions[&psi(1)];
+    let session = &harness.context().unwrap().sessions[&psi(1)];
     assert!(session.flows.is_empty() && session.wanted.is_some());
 }
 
-#[test] // TS 23.502 §4.3.5.1, TS 23.501 §5.6.9.2.2: SSC mode 2: the session is released with #39, and the phone asks for another
+#[test] // TS 23.502 §4.3.5.1, TS 23.501 §5.6.9.2.2: SSC mode 2: the session is released with #39, and the UE asks for another
 fn a_session_of_ssc_mode_2_is_moved() {
     for (mode, moved) in [(SscMode::One, false), (SscMode::Two, true)] {
-        let mut desk = desk();
-        let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-        phone.sessions.get_mut(&psi(1)).unwrap().ssc_mode = mode;
-        desk.shard.restore(phone);
+        let mut harness = harness();
+        let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+        ue.sessions.get_mut(&psi(1)).unwrap().ssc_mode = mode;
+        harness.shard.restore(ue);
         let order = Command::ModifySession(psi(1), Modification::Reanchor);
-        let batch = desk.input(Payload::Command(order));
-        let batches = desk.settle(batch);
-        let cause = told(&mut desk, &batches).into_iter().find_map(|m| match m.body {
+        let batch = harness.input(Payload::Command(order));
+        let batches = harness.settle(batch);
+        let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
             sm::Body::ReleaseCommand(c) => Some(c.cause),
             _ => None,
         });

@@ -17,14 +17,14 @@ use super::wanted;
 use crate::amf;
 use crate::event::SessionChange;
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::ue_context::UeContext;
 
 /// Why a gNB gave no tunnel.
 pub(super) enum Answer {
-    /// It refused, and has not delivered what was to go to the phone with it.
+    /// It refused, and has not delivered what was to go to the UE with it.
     Refused(Refusal),
     /// Nobody knows what it did.
     Unknown(Refusal),
@@ -135,7 +135,7 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
             c.follow_on = false; // it has followed on
         }
     });
-    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: phone and UPF let go of what the gNB does not have.
+    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: UE and UPF let go of what the gNB does not have.
     wanted::without(ue, psi, &failed);
     Ok(())
 }
@@ -170,7 +170,7 @@ pub(crate) fn is_coming_up(ue: Ue, psi: PduSessionId) -> bool {
     })
 }
 
-/// The sessions whose packets go to the gNB that the phone has, or are about to: the UPF is being led there.
+/// The sessions whose packets go to the gNB that the UE has, or are about to: the UPF is being led there.
 pub(super) fn at_gnb(ue: Ue) -> Vec<PduSessionId> {
     let asked = Input::N2Sm(N2Outcome::SetUp, Vec::new());
     let all: Vec<_> = ue.with(|p| p.sessions.iter().map(|(&psi, s)| (psi, s.up)).collect());
@@ -180,20 +180,20 @@ pub(super) fn at_gnb(ue: Ue) -> Vec<PduSessionId> {
 }
 
 /// Whether downlink packets of some session wait.
-pub(crate) fn awaited(phone: &Phone) -> bool {
-    phone.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
+pub(crate) fn awaited(ue: &UeContext) -> bool {
+    ue.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
 }
 
 /// The highest priority among the sessions that downlink packets wait for (TS 23.502 §4.2.3.3 step 3a).
-pub(crate) fn awaited_priority(phone: &Phone) -> Option<u8> {
-    let waiting = phone.sessions.values().filter(|s| s.awaited && s.up == UpState::Inactive);
+pub(crate) fn awaited_priority(ue: &UeContext) -> Option<u8> {
+    let waiting = ue.sessions.values().filter(|s| s.awaited && s.up == UpState::Inactive);
     waiting.map(|s| s.arp.priority).min()
 }
 
-/// A connected phone's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
+/// A connected UE's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
 pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     if super::area::is_barred_here(ue, psi) {
-        return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not where the phone is
+        return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not where the UE is
     }
     if is_being_released(ue, psi) {
         return; // what waits goes with it
@@ -206,7 +206,7 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The phone's gNB was asked for a session's user plane: its packets are made to wait no more. What else the session is at, as its release, goes on.
+/// The UE's gNB was asked for a session's user plane: its packets are made to wait no more. What else the session is at, as its release, goes on.
 pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
     let lane = Lane::Session(psi);
     if matches!(ue.with(|p| p.lanes.procedure(lane)), None | Some(Procedure::UpConnectionDeactivation)) {
@@ -235,7 +235,7 @@ async fn led(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     }
 }
 
-/// The phone could not be found: what waits is thrown away, and the next packet is told again (TS 23.502 §4.2.3.3 step 5).
+/// The UE could not be found: what waits is thrown away, and the next packet is told again (TS 23.502 §4.2.3.3 step 5).
 pub(crate) fn give_up_waiting(ue: Ue) {
     let waiting: Vec<PduSessionId> = ue.with(|p| {
         let sessions = p.sessions.iter_mut();
@@ -251,7 +251,7 @@ pub(crate) fn give_up_waiting(ue: Ue) {
     }
 }
 
-/// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The phone stays
+/// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The UE stays
 /// connected, and has it set up again when it has something to send.
 /// Says whether it had a user plane.
 pub(super) fn let_go(ue: Ue, psi: PduSessionId) -> bool {
@@ -316,7 +316,7 @@ pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     });
 }
 
-/// The UPF has lost the session, or does not answer: it ends, and a phone that is there is told to ask anew (TS 23.527 §4.3.2).
+/// The UPF has lost the session, or does not answer: it ends, and a UE that is there is told to ask anew (TS 23.527 §4.3.2).
 fn lost_at_upf(ue: Ue, psi: PduSessionId) {
     if ue.with(|p| p.amf.connection.is_some()) {
         super::release::by_network(ue, psi, SmCause::ReactivationRequested);

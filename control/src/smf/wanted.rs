@@ -10,10 +10,10 @@ use super::{operation, release, up_connection};
 use crate::amf;
 use crate::config::Config;
 use crate::event::SessionOutcome;
-use crate::phone::Phone;
 use crate::policy::{FlowGate, FlowName, FlowPolicy, merged};
 use crate::shard::Ue;
 use crate::udm::{Ambr, Arp};
+use crate::ue_context::UeContext;
 
 /// What a session is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Wanted {
     pub five_qi: FiveQi,
     /// Priority of its default QoS flow.
     pub arp: Arp,
-    /// The phone was told to set its successor up (TS 23.502 §4.3.5.2).
+    /// The UE was told to set its successor up (TS 23.502 §4.3.5.2).
     pub leaving: bool,
 }
 
@@ -47,12 +47,12 @@ pub enum Modification {
     RemoveFlow(FlowName),
     /// Gives it this AMBR.
     Ambr(Ambr),
-    /// Moves a session of SSC mode 2 or 3 to another anchor: it is released, and the phone asks anew (TS 23.502 §4.3.5.1); or
-    /// the phone asks for its successor first (TS 23.502 §4.3.5.2).
+    /// Moves a session of SSC mode 2 or 3 to another anchor: it is released, and the UE asks anew (TS 23.502 §4.3.5.1); or
+    /// the UE asks for its successor first (TS 23.502 §4.3.5.2).
     Reanchor,
     /// Opens or closes the gates of the flow of this name (TS 29.244 §5.4.3).
     Gate(FlowName, FlowGate),
-    /// Lets its user plane go; the phone stays connected (TS 23.502 §4.3.7).
+    /// Lets its user plane go; the UE stays connected (TS 23.502 §4.3.7).
     Deactivate,
     /// Ends it (TS 23.502 §4.3.4.2 step 1e).
     Release,
@@ -162,7 +162,7 @@ pub(super) fn without(ue: Ue, psi: PduSessionId, lost: &[Qfi]) {
 }
 
 /// The flows that the policy has for a session.
-pub(super) fn policies<'a>(p: &'a Phone, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
+pub(super) fn policies<'a>(p: &'a UeContext, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
     let network = config.smf.data_networks.get(&s.dnn).map_or(&[][..], |n| &n.flows);
     let slice = p.amf.subscription.as_ref().and_then(|sub| sub.slice(s.s_nssai));
     let dnn = slice.and_then(|slice| slice.dnns.iter().find(|d| d.dnn == s.dnn));

@@ -1,4 +1,4 @@
-//! The directory: what phones share of one subscriber, its registration and its sequence number.
+//! The directory: what UEs share of one subscriber, its registration and its sequence number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,38 +15,38 @@ use super::{
     Answer, AuthData, AuthMethod, AuthenticationSubscription, Identity, Request, Resynchronisation,
     Subscribers, UdmError, Vector,
 };
-use crate::envelope::PhoneId;
+use crate::envelope::UeId;
 
 /// One subscriber's part.
 struct Entry {
-    registered: Option<PhoneId>,
+    registered: Option<UeId>,
     sqn: Option<SqnState>,
 }
 
-/// Answers phones' requests in the order in which the aggregator brings them.
+/// Answers UEs' requests in the order in which the CTA brings them.
 pub struct Directory {
     home: PlmnId,
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
     entries: BTreeMap<Supi, Entry>,
     /// Who is in which slice, of the slices that have a limit.
-    slices: BTreeMap<SNssai, BTreeSet<PhoneId>>,
+    slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
 
 /// What another directory of the same subscribers needs in order to follow this one: keys and sequence numbers stay.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Registrations {
-    registered: BTreeMap<Supi, PhoneId>,
-    slices: BTreeMap<SNssai, BTreeSet<PhoneId>>,
+    registered: BTreeMap<Supi, UeId>,
+    slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
 
 /// What a request led to.
 #[derive(Debug)]
 pub struct Outcome {
-    /// For the phone that asked.
+    /// For the UE that asked.
     pub answer: Answer,
     /// The subscriber's former slot, whose context ends.
-    pub superseded: Option<PhoneId>,
+    pub superseded: Option<UeId>,
 }
 
 impl From<Answer> for Outcome {
@@ -75,26 +75,26 @@ impl Directory {
 
     /// Follows another directory from there.
     pub fn follow_from(&mut self, Registrations { registered, slices }: Registrations) {
-        let entry = |(supi, phone)| (supi, Entry { registered: Some(phone), sqn: None });
+        let entry = |(supi, ue)| (supi, Entry { registered: Some(ue), sqn: None });
         self.entries = registered.into_iter().map(entry).collect();
         self.slices = slices;
     }
 
-    /// Every phone that is registered, for what concerns all of them.
-    pub fn all_registered(&self) -> impl Iterator<Item = PhoneId> + '_ {
+    /// Every UE that is registered, for what concerns all of them.
+    pub fn all_registered(&self) -> impl Iterator<Item = UeId> + '_ {
         self.entries.values().filter_map(|e| e.registered)
     }
 
-    /// The phone under which a subscriber is registered.
-    pub fn registered(&self, supi: Supi) -> Option<PhoneId> {
+    /// The UE under which a subscriber is registered.
+    pub fn registered(&self, supi: Supi) -> Option<UeId> {
         self.entries.get(&supi)?.registered
     }
 
-    /// Answers one request of one phone.
+    /// Answers one request of one UE.
     pub fn handle(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         request: Request,
         subscribers: &mut impl Subscribers,
     ) -> Outcome {
@@ -106,24 +106,24 @@ impl Directory {
             Request::Subscription(supi) => Answer::Registered(subscribers.subscription(supi)).into(),
             Request::Register(supi) => {
                 let answer = Answer::Registered(subscribers.subscription(supi));
-                self.follow(phone, &request, answer)
+                self.follow(ue, &request, answer)
             }
-            Request::EnterSlices(slices) => Answer::Full(self.enter_slices(phone, &slices)).into(),
-            Request::Deregister(_) => self.follow(phone, &request, Answer::Deregistered),
+            Request::EnterSlices(slices) => Answer::Full(self.enter_slices(ue, &slices)).into(),
+            Request::Deregister(_) => self.follow(ue, &request, Answer::Deregistered),
         }
     }
 
     /// Takes note of a request that was answered so: by another directory of the same subscribers, which this one follows. The
     /// store is not asked, and sequence numbers are not followed: they go on from the clock and what the store keeps of them.
-    pub fn follow(&mut self, phone: PhoneId, request: &Request, answer: Answer) -> Outcome {
+    pub fn follow(&mut self, ue: UeId, request: &Request, answer: Answer) -> Outcome {
         let mut superseded = None;
         match (request, &answer) {
-            (Request::Register(supi), Answer::Registered(Ok(_))) => superseded = self.register(phone, *supi),
-            (Request::EnterSlices(slices), _) => drop(self.enter_slices(phone, slices)),
+            (Request::Register(supi), Answer::Registered(Ok(_))) => superseded = self.register(ue, *supi),
+            (Request::EnterSlices(slices), _) => drop(self.enter_slices(ue, slices)),
             (Request::Deregister(supi), _) => {
-                self.leave_slices(phone);
+                self.leave_slices(ue);
                 if let Some(entry) = self.entries.get_mut(supi)
-                    && entry.registered == Some(phone)
+                    && entry.registered == Some(ue)
                 {
                     entry.registered = None;
                 }
@@ -207,35 +207,35 @@ impl Directory {
     }
 
     /// Network slice admission control: TS 23.501 §5.15.11.1.
-    fn enter_slices(&mut self, phone: PhoneId, slices: &[(SNssai, u32)]) -> Vec<SNssai> {
-        self.slices.retain(|s, phones| {
+    fn enter_slices(&mut self, ue: UeId, slices: &[(SNssai, u32)]) -> Vec<SNssai> {
+        self.slices.retain(|s, ues| {
             if !slices.iter().any(|(named, _)| named == s) {
-                phones.remove(&phone);
+                ues.remove(&ue);
             }
-            !phones.is_empty()
+            !ues.is_empty()
         });
         let mut full = Vec::new();
         for &(s, most) in slices {
-            let phones = self.slices.entry(s).or_default();
-            if !phones.contains(&phone) && phones.len() >= most as usize {
+            let ues = self.slices.entry(s).or_default();
+            if !ues.contains(&ue) && ues.len() >= most as usize {
                 full.push(s);
             } else {
-                phones.insert(phone);
+                ues.insert(ue);
             }
         }
         full
     }
 
-    fn leave_slices(&mut self, phone: PhoneId) {
+    fn leave_slices(&mut self, ue: UeId) {
         if !self.slices.is_empty() {
-            self.enter_slices(phone, &[]);
+            self.enter_slices(ue, &[]);
         }
     }
 
     /// Gives the subscriber's former slot.
-    fn register(&mut self, phone: PhoneId, supi: Supi) -> Option<PhoneId> {
+    fn register(&mut self, ue: UeId, supi: Supi) -> Option<UeId> {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
-        let superseded = entry.registered.replace(phone).filter(|&former| former != phone);
+        let superseded = entry.registered.replace(ue).filter(|&former| former != ue);
         if let Some(former) = superseded {
             self.leave_slices(former);
         }

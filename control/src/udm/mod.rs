@@ -1,7 +1,7 @@
 //! The UDM and the ARPF: who subscribes to what, and vectors to prove it (TS 23.501 §6.2.7, TS 29.503).
 //!
-//! A phone's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. What
-//! several phones may touch, the registration and the SQN of one subscriber, is the [`Directory`]'s alone.
+//! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. What
+//! several UEs may touch, the registration and the SQN of one subscriber, is the [`Directory`]'s alone.
 
 mod directory;
 
@@ -29,14 +29,14 @@ pub enum Request {
     GenerateAuthData {
         /// Who.
         identity: Identity,
-        /// The random challenge, from the asking phone's entropy.
+        /// The random challenge, from the asking UE's entropy.
         rand: [u8; 16],
         /// What the USIM sent to resynchronise (TS 33.102 §6.3.5).
         resynchronisation: Option<Resynchronisation>,
     },
     /// Nudm_UECM_Registration and Nudm_SDM_Get in one (TS 23.502 §4.2.2.2.2 step 14).
     Register(Supi),
-    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this phone in these slices, each with the most that it
+    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this UE in these slices, each with the most that it
     /// may have; slices that it was counted in before and that are not named are left.
     EnterSlices(Vec<(SNssai, u32)>),
     /// Nudm_SDM_Get alone (TS 23.502 §4.5.1).
@@ -198,7 +198,7 @@ pub struct Subscription {
     pub slices: Vec<SubscribedSlice>,
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 38.413 §9.3.1.61).
     pub rfsp: Option<u16>,
-    /// Where and how the phone may be.
+    /// Where and how the UE may be.
     pub restrictions: MobilityRestrictions,
     /// What it may have before others.
     pub priority: Priority,
@@ -218,13 +218,13 @@ pub struct Priority {
 pub struct MobilityRestrictions {
     /// New Radio is barred.
     pub nr_barred: bool,
-    /// Tracking areas in which the phone gets no service.
+    /// Tracking areas in which the UE gets no service.
     pub forbidden_areas: Vec<Tac>,
-    /// Where the phone may start services; `None`: everywhere.
+    /// Where the UE may start services; `None`: everywhere.
     pub service_area: Option<ServiceArea>,
 }
 
-/// Where a phone may start services (TS 23.501 §5.3.4.1.2).
+/// Where a UE may start services (TS 23.501 §5.3.4.1.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ServiceArea {
     /// In these alone.
@@ -264,7 +264,7 @@ pub struct Ambr {
 pub struct SubscribedSlice {
     /// Its name.
     pub s_nssai: SNssai,
-    /// Used where the phone asks for none (TS 23.501 §5.15.3).
+    /// Used where the UE asks for none (TS 23.501 §5.15.3).
     pub default: bool,
     /// Data networks within it.
     pub dnns: Vec<SubscribedDnn>,
@@ -275,11 +275,11 @@ pub struct SubscribedSlice {
 pub struct SubscribedDnn {
     /// Its name.
     pub dnn: Dnn,
-    /// Used where the phone names none.
+    /// Used where the UE names none.
     pub default: bool,
     /// Session types allowed.
     pub session_types: SessionTypes,
-    /// SSC mode where the phone asks for none; mode 1 may be asked for besides (TS 23.501 §5.6.9.3).
+    /// SSC mode where the UE asks for none; mode 1 may be asked for besides (TS 23.501 §5.6.9.3).
     pub ssc_mode: SscMode,
     /// 5QI of the default QoS flow.
     pub five_qi: FiveQi,
@@ -293,7 +293,7 @@ pub struct SubscribedDnn {
     pub static_ipv6: Option<Ipv6Addr>,
     /// QoS flows on top of those of the data network.
     pub flows: Vec<FlowPolicy>,
-    /// Networks behind the phone, and the lengths of their prefixes (TS 23.501 §5.6.14).
+    /// Networks behind the UE, and the lengths of their prefixes (TS 23.501 §5.6.14).
     pub framed_routes: Vec<(IpAddr, u8)>,
     /// How its user plane is to be protected, whatever the operator says of the data network (TS 23.501 §5.10.3).
     pub up_security: Option<UpSecurity>,

@@ -195,16 +195,16 @@ impl Node {
     }
 }
 
-/// Two aggregators and a control function, all listed; the first serves a home that the second mirrors.
+/// Two CTAs and a CPF, all listed; the first serves a home that the second CTA replicas.
 fn pair(endpoints: &[String]) -> (Node, Node, Node, Home) {
     let [a, b, cpf] = [A, B, CPF].map(|id| Node::start(id, endpoints));
     for node in [&a, &b, &cpf] {
         node.until("three members", |heard| heard.view.members().count() == 3 && heard.incarnation.is_some());
     }
     a.claim(Claim::Found);
-    a.until_event(Event::Claimed(HOME, Home { term: 1, active: a.place(1), mirror: None }));
+    a.until_event(Event::Claimed(HOME, Home { term: 1, active: a.place(1), cta_replica: None }));
     a.claim(Claim::Pair(b.place(2)));
-    let home = Home { term: 2, active: a.place(1), mirror: Some(b.place(2)) };
+    let home = Home { term: 2, active: a.place(1), cta_replica: Some(b.place(2)) };
     for node in [&a, &b, &cpf] {
         node.until_home(home);
     }
@@ -230,11 +230,11 @@ fn processes_come_drain_leave_and_die() {
     a.until_event(Event::Changed(Change::Gone(B, first.incarnation)));
     second.until("listed", |heard| heard.incarnation > Some(first.incarnation));
 
-    // What was the mirror is a life that has not the log.
+    // What was the CTA replica is a life that has not the log.
     second.claim(Claim::Promote);
     second.until_event(Event::Refused(HOME, ClaimError::NotYours));
     a.claim(Claim::Alone);
-    second.until_home(Home { term: 3, active: a.place(1), mirror: None });
+    second.until_home(Home { term: 3, active: a.place(1), cta_replica: None });
 }
 
 #[test] // the smallest cluster: two nodes, and an etcd on a third as witness
@@ -256,7 +256,9 @@ fn a_witness_is_needed_to_change_hands_and_for_nothing_else() {
     // Both want to go on, as after a cut between them: one of them does.
     a.claim(Claim::Alone);
     b.claim(Claim::Promote);
-    cpf.until("decided", |heard| heard.view.home(HOME).is_some_and(|h| h.term == 3 && h.mirror.is_none()));
+    cpf.until("decided", |heard| {
+        heard.view.home(HOME).is_some_and(|h| h.term == 3 && h.cta_replica.is_none())
+    });
     let decided = *cpf.view().home(HOME).unwrap();
     let (winner, loser) = if decided.active == a.place(1) { (&a, &b) } else { (&b, &a) };
     winner.until_event(Event::Claimed(HOME, decided));
@@ -287,14 +289,14 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
     // The one that all ask does not answer: the next one is asked.
     etcds[0].signal(Signal::STOP);
     a.claim(Claim::Alone);
-    let alone = Home { term: 3, mirror: None, ..home };
+    let alone = Home { term: 3, cta_replica: None, ..home };
     for node in [&a, &b, &cpf] {
         node.until_home(alone);
     }
     etcds[0].signal(Signal::CONT);
     etcds[0].kill();
     a.claim(Claim::Pair(b.place(2)));
-    let paired = Home { term: 4, mirror: home.mirror, ..home };
+    let paired = Home { term: 4, cta_replica: home.cta_replica, ..home };
     for node in [&a, &b, &cpf] {
         node.until_home(paired);
     }
@@ -323,7 +325,7 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
         assert_eq!(node.view(), before, "an election lets leases begin anew");
     }
     b.claim(Claim::Promote);
-    a.until_home(Home { term: 5, active: b.place(2), mirror: None });
+    a.until_home(Home { term: 5, active: b.place(2), cta_replica: None });
 }
 
 /// Certificates of a test, made by openssl; they go with it.

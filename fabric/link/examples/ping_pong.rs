@@ -1,4 +1,4 @@
-//! What a link costs on this host, plain and sealed: a frame there and back, and frames one way in batches, of 600 octets as a checkpoint of a phone.
+//! What a link costs on this host, plain and sealed: a frame there and back, and frames one way in batches, of 600 octets as a checkpoint of a UE.
 //!
 //! `cargo run --release -p whimbrel-link --example ping_pong`
 

@@ -13,13 +13,13 @@
 //!
 //! # Protection
 //!
-//! Links carry phones' keys. Without a [`Key`] both ends must be on one host, at loopback addresses; whatever else is asked for is refused. With one,
+//! Links carry UEs' keys. Without a [`Key`] both ends must be on one host, at loopback addresses; whatever else is asked for is refused. With one,
 //! the ends prove to each other that they have it, and all that follows is sealed: `Noise_NNpsk0_25519_AESGCM_SHA256`, by the `snow` crate, over
 //! the primitives that the product has anyway.
 //!
 //! - *Who*: whoever has the key is of the cluster, and may say in its hello that it is any member. A key pair for each member would need
 //!   somebody who vouches for them, which nothing here could do better than the file that the operator puts on each machine. So the machines of a
-//!   cluster trust each other, as the CPFs that hold the same phones' keys must.
+//!   cluster trust each other, as the CPFs that hold the same UEs' keys must.
 //! - *Later*: each link's keys come from an exchange of its own, so who gets the cluster's key later cannot read what was recorded before. Each
 //!   direction's key is replaced after 65,536 records (at most 4 GiB), by one that does not lead back.
 //! - *Again*: records open only in their order, on their link. The greeting of a caller could be a recording; it is up when its first
@@ -75,7 +75,7 @@ pub struct Settings {
     pub keys: Vec<Key>,
     /// What each peer is told first, of at most [`HELLO_OCTETS_MAX`] octets.
     pub hello: Vec<u8>,
-    /// The longest frame, in both directions. Default 1 MiB: a phone's checkpoint has hundreds of octets, a configuration thousands.
+    /// The longest frame, in both directions. Default 1 MiB: a UE's checkpoint has hundreds of octets, a configuration thousands.
     pub frame_octets_max: usize,
     /// What may wait to be sent on one link; beyond it the link ends. Default 64 MiB: what 100,000 messages of 600 octets need,
     /// a second of a loaded link whose peer takes nothing.
@@ -129,7 +129,7 @@ impl core::fmt::Display for OpenError {
             OpenError::Unprotected(at) => {
                 write!(
                     f,
-                    "links at {at} would carry phones' keys in the clear: without protection only loopback addresses serve"
+                    "links at {at} would carry UEs' keys in the clear: without protection only loopback addresses serve"
                 )
             }
             OpenError::HelloTooLong(octets) => {

@@ -50,7 +50,7 @@ pub struct Settings {
     pub udp_port: u16,
     /// Differentiated services code point of all packets. Default 46 (expedited forwarding), as for signalling.
     pub dscp: u8,
-    /// Socket buffers asked for. Default 4 MiB: a burst of 2,000 phones at 2 KB each.
+    /// Socket buffers asked for. Default 4 MiB: a burst of 2,000 UEs at 2 KB each.
     pub socket_buffer_octets: usize,
 }
 

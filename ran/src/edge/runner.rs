@@ -21,7 +21,7 @@ use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
 use crate::gnb::{self, Gnb, GnbConfig, cause_text};
 use crate::outbox::Outbox;
 use crate::player::Player;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 use crate::report::Report;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::ue::{self, Command, MmState, UeConfig};
@@ -57,11 +57,11 @@ pub struct RunnerConfig {
     pub sctp_udp_ports: (u16, u16),
     /// The gNBs.
     pub gnbs: Vec<GnbPlace>,
-    /// The phones; they are dealt out to the gNBs in turn.
-    pub phones: Vec<UeConfig>,
+    /// The UEs; they are dealt out to the gNBs in turn.
+    pub ues: Vec<UeConfig>,
     /// What they do.
     pub scenario: Scenario,
-    /// Where ports and sequence numbers of the phones' stacks come from.
+    /// Where ports and sequence numbers of the UEs' stacks come from.
     pub seed: u64,
     /// Network namespace of the TUN devices; without one they are in that of the process, and no default route leads to them.
     pub namespace: Option<Arc<Namespace>>,
@@ -73,7 +73,7 @@ pub struct RunnerConfig {
 
 /// Who looks on. All methods may be left as they are.
 pub trait Watch {
-    /// How many phones have ended well, failed, and are at it; several times a second.
+    /// How many UEs have ended well, failed, and are at it; several times a second.
     fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
         let _ = (completed, failed, playing);
     }
@@ -85,19 +85,19 @@ pub trait Watch {
     fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
         let _ = (gnb, event);
     }
-    /// Something happened to a phone.
-    fn phone(&mut self, phone: PhoneId, event: &ue::Event) {
-        let _ = (phone, event);
+    /// Something happened to a UE.
+    fn ue(&mut self, ue: UeId, event: &ue::Event) {
+        let _ = (ue, event);
     }
-    /// The same, and how phones and gNBs stand by now.
-    fn stands(&mut self, phone: PhoneId, cells: &Cells) {
-        let _ = (phone, cells);
+    /// The same, and how UEs and gNBs stand by now.
+    fn stands(&mut self, ue: UeId, cells: &Cells) {
+        let _ = (ue, cells);
     }
     /// A session of a UE has its TUN device, with addresses and user plane; the DNS servers are those that the network announced.
-    fn attached(&mut self, phone: PhoneId, device: &str, dns: &[IpAddr]) {
-        let _ = (phone, device, dns);
+    fn attached(&mut self, ue: UeId, device: &str, dns: &[IpAddr]) {
+        let _ = (ue, device, dns);
     }
-    /// Whether to end now, before the phones have.
+    /// Whether to end now, before the UEs have.
     fn stop(&mut self) -> bool {
         false
     }
@@ -154,7 +154,7 @@ impl std::error::Error for RunError {}
 
 /// Runs a scenario to its end. Reports: one of each rate, in order.
 ///
-/// Errors: [`RunError`], before the first phone arrives; later losses end phones, not the run.
+/// Errors: [`RunError`], before the first UE arrives; later losses end UEs, not the run.
 pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, RunError> {
     let mut runner = Runner::open(config)?;
     let ended = runner.run(watch);
@@ -171,7 +171,7 @@ struct Runner<'a> {
     clock: Clock,
     sites: Vec<Site>,
     player: Player,
-    devices: BTreeMap<(PhoneId, PduSessionId), SessionDevice>,
+    devices: BTreeMap<(UeId, PduSessionId), SessionDevice>,
     started: bool,
     out: Outbox<Output>,
     events: Events,
@@ -184,8 +184,8 @@ impl<'a> Runner<'a> {
         let user_plane = if config.scenario.tun { UserPlane::Program } else { UserPlane::Stack };
         let mut cells = Cells::new(user_plane, config.seed);
         let gnbs: Vec<GnbId> = config.gnbs.iter().map(|g| cells.add_gnb(g.config.clone())).collect();
-        for (phone, gnb) in config.phones.iter().zip(gnbs.iter().cycle()) {
-            cells.add_phone(*gnb, phone.clone());
+        for (ue, gnb) in config.ues.iter().zip(gnbs.iter().cycle()) {
+            cells.add_ue(*gnb, ue.clone());
         }
         let player = Player::new(config.scenario.clone(), cells).map_err(RunError::Scenario)?;
         let mut sites = Vec::new();
@@ -330,21 +330,21 @@ impl<'a> Runner<'a> {
     /// Takes what programs send, and configures devices whose sessions are ready for it.
     fn take_devices(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
         let mut taken = false;
-        for ((phone, session), device) in &mut self.devices {
-            let usable = self.player.cells().phone(*phone).is_some_and(|p| p.has_user_plane(*session));
+        for ((ue, session), device) in &mut self.devices {
+            let usable = self.player.cells().ue(*ue).is_some_and(|p| p.has_user_plane(*session));
             if let Some(solicitation) = device.due(now, usable) {
                 taken = true;
-                let input = Input::Packet(*phone, *session, &solicitation);
+                let input = Input::Packet(*ue, *session, &solicitation);
                 self.player.handle(now, input, &mut self.out);
             }
             if device.becomes_ready(usable) {
-                watch.attached(*phone, device.name(), device.dns());
+                watch.attached(*ue, device.name(), device.dns());
             }
             for _ in 0..DATAGRAMS_A_TURN {
                 let Some(n) = device.read(&mut self.datagram) else { break };
                 taken = true;
                 let packet = self.datagram.get(..n).unwrap_or_default();
-                self.player.handle(now, Input::Packet(*phone, *session, packet), &mut self.out);
+                self.player.handle(now, Input::Packet(*ue, *session, packet), &mut self.out);
             }
         }
         Ok(taken)
@@ -394,8 +394,8 @@ impl<'a> Runner<'a> {
                         let _lost = site.gtp.send_to(&datagram, to);
                     }
                 }
-                Output::Packet(phone, session, packet) => {
-                    if let Some(device) = self.devices.get_mut(&(phone, session)) {
+                Output::Packet(ue, session, packet) => {
+                    if let Some(device) = self.devices.get_mut(&(ue, session)) {
                         device.write(&packet).map_err(RunError::Tun)?;
                     }
                 }
@@ -408,10 +408,10 @@ impl<'a> Runner<'a> {
                     }
                     self.judge_setup(gnb, event)?;
                 }
-                Output::Phone(phone, event) => {
-                    watch.phone(phone, &event);
-                    watch.stands(phone, self.player.cells());
-                    self.follow_session(phone, &event)?;
+                Output::Ue(ue, event) => {
+                    watch.ue(ue, &event);
+                    watch.stands(ue, self.player.cells());
+                    self.follow_session(ue, &event)?;
                 }
                 Output::Task(..) | Output::StreamFlows(_) | Output::StreamEnded(_) => {}
             }
@@ -432,25 +432,25 @@ impl<'a> Runner<'a> {
     }
 
     /// TUN devices come and go with the sessions.
-    fn follow_session(&mut self, phone: PhoneId, event: &ue::Event) -> Result<(), RunError> {
+    fn follow_session(&mut self, ue: UeId, event: &ue::Event) -> Result<(), RunError> {
         if !self.config.scenario.tun {
             return Ok(());
         }
         match event {
             ue::Event::SessionUp { session, .. } => {
-                let first = self.devices.keys().all(|(p, _)| *p != phone);
+                let first = self.devices.keys().all(|(p, _)| *p != ue);
                 let name = match first {
-                    true => format!("wbue{}", phone.0),
-                    false => format!("wbue{}_{}", phone.0, session.id),
+                    true => format!("wbue{}", ue.0),
+                    false => format!("wbue{}_{}", ue.0, session.id),
                 };
                 let before = self.devices.len() as u32;
                 let device = SessionDevice::open(name, session, before, self.config.namespace.clone());
-                self.devices.insert((phone, session.id), device.map_err(RunError::Tun)?);
+                self.devices.insert((ue, session.id), device.map_err(RunError::Tun)?);
             }
             ue::Event::SessionReleased { session, .. } => {
-                self.devices.remove(&(phone, *session));
+                self.devices.remove(&(ue, *session));
             }
-            ue::Event::Deregistered { .. } => self.devices.retain(|(of, _), _| *of != phone),
+            ue::Event::Deregistered { .. } => self.devices.retain(|(of, _), _| *of != ue),
             _ => {}
         }
         Ok(())
@@ -460,10 +460,10 @@ impl<'a> Runner<'a> {
     fn switch_off(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let until = self.clock.now() + PATIENCE;
-        for phone in (0..self.config.phones.len() as u32).map(PhoneId) {
+        for ue in (0..self.config.ues.len() as u32).map(UeId) {
             let registered = |ue: &ue::Ue| ue.state() != MmState::Deregistered;
-            if self.player.cells().phone(phone).is_some_and(registered) {
-                let input = Input::Command(phone, Command::Deregister { switch_off: true });
+            if self.player.cells().ue(ue).is_some_and(registered) {
+                let input = Input::Command(ue, Command::Deregister { switch_off: true });
                 self.player.cells_mut().handle(self.clock.now(), input, &mut self.out);
             }
         }
@@ -471,8 +471,8 @@ impl<'a> Runner<'a> {
             let now = self.clock.now();
             self.turn(now, watch)?;
             let cells = self.player.cells();
-            let busy = |phone: u32| cells.phone(PhoneId(phone)).is_some_and(ue::Ue::is_connected);
-            if now >= until || !(0..self.config.phones.len() as u32).any(busy) {
+            let busy = |ue: u32| cells.ue(UeId(ue)).is_some_and(ue::Ue::is_connected);
+            if now >= until || !(0..self.config.ues.len() as u32).any(busy) {
                 return Ok(());
             }
             self.sleep(until)?;

@@ -17,7 +17,7 @@ const PPID_NGAP: u32 = 60;
 const SCTP_PORTS_FROM: u16 = 61_000;
 /// Streams that a gNB asks for: stream 0, and as many beside it as the core's default.
 const STREAMS: u16 = 32;
-/// What the kernel keeps of datagrams for us: a second of a thousand phones' voice.
+/// What the kernel keeps of datagrams for us: a second of a thousand UEs' voice.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
 /// How long a gNB waits before it connects again.
 const RECONNECT: Duration = Duration::from_secs(1);

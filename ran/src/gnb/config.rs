@@ -32,7 +32,7 @@ pub struct GnbConfig {
     pub paging_drx: PagingDrx,
     /// Where it takes GTP-U.
     pub gtp_address: IpAddr,
-    /// UE radio capability that its phones have (opaque to the core).
+    /// UE radio capability that its UEs have (opaque to the core).
     pub radio_capability: Vec<u8>,
     /// It has a path to other gNBs over which it may forward packets (TS 38.413 §9.3.1.64); without one the core forwards.
     pub direct_forwarding: bool,
@@ -57,11 +57,11 @@ pub struct Faults {
     pub ignore_handover_request: bool,
     /// As the target of an N2 handover, have no packets forwarded to it.
     pub refuse_forwarding: bool,
-    /// As the target, never tell the core that the phone has arrived.
+    /// As the target, never tell the core that the UE has arrived.
     pub silent_arrival: bool,
     /// As the source of an N2 handover, cancel when HANDOVER COMMAND comes.
     pub cancel_at_command: bool,
-    /// As the source, lose the command to the phone, which then neither leaves nor is heard any more.
+    /// As the source, lose the command to the UE, which then neither leaves nor is heard any more.
     pub lose_command: bool,
     /// Say these security capabilities in PATH SWITCH REQUEST, as a gNB that bids down would (TS 33.501 §6.7.3.1).
     pub altered_capabilities: Option<UeSecurityCapabilities>,

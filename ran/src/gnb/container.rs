@@ -25,7 +25,7 @@ const EXTENSION_OCTETS: usize = 5;
 pub(super) const RAN_STATUS: [u8; 12] =
     [0x00, 0x00, 0x81, 0x03, 0xe8, 0x00, 0x02, 0x41, 0x07, 0xd0, 0x00, 0x03];
 
-/// What the phone needs to know of the target cell.
+/// What the UE needs to know of the target cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     /// The target's name of the context.

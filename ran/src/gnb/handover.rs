@@ -8,7 +8,7 @@ use super::keys::{ARFCN_DL, pci};
 use super::xn::XnMessage;
 use super::{Context, Due, Event, Gnb, Output, Tunnel, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, PhoneId};
+use crate::radio::{Down, UeId};
 
 /// Another gNB with its one cell, as neighbour relations have it (TS 38.300 §15.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +37,15 @@ pub(super) enum Handover {
     Preparing { via: Via, to: Neighbour, until: Instant, asked: Vec<PduSessionId> },
     /// Source of an N2 handover: HANDOVER CANCEL was sent.
     Cancelling { until: Instant },
-    /// Source: the phone was told to go.
+    /// Source: the UE was told to go.
     Executing { via: Via, until: Instant },
-    /// Target: the phone is on its way. Over N2 the core says when it is not; a source over Xn may be gone.
+    /// Target: the UE is on its way. Over N2 the core says when it is not; a source over Xn may be gone.
     Awaiting { from: Origin, until: Option<Instant> },
     /// Target of an Xn handover: PATH SWITCH REQUEST was sent.
     Switching { from: Origin, asked: Vec<PduSessionId>, until: Instant },
 }
 
-/// Where a phone comes from.
+/// Where a UE comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// Another gNB, over Xn, with its name of the context.
@@ -68,7 +68,7 @@ impl Handover {
 }
 
 impl Context {
-    /// Why nothing reaches the phone.
+    /// Why nothing reaches the UE.
     pub(super) fn lost_cause(&self) -> CauseRadioNetwork {
         match self.handover {
             Handover::Executing { via: Via::Xn, .. } => CauseRadioNetwork::XnHandoverTriggered,
@@ -79,21 +79,21 @@ impl Context {
 }
 
 impl Gnb {
-    /// A phone is to go to the cell of another gNB.
+    /// A UE is to go to the cell of another gNB.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         to: Neighbour,
         via: Via,
         out: &mut Outbox<Output>,
     ) {
         let cause = Cause::RadioNetwork(CauseRadioNetwork::HandoverDesirableForRadioReason);
-        let context = self.of_phone(phone).filter(|c| c.set_up && !c.radio_lost && c.keys.is_some());
+        let context = self.of_ue(ue).filter(|c| c.set_up && !c.radio_lost && c.keys.is_some());
         let free = context.filter(|c| matches!(c.handover, Handover::None));
         // A handover by the core moves sessions: the list of HANDOVER REQUIRED has at least one (§9.2.3.1).
         let Some(id) = free.filter(|c| !c.sessions.is_empty()).map(|c| c.ran_ue_ngap_id) else {
-            return event(Event::HandoverFailed { phone, via, cause }, out);
+            return event(Event::HandoverFailed { ue, via, cause }, out);
         };
         match via {
             Via::Xn => self.xn_handover_request(now, id, to, out),
@@ -111,8 +111,8 @@ impl Gnb {
         }
     }
 
-    /// Source: the phone is told to go, and what comes for it goes on to the target.
-    pub(super) fn command_phone(
+    /// Source: the UE is told to go, and what comes for it goes on to the target.
+    pub(super) fn command_ue(
         &mut self,
         now: Instant,
         id: RanUeNgapId,
@@ -123,7 +123,7 @@ impl Gnb {
     ) {
         self.set_handover(id, Handover::Executing { via, until: now + self.config.handover_overall });
         let Some(context) = self.contexts.get_mut(id.0) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         for session in &mut context.sessions {
             let to = admitted.iter().find(|(id, _)| *id == session.id);
             session.forward_to = to.and_then(|(_, to)| *to);
@@ -134,7 +134,7 @@ impl Gnb {
         }
         let sessions = admitted.iter().map(|(id, _)| *id).collect();
         out.push(Output::Radio(
-            phone,
+            ue,
             Down::Handover {
                 to: to.id,
                 tai: to.tai,
@@ -148,29 +148,23 @@ impl Gnb {
         ));
     }
 
-    /// Target: the phone is there (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
-    pub(super) fn phone_arrived(
-        &mut self,
-        now: Instant,
-        phone: PhoneId,
-        id: RanUeNgapId,
-        out: &mut Outbox<Output>,
-    ) {
+    /// Target: the UE is there (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
+    pub(super) fn ue_arrived(&mut self, now: Instant, ue: UeId, id: RanUeNgapId, out: &mut Outbox<Output>) {
         let context = self.contexts.get_mut(id.0);
         let Some((context, from)) = context.and_then(|c| match c.handover {
             Handover::Awaiting { from, .. } => Some((c, from)),
             _ => None,
         }) else {
-            return out.push(Output::Radio(phone, Down::Released));
+            return out.push(Output::Radio(ue, Down::Released));
         };
-        context.phone = phone;
+        context.ue = ue;
         context.radio_lost = false;
         context.handover = Handover::None;
         let (stream, keys) = (context.stream, context.keys.as_ref().map(|k| *k.k_gnb.octets()));
         if let Some(k_gnb) = keys {
-            out.push(Output::Radio(phone, Down::HandoverKey { k_gnb }));
+            out.push(Output::Radio(ue, Down::HandoverKey { k_gnb }));
         }
-        self.name_phone(phone, id);
+        self.name_ue(ue, id);
         self.deliver_forwarded(id.0, out);
         if self.faults.silent_arrival {
             return;
@@ -192,26 +186,26 @@ impl Gnb {
         if context.handover.until().is_none_or(|until| until > now) {
             return;
         }
-        let phone = context.phone;
+        let ue = context.ue;
         match context.handover {
             Handover::Preparing { via: Via::N2, .. } => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::TngrelocprepExpiry);
-                event(Event::HandoverFailed { phone, via: Via::N2, cause: cause.clone() }, out);
+                event(Event::HandoverFailed { ue, via: Via::N2, cause: cause.clone() }, out);
                 self.send_cancel(now, id, cause, out);
             }
             Handover::Preparing { via: Via::Xn, .. } => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::TxnrelocoverallExpiry);
                 self.set_handover(id, Handover::None);
-                event(Event::HandoverFailed { phone, via: Via::Xn, cause }, out);
+                event(Event::HandoverFailed { ue, via: Via::Xn, cause }, out);
             }
             Handover::Cancelling { .. } => {
                 self.set_handover(id, Handover::None);
-                violation(Some(phone), Violation::NoAnswer("HandoverCancel"), out);
+                violation(Some(ue), Violation::NoAnswer("HandoverCancel"), out);
             }
             Handover::Executing { via, .. } => self.overall_expired(id, via, out),
             Handover::Switching { .. } => {
                 self.set_handover(id, Handover::None);
-                violation(Some(phone), Violation::NoAnswer("PathSwitchRequest"), out);
+                violation(Some(ue), Violation::NoAnswer("PathSwitchRequest"), out);
             }
             Handover::Awaiting { .. } => {
                 self.drop_context(now, id, out);
@@ -220,28 +214,22 @@ impl Gnb {
         }
     }
 
-    /// TNGRELOCoverall or TXnRELOCoverall: the phone has left and nobody has said that it arrived (§8.3.2, §8.4.1).
+    /// TNGRELOCoverall or TXnRELOCoverall: the UE has left and nobody has said that it arrived (§8.3.2, §8.4.1).
     fn overall_expired(&mut self, id: RanUeNgapId, via: Via, out: &mut Outbox<Output>) {
         let Some(context) = self.contexts.get(id.0) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         let cause = Cause::RadioNetwork(match via {
             Via::Xn => CauseRadioNetwork::TxnrelocoverallExpiry,
             Via::N2 => CauseRadioNetwork::TngrelocoverallExpiry,
         });
         self.set_handover(id, Handover::None);
-        event(Event::HandoverFailed { phone, via, cause: cause.clone() }, out);
+        event(Event::HandoverFailed { ue, via, cause: cause.clone() }, out);
         self.request_context_release(id, cause, out);
     }
 
-    /// The source changes its mind before the phone was told.
-    pub(super) fn cancel_handover(
-        &mut self,
-        now: Instant,
-        phone: PhoneId,
-        cause: Cause,
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(context) = self.of_phone(phone) else { return };
+    /// The source changes its mind before the UE was told.
+    pub(super) fn cancel_handover(&mut self, now: Instant, ue: UeId, cause: Cause, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_ue(ue) else { return };
         let id = context.ran_ue_ngap_id;
         match context.handover {
             Handover::Preparing { via: Via::N2, .. } => self.send_cancel(now, id, cause, out),

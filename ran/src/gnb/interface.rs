@@ -49,7 +49,7 @@ impl Gnb {
         self.send(0, &self.config.setup_request().into(), out);
     }
 
-    /// All phones lose their connection: without N2 the gNB cannot serve them. Over a further association it goes on.
+    /// All UEs lose their connection: without N2 the gNB cannot serve them. Over a further association it goes on.
     pub(super) fn association_down(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if std::mem::take(&mut self.further) && self.is_up() {
             return;
@@ -171,20 +171,20 @@ impl Gnb {
             let of_it = |c: &Context| m.amf_ue_ngap_id.is_none() || c.amf_ue_ngap_id == m.amf_ue_ngap_id;
             self.contexts.get(id.0).is_some_and(of_it)
         });
-        let phone = named.and_then(|id| self.contexts.get(id.0)).map(|c| c.phone);
-        violation(phone, Violation::ErrorIndicated(m.cause.clone()), out);
+        let ue = named.and_then(|id| self.contexts.get(id.0)).map(|c| c.ue);
+        violation(ue, Violation::ErrorIndicated(m.cause.clone()), out);
         let (Some(id), Some(cause)) = (named, &m.cause) else { return };
         let wrong_names =
             [CauseRadioNetwork::UnknownLocalUeNgapId, CauseRadioNetwork::InconsistentRemoteUeNgapId];
         if wrong_names.iter().any(|wrong| *cause == Cause::RadioNetwork(*wrong))
-            && let Some(Context { phone, handover, .. }) = self.drop_context(now, id, out)
+            && let Some(Context { ue, handover, .. }) = self.drop_context(now, id, out)
         {
             let came = matches!(handover, Handover::Switching { .. });
             let cause = cause.clone();
             event(
                 match came {
-                    true => Event::HandoverFailed { phone, via: Via::Xn, cause },
-                    false => Event::ContextReleased(phone, cause),
+                    true => Event::HandoverFailed { ue, via: Via::Xn, cause },
+                    false => Event::ContextReleased(ue, cause),
                 },
                 out,
             );
@@ -201,7 +201,7 @@ impl Gnb {
     /// NG RESET from the AMF (§8.7.3.2.1).
     pub(super) fn reset_by_amf(&mut self, now: Instant, m: NgReset, out: &mut Outbox<Output>) {
         let mut answer = NgResetAcknowledge::new();
-        let phones = match m.reset_type {
+        let ues = match m.reset_type {
             ResetType::NgInterface(_) => self.drop_all(now, m.cause, out),
             ResetType::PartOfNgInterface(items) => {
                 let released = items.iter().filter(|item| self.drop_item(now, item, &m.cause, out)).count();
@@ -210,7 +210,7 @@ impl Gnb {
             }
         };
         self.send(0, &answer.into(), out);
-        event(Event::ResetByAmf { phones }, out);
+        event(Event::ResetByAmf { ues }, out);
     }
 
     fn drop_item(
@@ -225,7 +225,7 @@ impl Gnb {
         let by_amf_id = || self.contexts.ids().find(named).map(RanUeNgapId);
         let Some(id) = item.ran_ue_ngap_id.or_else(by_amf_id) else { return false };
         let Some(context) = self.drop_context(now, id, out) else { return false };
-        event(Event::ContextReleased(context.phone, cause.clone()), out);
+        event(Event::ContextReleased(context.ue, cause.clone()), out);
         true
     }
 
@@ -233,7 +233,7 @@ impl Gnb {
         let ids: Vec<u32> = self.contexts.ids().collect();
         for id in &ids {
             if let Some(context) = self.drop_context(now, RanUeNgapId(*id), out) {
-                event(Event::ContextReleased(context.phone, cause.clone()), out);
+                event(Event::ContextReleased(context.ue, cause.clone()), out);
             }
         }
         ids.len()

@@ -42,7 +42,7 @@ use whimbrel_ngap::{
 
 use crate::history::HeldQos;
 use crate::outbox::Outbox;
-use crate::radio::{Down, PhoneId, Up};
+use crate::radio::{Down, UeId, Up};
 use handover::Handover;
 use keys::Keys;
 use slab::Slab;
@@ -99,26 +99,26 @@ pub enum Input<'a> {
         /// What.
         message: XnMessage,
     },
-    /// A phone is to be handed over.
+    /// A UE is to be handed over.
     HandOver {
-        /// The phone.
-        phone: PhoneId,
+        /// The UE.
+        ue: UeId,
         /// Where to.
         to: Neighbour,
         /// Which way.
         via: Via,
     },
     /// A handover that is being prepared is not wanted any more, for this cause.
-    CancelHandover(PhoneId, Cause),
-    /// A phone sent something.
-    Radio(PhoneId, Up),
-    /// The phone is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost",
-    /// the phone hears no more from now on.
-    Release(PhoneId, Cause),
-    /// A GBR flow of a phone's session is fulfilled no more, or again: PDU SESSION RESOURCE NOTIFY.
+    CancelHandover(UeId, Cause),
+    /// A UE sent something.
+    Radio(UeId, Up),
+    /// The UE is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost",
+    /// the UE hears no more from now on.
+    Release(UeId, Cause),
+    /// A GBR flow of a UE's session is fulfilled no more, or again: PDU SESSION RESOURCE NOTIFY.
     Notify {
-        /// The phone.
-        phone: PhoneId,
+        /// The UE.
+        ue: UeId,
         /// Its session.
         session: PduSessionId,
         /// The flow.
@@ -126,15 +126,15 @@ pub enum Input<'a> {
         /// Whether it is fulfilled now.
         fulfilled: bool,
     },
-    /// The gNB lets a phone's session go: PDU SESSION RESOURCE NOTIFY.
-    LetSessionGo(PhoneId, PduSessionId),
-    /// A phone's sessions are to come through other tunnels: PDU SESSION RESOURCE MODIFY INDICATION.
-    IndicateModification(PhoneId),
-    /// A phone goes to RRC_INACTIVE or comes back, which the core hears of where it asked to.
-    Inactive(PhoneId, bool),
-    /// These phones are forgotten: NG RESET of part of the interface.
-    ResetSome(&'a [PhoneId]),
-    /// The gNB's phones are forgotten: NG RESET of the whole interface.
+    /// The gNB lets a UE's session go: PDU SESSION RESOURCE NOTIFY.
+    LetSessionGo(UeId, PduSessionId),
+    /// A UE's sessions are to come through other tunnels: PDU SESSION RESOURCE MODIFY INDICATION.
+    IndicateModification(UeId),
+    /// A UE goes to RRC_INACTIVE or comes back, which the core hears of where it asked to.
+    Inactive(UeId, bool),
+    /// These UEs are forgotten: NG RESET of part of the interface.
+    ResetSome(&'a [UeId]),
+    /// The gNB's UEs are forgotten: NG RESET of the whole interface.
     Reset,
     /// The gNB's areas or name have changed: RAN CONFIGURATION UPDATE.
     Reconfigure(GnbConfig),
@@ -177,10 +177,10 @@ pub enum Output {
         /// What.
         message: XnMessage,
     },
-    /// Hand a packet to a phone.
+    /// Hand a packet to a UE.
     Packet {
-        /// The phone.
-        phone: PhoneId,
+        /// The UE.
+        ue: UeId,
         /// Its session.
         session: PduSessionId,
         /// The QoS flow, if the datagram told.
@@ -190,9 +190,9 @@ pub enum Output {
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Hand this to a phone.
-    Radio(PhoneId, Down),
-    /// Page: the phone of this identity, if it camps here and is idle, answers.
+    /// Hand this to a UE.
+    Radio(UeId, Down),
+    /// Page: the UE of this identity, if it camps here and is idle, answers.
     Page(STmsi),
     /// Something to know.
     Event(Event),
@@ -214,19 +214,19 @@ pub enum Event {
     Reconfigured(Result<(), Cause>),
     /// NG RESET ACKNOWLEDGE came.
     ResetAcknowledged,
-    /// The AMF reset the interface or some of its connections: so many phones were released.
+    /// The AMF reset the interface or some of its connections: so many UEs were released.
     ResetByAmf {
         /// How many.
-        phones: usize,
+        ues: usize,
     },
-    /// A phone's context stands, with AS security.
-    ContextSetUp(PhoneId),
-    /// A phone's context is gone, for this cause.
-    ContextReleased(PhoneId, Cause),
-    /// At the target: a phone has come. By Xn the core has switched its path, by N2 it was told.
+    /// A UE's context stands, with AS security.
+    ContextSetUp(UeId),
+    /// A UE's context is gone, for this cause.
+    ContextReleased(UeId, Cause),
+    /// At the target: a UE has come. By Xn the core has switched its path, by N2 it was told.
     HandedOver {
-        /// The phone.
-        phone: PhoneId,
+        /// The UE.
+        ue: UeId,
         /// Which way.
         via: Via,
         /// The sessions that the core could not switch.
@@ -234,21 +234,21 @@ pub enum Event {
     },
     /// A handover has failed, for this cause.
     HandoverFailed {
-        /// The phone.
-        phone: PhoneId,
+        /// The UE.
+        ue: UeId,
         /// Which way.
         via: Via,
         /// Why.
         cause: Cause,
     },
     /// HANDOVER CANCEL ACKNOWLEDGE came.
-    HandoverCancelled(PhoneId),
+    HandoverCancelled(UeId),
     /// A fault has the gNB take no notice of HANDOVER REQUEST.
     HandoverRequestIgnored,
     /// GTP-U Error Indication: the peer does not know a tunnel into which packets were sent.
     TunnelUnknownToPeer(Teid),
     /// PDU SESSION RESOURCE MODIFY CONFIRM came.
-    ModificationConfirmed(PhoneId),
+    ModificationConfirmed(UeId),
     /// A public warning goes on the air or off it.
     Warning {
         /// Message identifier.
@@ -262,14 +262,14 @@ pub enum Event {
     ConfigurationTransferred(Vec<u8>),
     /// PAGING came with this priority.
     PagedUrgently(PagingPriority),
-    /// A phone was not let in, since the AMF is overloaded.
-    Barred(PhoneId),
+    /// A UE was not let in, since the AMF is overloaded.
+    Barred(UeId),
     /// The AMF said that it is overloaded, or no longer.
     Overload(bool),
     /// The core broke the standard.
     Violation {
-        /// The phone that it hit, if it hit one.
-        phone: Option<PhoneId>,
+        /// The UE that it hit, if it hit one.
+        ue: Option<UeId>,
         /// How.
         violation: Violation,
     },
@@ -299,14 +299,14 @@ enum Interface {
 /// A UE-associated logical NG connection.
 #[derive(Debug)]
 struct Context {
-    phone: PhoneId,
+    ue: UeId,
     ran_ue_ngap_id: RanUeNgapId,
     amf_ue_ngap_id: Option<AmfUeNgapId>,
-    /// The one SCTP stream of this phone (TS 38.412 §7).
+    /// The one SCTP stream of this UE (TS 38.412 §7).
     stream: u16,
     /// INITIAL CONTEXT SETUP has succeeded.
     set_up: bool,
-    /// The phone does not hear any more, or not yet.
+    /// The UE does not hear any more, or not yet.
     radio_lost: bool,
     sessions: Vec<tunnel::Session>,
     /// Since AS security was set up.
@@ -320,9 +320,9 @@ struct Context {
     refused_sessions: Vec<PduSessionId>,
     /// DOWNLINK RAN STATUS TRANSFER came.
     status_transferred: bool,
-    /// The core wants to hear when the phone goes to RRC_INACTIVE or comes back.
+    /// The core wants to hear when the UE goes to RRC_INACTIVE or comes back.
     reports_inactive: bool,
-    /// What the core wants to hear of the phone's place.
+    /// What the core wants to hear of the UE's place.
     location_reporting: Option<LocationReportingRequestType>,
 }
 
@@ -347,8 +347,8 @@ pub struct Gnb {
     syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
     contexts: Slab<Context>,
-    /// The newest context of each phone, by its number; zero for none.
-    by_phone: Vec<u32>,
+    /// The newest context of each UE, by its number; zero for none.
+    by_ue: Vec<u32>,
     tunnels: Slab<Tunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
@@ -370,7 +370,7 @@ impl Gnb {
             syntax: TransferSyntax::Per,
             served_guamis: Vec::new(),
             contexts: Slab::new(),
-            by_phone: Vec::new(),
+            by_ue: Vec::new(),
             tunnels: Slab::new(),
             due: BTreeSet::new(),
             faults: Faults::default(),
@@ -415,7 +415,7 @@ impl Gnb {
         self.further
     }
 
-    /// How many phones have a context here.
+    /// How many UEs have a context here.
     pub fn contexts(&self) -> usize {
         self.contexts.ids().count()
     }
@@ -437,24 +437,24 @@ impl Gnb {
             Input::FurtherAssociationDown => self.further = false,
             Input::FurtherNgap { stream, octets } => self.further_ngap(now, stream, octets, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
-            Input::Radio(phone, Up::Connect(connect)) => self.initial_ue_message(phone, connect, out),
-            Input::Radio(phone, Up::Nas(nas)) => self.uplink_nas(phone, nas, out),
-            Input::Radio(phone, Up::Gone) => self.phone_gone(phone, out),
-            Input::Radio(phone, Up::HandoverComplete { target, .. }) => {
-                self.phone_arrived(now, phone, target, out);
+            Input::Radio(ue, Up::Connect(connect)) => self.initial_ue_message(ue, connect, out),
+            Input::Radio(ue, Up::Nas(nas)) => self.uplink_nas(ue, nas, out),
+            Input::Radio(ue, Up::Gone) => self.ue_gone(ue, out),
+            Input::Radio(ue, Up::HandoverComplete { target, .. }) => {
+                self.ue_arrived(now, ue, target, out);
             }
             Input::Gtpu { source, datagram } => self.gtpu(now, source, datagram, out),
             Input::Xn { from, message } => self.xn(now, from, message, out),
-            Input::HandOver { phone, to, via } => self.hand_over(now, phone, to, via, out),
-            Input::CancelHandover(phone, cause) => self.cancel_handover(now, phone, cause, out),
-            Input::Release(phone, cause) => self.request_release(phone, cause, out),
-            Input::Notify { phone, session, qfi, fulfilled } => {
-                self.notify(phone, session, qfi, fulfilled, out);
+            Input::HandOver { ue, to, via } => self.hand_over(now, ue, to, via, out),
+            Input::CancelHandover(ue, cause) => self.cancel_handover(now, ue, cause, out),
+            Input::Release(ue, cause) => self.request_release(ue, cause, out),
+            Input::Notify { ue, session, qfi, fulfilled } => {
+                self.notify(ue, session, qfi, fulfilled, out);
             }
-            Input::LetSessionGo(phone, session) => self.let_session_go(phone, session, out),
-            Input::IndicateModification(phone) => self.indicate_modification(phone, out),
-            Input::Inactive(phone, inactive) => self.report_inactive(phone, inactive, out),
-            Input::ResetSome(phones) => self.reset_some(now, phones, out),
+            Input::LetSessionGo(ue, session) => self.let_session_go(ue, session, out),
+            Input::IndicateModification(ue) => self.indicate_modification(ue, out),
+            Input::Inactive(ue, inactive) => self.report_inactive(ue, inactive, out),
+            Input::ResetSome(ues) => self.reset_some(now, ues, out),
             Input::Reset => self.reset_all(now, out),
             Input::Reconfigure(config) => self.reconfigure(config, out),
             Input::Tick => self.tick(now, out),
@@ -537,20 +537,20 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) -> Option<&mut Context> {
         use whimbrel_ngap::CauseRadioNetwork::{InconsistentRemoteUeNgapId, UnknownLocalUeNgapId};
-        let known = self.contexts.get(ran_ue_ngap_id.0).map(|c| (c.amf_ue_ngap_id, c.phone, c.stream));
-        let (breach, phone, cause) = match known {
+        let known = self.contexts.get(ran_ue_ngap_id.0).map(|c| (c.amf_ue_ngap_id, c.ue, c.stream));
+        let (breach, ue, cause) = match known {
             None => {
                 let breach = Violation::UnknownUe { message: at.name, ran_ue_ngap_id };
                 (breach, None, UnknownLocalUeNgapId)
             }
-            Some((Some(known), phone, _)) if known != amf_ue_ngap_id => {
+            Some((Some(known), ue, _)) if known != amf_ue_ngap_id => {
                 let breach = Violation::InconsistentAmfUeNgapId { known, given: amf_ue_ngap_id };
-                (breach, Some(phone), InconsistentRemoteUeNgapId)
+                (breach, Some(ue), InconsistentRemoteUeNgapId)
             }
-            Some((_, phone, stream)) => {
+            Some((_, ue, stream)) => {
                 if at.stream != stream && at.stream != 0 {
                     let breach = Violation::WrongStream { message: at.name, stream: at.stream };
-                    violation(Some(phone), breach, out);
+                    violation(Some(ue), breach, out);
                 }
                 let context = self.contexts.get_mut(ran_ue_ngap_id.0)?;
                 context.amf_ue_ngap_id = Some(amf_ue_ngap_id);
@@ -562,14 +562,14 @@ impl Gnb {
         answer.ran_ue_ngap_id = Some(ran_ue_ngap_id);
         answer.cause = Some(Cause::RadioNetwork(cause));
         self.send(at.stream, &answer.into(), out);
-        violation(phone, breach, out);
+        violation(ue, breach, out);
         None
     }
 
-    /// The QoS of the phone's sessions whose user plane stands here, as it was told last.
-    pub(crate) fn qos_of(&self, phone: PhoneId) -> impl Iterator<Item = HeldQos> {
+    /// The QoS of the UE's sessions whose user plane stands here, as it was told last.
+    pub(crate) fn qos_of(&self, ue: UeId) -> impl Iterator<Item = HeldQos> {
         let kbps = |bps: u64| bps.div_ceil(1000);
-        self.of_phone(phone).into_iter().flat_map(|c| &c.sessions).map(move |s| HeldQos {
+        self.of_ue(ue).into_iter().flat_map(|c| &c.sessions).map(move |s| HeldQos {
             id: s.id,
             flows: s.flows.iter().map(|f| f.qfi).collect(),
             ambr_kbps: s.ambr.as_ref().map_or((0, 0), |ambr| {
@@ -581,8 +581,8 @@ impl Gnb {
         })
     }
 
-    fn of_phone(&self, phone: PhoneId) -> Option<&Context> {
-        self.contexts.get(*self.by_phone.get(phone.index())?)
+    fn of_ue(&self, ue: UeId) -> Option<&Context> {
+        self.contexts.get(*self.by_ue.get(ue.index())?)
     }
 
     fn send(&self, stream: u16, message: &Message, out: &mut Outbox<Output>) {
@@ -591,27 +591,27 @@ impl Gnb {
         out.push(Output::Ngap { stream, octets });
     }
 
-    /// Forgets a context and its tunnels; the phone hears of it if it still listens.
+    /// Forgets a context and its tunnels; the UE hears of it if it still listens.
     fn drop_context(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
         let context = self.contexts.remove(id.0)?;
         self.close_tunnels(now, &context.sessions);
-        if let Some(newest) = self.by_phone.get_mut(context.phone.index()).filter(|n| **n == id.0) {
+        if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
             *newest = 0;
             if !context.radio_lost {
-                out.push(Output::Radio(context.phone, Down::Released));
+                out.push(Output::Radio(context.ue, Down::Released));
             }
         }
         Some(context)
     }
 
-    /// A new connection, of a phone that is not known yet where it is on its way here. It goes over the stream that the AMF
+    /// A new connection, of a UE that is not known yet where it is on its way here. It goes over the stream that the AMF
     /// has chosen, or else one of the gNB's choice.
-    fn new_context(&mut self, phone: PhoneId, stream: Option<u16>) -> Option<RanUeNgapId> {
+    fn new_context(&mut self, ue: UeId, stream: Option<u16>) -> Option<RanUeNgapId> {
         let ue_streams = self.streams.saturating_sub(1);
-        // Stream 0 is for signalling of no phone; those above are shared out (TS 38.412 §7).
+        // Stream 0 is for signalling of no UE; those above are shared out (TS 38.412 §7).
         let own = |id| if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 };
         let id = self.contexts.insert(|id| Context {
-            phone,
+            ue,
             ran_ue_ngap_id: RanUeNgapId(id),
             amf_ue_ngap_id: None,
             stream: stream.unwrap_or_else(|| own(id)),
@@ -629,18 +629,18 @@ impl Gnb {
             reports_inactive: false,
             location_reporting: None,
         })?;
-        if phone != PhoneId::NOBODY {
-            self.name_phone(phone, RanUeNgapId(id));
+        if ue != UeId::NOBODY {
+            self.name_ue(ue, RanUeNgapId(id));
         }
         Some(RanUeNgapId(id))
     }
 
-    /// A connection is a phone's newest; an older one stays until the AMF releases it, but the phone has left it.
-    fn name_phone(&mut self, phone: PhoneId, id: RanUeNgapId) {
-        if self.by_phone.len() <= phone.index() {
-            self.by_phone.resize(phone.index() + 1, 0);
+    /// A connection is a UE's newest; an older one stays until the AMF releases it, but the UE has left it.
+    fn name_ue(&mut self, ue: UeId, id: RanUeNgapId) {
+        if self.by_ue.len() <= ue.index() {
+            self.by_ue.resize(ue.index() + 1, 0);
         }
-        let older = self.by_phone.get_mut(phone.index()).map(|n| core::mem::replace(n, id.0));
+        let older = self.by_ue.get_mut(ue.index()).map(|n| core::mem::replace(n, id.0));
         if let Some(older) = older.filter(|o| *o != id.0).and_then(|older| self.contexts.get_mut(older)) {
             older.radio_lost = true;
         }
@@ -658,6 +658,6 @@ fn event(event: Event, out: &mut Outbox<Output>) {
     out.push(Output::Event(event));
 }
 
-fn violation(phone: Option<PhoneId>, violation: Violation, out: &mut Outbox<Output>) {
-    event(Event::Violation { phone, violation }, out);
+fn violation(ue: Option<UeId>, violation: Violation, out: &mut Outbox<Output>) {
+    event(Event::Violation { ue, violation }, out);
 }

@@ -20,7 +20,7 @@ use super::pdu_session::{Refused, Wanted};
 use super::tunnel::Session;
 use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 
 impl From<PduSessionResourceSetupItemHoReq> for Wanted {
     fn from(item: PduSessionResourceSetupItemHoReq) -> Self {
@@ -72,12 +72,12 @@ impl Gnb {
     ) {
         let cancel = self.faults.cancel_at_command;
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let (phone, id, stream) = (context.phone, m.ran_ue_ngap_id, context.stream);
+        let (ue, id, stream) = (context.ue, m.ran_ue_ngap_id, context.stream);
         let (to, asked) = match &context.handover {
             Handover::Preparing { via: Via::N2, to, asked, .. } => (*to, asked.clone()),
             // It crossed the cancellation.
             Handover::Cancelling { .. } => return,
-            _ => return violation(Some(phone), Violation::Unexpected("HandoverCommand"), out),
+            _ => return violation(Some(ue), Violation::Unexpected("HandoverCommand"), out),
         };
         if cancel {
             let cause = Cause::RadioNetwork(CauseRadioNetwork::HandoverCancelled);
@@ -85,21 +85,21 @@ impl Gnb {
         }
         let Some(command) = Command::of_container(&m.target_to_source_transparent_container) else {
             self.set_handover(id, Handover::None);
-            return violation(Some(phone), Violation::ContainerAltered, out);
+            return violation(Some(ue), Violation::ContainerAltered, out);
         };
         let admitted: Vec<_> = m
             .pdu_session_resource_handover_list
             .iter()
-            .map(|item| (item.pdu_session_id, self.forwarding_of(phone, item, out)))
+            .map(|item| (item.pdu_session_id, self.forwarding_of(ue, item, out)))
             .collect();
         let released = &m.pdu_session_resource_to_release_list_ho_cmd;
         for id in asked {
             let moves = admitted.iter().any(|(a, _)| *a == id);
             if moves == released.iter().any(|r| r.pdu_session_id == id) {
-                violation(Some(phone), Violation::SessionUnaccounted(id), out);
+                violation(Some(ue), Violation::SessionUnaccounted(id), out);
             }
         }
-        self.command_phone(now, id, (Via::N2, to), command, &admitted, out);
+        self.command_ue(now, id, (Via::N2, to), command, &admitted, out);
         let mut m = UplinkRanStatusTransfer::new(m.amf_ue_ngap_id, id, Vec::new());
         m.ran_status_transfer_transparent_container = RAN_STATUS.to_vec();
         self.send(stream, &m.into(), out);
@@ -108,14 +108,14 @@ impl Gnb {
     /// Where a session's packets go on to: the target itself, or the UPF that forwards to it.
     fn forwarding_of(
         &self,
-        phone: PhoneId,
+        ue: UeId,
         item: &PduSessionResourceItem,
         out: &mut Outbox<Output>,
     ) -> Option<(IpAddr, Teid)> {
         match HandoverCommandTransfer::decode(&item.transfer) {
             Ok(transfer) => transfer.dl_forwarding_up_tnl_information.and_then(|t| self.peer(&t)),
             Err(e) => {
-                violation(Some(phone), Violation::Transfer(item.pdu_session_id, e), out);
+                violation(Some(ue), Violation::Transfer(item.pdu_session_id, e), out);
                 None
             }
         }
@@ -129,14 +129,14 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         match context.handover {
             Handover::Preparing { via: Via::N2, .. } => {
                 context.handover = Handover::None;
-                event(Event::HandoverFailed { phone, via: Via::N2, cause: m.cause }, out);
+                event(Event::HandoverFailed { ue, via: Via::N2, cause: m.cause }, out);
             }
             Handover::Cancelling { .. } => {}
-            _ => violation(Some(phone), Violation::Unexpected("HandoverPreparationFailure"), out),
+            _ => violation(Some(ue), Violation::Unexpected("HandoverPreparationFailure"), out),
         }
     }
 
@@ -162,12 +162,12 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         if !matches!(context.handover, Handover::Cancelling { .. }) {
-            return violation(Some(phone), Violation::Unexpected("HandoverCancelAcknowledge"), out);
+            return violation(Some(ue), Violation::Unexpected("HandoverCancelAcknowledge"), out);
         }
         context.handover = Handover::None;
-        event(Event::HandoverCancelled(phone), out);
+        event(Event::HandoverCancelled(ue), out);
     }
 
     /// Target: HANDOVER REQUEST (§8.4.2.2).
@@ -186,7 +186,7 @@ impl Gnb {
             violation(None, Violation::ContainerAltered, out);
         }
         let none = Cause::RadioNetwork(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
-        let Some(id) = self.new_context(PhoneId::NOBODY, Some(at.stream)) else {
+        let Some(id) = self.new_context(UeId::NOBODY, Some(at.stream)) else {
             return self.handover_failure(at, amf_ue_ngap_id, none, out);
         };
         let security = m.security_context;
@@ -289,19 +289,19 @@ impl Gnb {
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         context.status_transferred = true;
-        let phone = context.phone;
+        let ue = context.ue;
         if m.ran_status_transfer_transparent_container != RAN_STATUS {
-            violation(Some(phone), Violation::ContainerAltered, out);
+            violation(Some(ue), Violation::ContainerAltered, out);
         }
     }
 
     /// Target: HANDOVER NOTIFY (§8.4.3.2).
     pub(super) fn handover_notify(&mut self, id: RanUeNgapId, stream: u16, out: &mut Outbox<Output>) {
         let Some(context) = self.contexts.get(id.0) else { return };
-        let (phone, Some(amf_ue_ngap_id)) = (context.phone, context.amf_ue_ngap_id) else { return };
+        let (ue, Some(amf_ue_ngap_id)) = (context.ue, context.amf_ue_ngap_id) else { return };
         let mut m = HandoverNotify::new(amf_ue_ngap_id, id);
         m.user_location_information = Some(self.config.location());
         self.send(stream, &m.into(), out);
-        event(Event::HandedOver { phone, via: Via::N2, released: Vec::<PduSessionId>::new() }, out);
+        event(Event::HandedOver { ue, via: Via::N2, released: Vec::<PduSessionId>::new() }, out);
     }
 }

@@ -7,19 +7,19 @@ use whimbrel_ngap::{
 
 use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Connect, Down, PhoneId};
+use crate::radio::{Connect, Down, UeId};
 
 impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
-    pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
+    pub(super) fn initial_ue_message(&mut self, ue: UeId, connect: Connect, out: &mut Outbox<Output>) {
         if self.overload.as_mut().is_some_and(|o| o.bars(connect.cause)) {
-            event(Event::Barred(phone), out);
-            return out.push(Output::Radio(phone, Down::Rejected));
+            event(Event::Barred(ue), out);
+            return out.push(Output::Radio(ue, Down::Rejected));
         }
-        let id = if self.is_up() { self.new_context(phone, None) } else { None };
+        let id = if self.is_up() { self.new_context(ue, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
-            // No AMF, or no room: the phone's connection is refused.
-            return out.push(Output::Radio(phone, Down::Released));
+            // No AMF, or no room: the UE's connection is refused.
+            return out.push(Output::Radio(ue, Down::Released));
         };
         let location = self.config.location();
         let mut m = InitialUeMessage::new(context.ran_ue_ngap_id, connect.nas, location, connect.cause);
@@ -30,11 +30,11 @@ impl Gnb {
     }
 
     /// UPLINK NAS TRANSPORT (§8.6.3).
-    pub(super) fn uplink_nas(&mut self, phone: PhoneId, nas: Vec<u8>, out: &mut Outbox<Output>) {
-        let Some(context) = self.of_phone(phone).filter(|c| !c.radio_lost) else {
-            return out.push(Output::Radio(phone, Down::Released));
+    pub(super) fn uplink_nas(&mut self, ue: UeId, nas: Vec<u8>, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_ue(ue).filter(|c| !c.radio_lost) else {
+            return out.push(Output::Radio(ue, Down::Released));
         };
-        // Without an AMF UE NGAP ID the AMF has not answered yet; a phone that speaks twice before that is not served.
+        // Without an AMF UE NGAP ID the AMF has not answered yet; a UE that speaks twice before that is not served.
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = UplinkNasTransport::new(amf_ue_ngap_id, context.ran_ue_ngap_id, nas);
         m.user_location_information = Some(self.config.location());
@@ -45,21 +45,21 @@ impl Gnb {
     pub(super) fn downlink_nas(&mut self, at: Arrival, m: DownlinkNasTransport, out: &mut Outbox<Output>) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         context.ambr = m.ue_aggregate_maximum_bit_rate.or(context.ambr.take());
-        let (phone, stream) = (context.phone, context.stream);
+        let (ue, stream) = (context.ue, context.stream);
         if context.radio_lost {
             let cause = Cause::RadioNetwork(context.lost_cause());
             let mut answer = NasNonDeliveryIndication::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause);
             answer.nas_pdu = m.nas_pdu;
             return self.send(stream, &answer.into(), out);
         }
-        out.push(Output::Radio(phone, Down::Nas(m.nas_pdu)));
+        out.push(Output::Radio(ue, Down::Nas(m.nas_pdu)));
     }
 
     /// Hands on a NAS message that came within another NGAP message.
-    pub(super) fn deliver(&self, phone: PhoneId, nas: Option<Vec<u8>>, out: &mut Outbox<Output>) {
-        let heard = self.of_phone(phone).is_some_and(|c| !c.radio_lost);
+    pub(super) fn deliver(&self, ue: UeId, nas: Option<Vec<u8>>, out: &mut Outbox<Output>) {
+        let heard = self.of_ue(ue).is_some_and(|c| !c.radio_lost);
         if let Some(nas) = nas.filter(|_| heard) {
-            out.push(Output::Radio(phone, Down::Nas(nas)));
+            out.push(Output::Radio(ue, Down::Nas(nas)));
         }
     }
 

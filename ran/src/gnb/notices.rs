@@ -19,13 +19,13 @@ use super::config::cell_of;
 use super::tunnel::{Session, Tunnel};
 use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 
 impl Gnb {
     /// PDU SESSION RESOURCE NOTIFY (§8.2.4): a GBR flow is fulfilled no more, or again.
     pub(super) fn notify(
         &mut self,
-        phone: PhoneId,
+        ue: UeId,
         session: PduSessionId,
         qfi: Qfi,
         fulfilled: bool,
@@ -34,7 +34,7 @@ impl Gnb {
         let cause = if fulfilled { NotificationCause::Fulfilled } else { NotificationCause::NotFulfilled };
         let mut transfer = PduSessionResourceNotifyTransfer::new();
         transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi, cause)];
-        let Some(context) = self.of_phone(phone) else { return };
+        let Some(context) = self.of_ue(ue) else { return };
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = PduSessionResourceNotify::new(amf_ue_ngap_id, context.ran_ue_ngap_id);
         m.pdu_session_resource_notify_list = vec![PduSessionResourceItem::new(session, transfer.to_vec())];
@@ -43,8 +43,8 @@ impl Gnb {
     }
 
     /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the gNB has let go of a session.
-    pub(super) fn let_session_go(&mut self, phone: PhoneId, session: PduSessionId, out: &mut Outbox<Output>) {
-        let Some(context) = self.of_phone(phone) else { return };
+    pub(super) fn let_session_go(&mut self, ue: UeId, session: PduSessionId, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_ue(ue) else { return };
         let (id, stream) = (context.ran_ue_ngap_id, context.stream);
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         if !self.take_down(id, session, out) {
@@ -58,9 +58,9 @@ impl Gnb {
         self.send(stream, &m.into(), out);
     }
 
-    /// PDU SESSION RESOURCE MODIFY INDICATION (§8.2.5): all sessions of a phone are to come through other tunnels.
-    pub(super) fn indicate_modification(&mut self, phone: PhoneId, out: &mut Outbox<Output>) {
-        let Some(context) = self.of_phone(phone).filter(|c| !c.sessions.is_empty()) else { return };
+    /// PDU SESSION RESOURCE MODIFY INDICATION (§8.2.5): all sessions of a UE are to come through other tunnels.
+    pub(super) fn indicate_modification(&mut self, ue: UeId, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_ue(ue).filter(|c| !c.sessions.is_empty()) else { return };
         let (id, stream) = (context.ran_ue_ngap_id, context.stream);
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let sessions: Vec<PduSessionId> = context.sessions.iter().map(|s| s.id).collect();
@@ -91,11 +91,11 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         let asked: Vec<PduSessionId> =
             context.sessions.iter().filter(|s| s.next_downlink_teid.is_some()).map(|s| s.id).collect();
         if asked.is_empty() {
-            return violation(Some(phone), Violation::Unexpected("PduSessionResourceModifyConfirm"), out);
+            return violation(Some(ue), Violation::Unexpected("PduSessionResourceModifyConfirm"), out);
         }
         let mut confirmed = Vec::new();
         for item in &m.pdu_session_resource_modify_list_mod_cfm {
@@ -103,9 +103,9 @@ impl Gnb {
             match PduSessionResourceModifyConfirmTransfer::decode(&item.transfer) {
                 Ok(transfer) => match self.peer(&transfer.ul_ngu_up_tnl_information) {
                     Some(uplink) => confirmed.push((id, uplink)),
-                    None => violation(Some(phone), Violation::UnusableTunnel(id), out),
+                    None => violation(Some(ue), Violation::UnusableTunnel(id), out),
                 },
-                Err(e) => violation(Some(phone), Violation::Transfer(id, e), out),
+                Err(e) => violation(Some(ue), Violation::Transfer(id, e), out),
             }
         }
         let failed = &m.pdu_session_resource_failed_to_modify_list_mod_cfm;
@@ -113,7 +113,7 @@ impl Gnb {
         for id in asked {
             let confirmed = confirmed.iter().find(|(c, _)| *c == id);
             if confirmed.is_some() == failed.iter().any(|f| f.pdu_session_id == id) {
-                violation(Some(phone), Violation::SessionUnaccounted(id), out);
+                violation(Some(ue), Violation::SessionUnaccounted(id), out);
             }
             let Some(session) = self
                 .contexts
@@ -128,26 +128,21 @@ impl Gnb {
         gone.into_iter().for_each(|teid: Teid| {
             self.tunnels.remove(teid.0);
         });
-        event(Event::ModificationConfirmed(phone), out);
+        event(Event::ModificationConfirmed(ue), out);
     }
 
     /// NG RESET of some connections (§8.7.4.2.2).
-    pub(super) fn reset_some(
-        &mut self,
-        now: whimbrel_ids::Instant,
-        phones: &[PhoneId],
-        out: &mut Outbox<Output>,
-    ) {
+    pub(super) fn reset_some(&mut self, now: whimbrel_ids::Instant, ues: &[UeId], out: &mut Outbox<Output>) {
         let cause = Cause::RadioNetwork(CauseRadioNetwork::Unspecified);
         let mut items = Vec::new();
-        for phone in phones {
-            let Some(id) = self.of_phone(*phone).map(|c| c.ran_ue_ngap_id) else { continue };
+        for ue in ues {
+            let Some(id) = self.of_ue(*ue).map(|c| c.ran_ue_ngap_id) else { continue };
             let Some(context) = self.drop_context(now, id, out) else { continue };
             let mut item = UeAssociatedLogicalNgConnectionItem::new();
             item.amf_ue_ngap_id = context.amf_ue_ngap_id;
             item.ran_ue_ngap_id = Some(id);
             items.push(item);
-            event(Event::ContextReleased(*phone, cause.clone()), out);
+            event(Event::ContextReleased(*ue, cause.clone()), out);
         }
         if !items.is_empty() {
             self.send(0, &NgReset::new(cause, ResetType::PartOfNgInterface(items)).into(), out);
@@ -155,8 +150,8 @@ impl Gnb {
     }
 
     /// RRC INACTIVE TRANSITION REPORT (§8.3.5), where the core wants to know.
-    pub(super) fn report_inactive(&self, phone: PhoneId, inactive: bool, out: &mut Outbox<Output>) {
-        let Some(context) = self.of_phone(phone).filter(|c| c.reports_inactive) else { return };
+    pub(super) fn report_inactive(&self, ue: UeId, inactive: bool, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_ue(ue).filter(|c| c.reports_inactive) else { return };
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = RrcInactiveTransitionReport::new(amf_ue_ngap_id, context.ran_ue_ngap_id);
         m.rrc_state = Some(if inactive { RrcState::Inactive } else { RrcState::Connected });
@@ -200,7 +195,7 @@ impl Gnb {
         self.send(context.stream, &m.into(), out);
     }
 
-    /// OVERLOAD START and STOP (§8.7.7, §8.7.8). What it says of slices meets none of these phones: they name no slice to their gNB
+    /// OVERLOAD START and STOP (§8.7.7, §8.7.8). What it says of slices meets none of these UEs: they name no slice to their gNB
     /// (NSSAI inclusion mode D, TS 24.501 §4.6.2.3).
     pub(super) fn overloaded(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
         event(Event::Overload(m.is_some()), out);

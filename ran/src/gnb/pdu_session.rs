@@ -20,7 +20,7 @@ use whimbrel_ngap::{
 use super::tunnel::{Flow, LATE, Session, Tunnel};
 use super::{Arrival, Gnb, Output, Violation, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, PhoneId};
+use crate::radio::{Down, UeId};
 
 /// A session that the AMF wants set up, in whichever message it asks.
 pub(super) struct Wanted {
@@ -49,7 +49,7 @@ impl From<PduSessionResourceSetupItemSuReq> for Wanted {
 pub(super) struct Done {
     pub(super) set_up: Vec<PduSessionResourceItem>,
     pub(super) failed: Vec<PduSessionResourceItem>,
-    /// NAS messages of the sessions that were set up, for the phone; those of the others are not delivered (§8.2.1.3).
+    /// NAS messages of the sessions that were set up, for the UE; those of the others are not delivered (§8.2.1.3).
     pub(super) nas: Vec<Vec<u8>>,
 }
 
@@ -78,16 +78,16 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let (phone, stream) = (context.phone, context.stream);
+        let (ue, stream) = (context.ue, context.stream);
         context.ambr = m.ue_aggregate_maximum_bit_rate.or(context.ambr.take());
         if context.ambr.is_none() {
-            violation(Some(phone), Violation::MissingUeAmbr, out);
+            violation(Some(ue), Violation::MissingUeAmbr, out);
         }
         if self.contexts.get(m.ran_ue_ngap_id.0).is_some_and(|c| !c.set_up) {
             // Without AS security there are no radio bearers (TS 38.413 §8.2.1.1: the UE context is a condition).
-            violation(Some(phone), Violation::Unexpected("PduSessionResourceSetupRequest"), out);
+            violation(Some(ue), Violation::Unexpected("PduSessionResourceSetupRequest"), out);
         }
-        self.deliver(phone, m.nas_pdu, out);
+        self.deliver(ue, m.nas_pdu, out);
         let wanted = m.pdu_session_resource_setup_list_su_req.into_iter().map(Wanted::from).collect();
         let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
         let mut answer = PduSessionResourceSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
@@ -95,7 +95,7 @@ impl Gnb {
         answer.pdu_session_resource_failed_to_setup_list_su_res = done.failed;
         self.send(stream, &answer.into(), out);
         for nas in done.nas {
-            self.deliver(phone, Some(nas), out);
+            self.deliver(ue, Some(nas), out);
         }
     }
 
@@ -132,9 +132,9 @@ impl Gnb {
         if context.radio_lost {
             return Err(context.lost_cause().into());
         }
-        let phone = context.phone;
+        let ue = context.ue;
         let admitted = self.admit_session(id, wanted, out)?;
-        out.push(Output::Radio(phone, Down::UserPlane { session: wanted.id, up: true }));
+        out.push(Output::Radio(ue, Down::UserPlane { session: wanted.id, up: true }));
         let flows = admitted.flows.into_iter().map(AssociatedQosFlowItem::new).collect();
         let flows = QosFlowPerTnlInformation::new(admitted.downlink, flows);
         let mut answer = PduSessionResourceSetupResponseTransfer::new(flows);
@@ -151,9 +151,9 @@ impl Gnb {
     ) -> Result<Admitted, Refused> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
         let context = self.contexts.get(id.0).ok_or(lost)?;
-        let (phone, session_id) = (context.phone, wanted.id);
+        let (ue, session_id) = (context.ue, wanted.id);
         if context.sessions.iter().any(|s| s.id == session_id) {
-            violation(Some(phone), Violation::SessionExists(session_id), out);
+            violation(Some(ue), Violation::SessionExists(session_id), out);
             return Err(CauseRadioNetwork::MultiplePduSessionIdInstances.into());
         }
         if !self.config.serves_slice(wanted.s_nssai) {
@@ -163,18 +163,18 @@ impl Gnb {
             return Err(CauseRadioNetwork::RadioResourcesNotAvailable.into());
         }
         let transfer = PduSessionResourceSetupRequestTransfer::decode(&wanted.transfer).map_err(|e| {
-            violation(Some(phone), Violation::Transfer(session_id, e), out);
+            violation(Some(ue), Violation::Transfer(session_id, e), out);
             Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
         })?;
         if transfer.pdu_session_aggregate_maximum_bit_rate.is_none() {
-            violation(Some(phone), Violation::MissingSessionAmbr(session_id), out);
+            violation(Some(ue), Violation::MissingSessionAmbr(session_id), out);
         }
         let flows = flows(&transfer).ok_or_else(|| {
-            violation(Some(phone), Violation::BadQosFlows(session_id), out);
+            violation(Some(ue), Violation::BadQosFlows(session_id), out);
             CauseRadioNetwork::MultipleQosFlowIdInstances
         })?;
         let uplink = self.peer(&transfer.ul_ngu_up_tnl_information).ok_or_else(|| {
-            violation(Some(phone), Violation::UnusableTunnel(session_id), out);
+            violation(Some(ue), Violation::UnusableTunnel(session_id), out);
             CauseRadioNetwork::Unspecified
         })?;
         let security_result = transfer.security_indication.as_ref().map(security_result);
@@ -236,12 +236,12 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let (phone, stream) = (context.phone, context.stream);
+        let (ue, stream) = (context.ue, context.stream);
         let mut answer = PduSessionResourceModifyResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         let mut nas = Vec::new();
         for item in m.pdu_session_resource_modify_list_mod_req {
             let (id, transfer) = (item.pdu_session_id, item.pdu_session_resource_modify_request_transfer);
-            match self.modify_session(now, (m.ran_ue_ngap_id, phone), id, &transfer, out) {
+            match self.modify_session(now, (m.ran_ue_ngap_id, ue), id, &transfer, out) {
                 Ok(transfer) => {
                     let done = PduSessionResourceItem::new(id, transfer.to_vec());
                     answer.pdu_session_resource_modify_list_mod_res.push(done);
@@ -256,20 +256,20 @@ impl Gnb {
         }
         self.send(stream, &answer.into(), out);
         for nas in nas {
-            self.deliver(phone, Some(nas), out);
+            self.deliver(ue, Some(nas), out);
         }
     }
 
     fn modify_session(
         &mut self,
         now: Instant,
-        (ran, phone): (RanUeNgapId, PhoneId),
+        (ran, ue): (RanUeNgapId, UeId),
         id: PduSessionId,
         transfer: &[u8],
         out: &mut Outbox<Output>,
     ) -> Result<PduSessionResourceModifyResponseTransfer, Refused> {
         let transfer = PduSessionResourceModifyRequestTransfer::decode(transfer).map_err(|e| {
-            violation(Some(phone), Violation::Transfer(id, e), out);
+            violation(Some(ue), Violation::Transfer(id, e), out);
             Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
         })?;
         let tunnel = transfer.ul_ngu_up_tnl_modify_list.first();
@@ -279,13 +279,13 @@ impl Gnb {
             return Err(context.lost_cause().into());
         }
         let Some(session) = context.sessions.iter_mut().find(|s| s.id == id) else {
-            violation(Some(phone), Violation::UnknownSession(id), out);
+            violation(Some(ue), Violation::UnknownSession(id), out);
             return Err(CauseRadioNetwork::UnknownPduSessionId.into());
         };
         session.uplink = peer.unwrap_or(session.uplink);
         let ambr = transfer.pdu_session_aggregate_maximum_bit_rate.clone();
         session.ambr = ambr.or(session.ambr.take());
-        Ok(modify_flows(now, phone, session, &transfer, out))
+        Ok(modify_flows(now, ue, session, &transfer, out))
     }
 
     /// PDU SESSION RESOURCE RELEASE (§8.2.2).
@@ -296,13 +296,13 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let (phone, stream) = (context.phone, context.stream);
-        self.deliver(phone, m.nas_pdu, out);
+        let (ue, stream) = (context.ue, context.stream);
+        self.deliver(ue, m.nas_pdu, out);
         let mut answer = PduSessionResourceReleaseResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         for item in m.pdu_session_resource_to_release_list_rel_cmd {
             let id = item.pdu_session_id;
             if !self.take_down(m.ran_ue_ngap_id, id, out) {
-                violation(Some(phone), Violation::UnknownSession(id), out);
+                violation(Some(ue), Violation::UnknownSession(id), out);
             }
             let transfer = PduSessionResourceReleaseResponseTransfer::new().to_vec();
             answer.pdu_session_resource_released_list_rel_res.push(PduSessionResourceItem::new(id, transfer));
@@ -319,7 +319,7 @@ impl Gnb {
             self.tunnels.remove(teid.0);
         }
         if !context.radio_lost {
-            out.push(Output::Radio(context.phone, Down::UserPlane { session: id, up: false }));
+            out.push(Output::Radio(context.ue, Down::UserPlane { session: id, up: false }));
         }
         true
     }
@@ -339,7 +339,7 @@ fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>>
 /// Flows that are added, changed and taken away (§8.2.3.2).
 fn modify_flows(
     now: Instant,
-    phone: PhoneId,
+    ue: UeId,
     session: &mut Session,
     transfer: &PduSessionResourceModifyRequestTransfer,
     out: &mut Outbox<Output>,
@@ -353,7 +353,7 @@ fn modify_flows(
             (Some(_), None) => {}
             (None, Some(parameters)) => session.flows.push(Flow { qfi, parameters }),
             // A new flow without parameters: nothing can be set up for it (§9.3.4.3).
-            (None, None) => violation(Some(phone), Violation::BadQosFlows(session.id), out),
+            (None, None) => violation(Some(ue), Violation::BadQosFlows(session.id), out),
         }
         answer.qos_flow_add_or_modify_response_list.push(qfi);
     }
@@ -363,7 +363,7 @@ fn modify_flows(
         session.former_flows.push((item.qos_flow_identifier, now + LATE));
         session.flows.retain(|f| f.qfi != item.qos_flow_identifier);
         if session.flows.len() == before || session.flows.is_empty() {
-            violation(Some(phone), Violation::BadQosFlows(session.id), out);
+            violation(Some(ue), Violation::BadQosFlows(session.id), out);
         }
     }
     answer

@@ -1,17 +1,17 @@
-//! What a gNB holds of its phones, to be compared with what the core holds of them.
+//! What a gNB holds of its UEs, to be compared with what the core holds of them.
 
 use core::net::IpAddr;
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, Qfi, RanUeNgapId, Teid};
 
 use super::Gnb;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 
-/// A phone that a gNB has a context of.
+/// A UE that a gNB has a context of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Which.
-    pub phone: PhoneId,
+    pub ue: UeId,
     /// The AMF's name of the context, once it is known.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
     /// The gNB's name of it.
@@ -22,7 +22,7 @@ pub struct Served {
     pub sessions: Vec<ServedSession>,
 }
 
-/// A session of a phone at a gNB.
+/// A session of a UE at a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedSession {
     /// Which.
@@ -36,11 +36,11 @@ pub struct ServedSession {
 }
 
 impl Gnb {
-    /// The phones that have a context here; one that is being handed over has one at both its gNBs.
+    /// The UEs that have a context here; one that is being handed over has one at both its gNBs.
     pub fn served(&self) -> impl Iterator<Item = Served> {
         let contexts = self.contexts.ids().filter_map(|id| self.contexts.get(id));
         contexts.map(|context| Served {
-            phone: context.phone,
+            ue: context.ue,
             amf_ue_ngap_id: context.amf_ue_ngap_id,
             ran_ue_ngap_id: context.ran_ue_ngap_id,
             set_up: context.set_up,

@@ -1,6 +1,6 @@
 //! Things with a number of 32 bits that is not soon used again: a slot, and how often the slot was given out.
 
-/// Bits of the slot: 2^20 contexts or tunnels at once, far more than a gNB has phones.
+/// Bits of the slot: 2^20 contexts or tunnels at once, far more than a gNB has UEs.
 const SLOT_BITS: u32 = 20;
 /// The most things at once.
 pub(super) const SLOTS_MAX: usize = (1 << SLOT_BITS) - 1;

@@ -1,5 +1,5 @@
-//! The user plane of a gNB: packets of phones into tunnels and out of them (TS 29.281, TS 38.415), and the forwarding from
-//! one gNB to another while a phone moves (TS 38.300 §9.2.3.2.3).
+//! The user plane of a gNB: packets of UEs into tunnels and out of them (TS 29.281, TS 38.415), and the forwarding from
+//! one gNB to another while a UE moves (TS 38.300 §9.2.3.2.3).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -13,19 +13,19 @@ use whimbrel_ngap::{
 
 use super::{Due, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::PhoneId;
+use crate::radio::UeId;
 
 /// Room to leave before a packet for the header of its tunnel.
 pub const GTPU_HEADROOM: usize = whimbrel_gtpu::HEADER_OCTETS_MAX;
 /// Packets that wait in each of the two queues of a session that is being handed over: half a second at 100 Mbit/s of full
-/// packets, more than any phone here gets.
+/// packets, more than any UE here gets.
 const HELD_MAX: usize = 4096;
 /// How long packets of the new path wait for the end of the old one; no standard value, ours is well over any path here, on a
 /// machine that has much else to do too.
 pub(super) const REORDERING: Duration = Duration::from_secs(2);
 /// How long packets of a flow that was taken away may be on their way; no standard value.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// How long the source goes on forwarding after it has let go of the phone, without an end marker; no standard value.
+/// How long the source goes on forwarding after it has let go of the UE, without an end marker; no standard value.
 const PASSING: Duration = Duration::from_secs(2);
 
 /// A QoS flow of a session.
@@ -59,10 +59,10 @@ pub(super) struct Session {
     pub(super) reordering: Option<Box<Reordering>>,
 }
 
-/// Packets at the target of a handover that the phone may not have yet.
+/// Packets at the target of a handover that the UE may not have yet.
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
-    /// The source's, while the phone is on its way.
+    /// The source's, while the UE is on its way.
     forwarded: VecDeque<Held>,
     /// Those of the new path, while the source's may still come.
     direct: VecDeque<Held>,
@@ -86,23 +86,23 @@ pub(super) enum Tunnel {
     N3(u32, PduSessionId),
     /// Packets that the source of a handover forwards.
     Forwarded(u32, PduSessionId),
-    /// The phone has left; what still comes goes on to here.
+    /// The UE has left; what still comes goes on to here.
     Passing(IpAddr, Teid),
 }
 
 impl Gnb {
-    /// Writes the tunnel's header before a phone's packet: `buffer[..at]` is headroom of at least [`GTPU_HEADROOM`]
-    /// octets, the packet begins at `at`; `qfi` is the flow that the phone's rules chose. Returns the peer's address and
+    /// Writes the tunnel's header before a UE's packet: `buffer[..at]` is headroom of at least [`GTPU_HEADROOM`]
+    /// octets, the packet begins at `at`; `qfi` is the flow that the UE's rules chose. Returns the peer's address and
     /// where the datagram begins; `None` if the session has no tunnel now.
     pub fn encapsulate(
         &self,
-        phone: PhoneId,
+        ue: UeId,
         session: PduSessionId,
         qfi: Option<Qfi>,
         buffer: &mut [u8],
         at: usize,
     ) -> Option<(IpAddr, usize)> {
-        let context = self.of_phone(phone).filter(|c| !c.radio_lost)?;
+        let context = self.of_ue(ue).filter(|c| !c.radio_lost)?;
         let session = context.sessions.iter().find(|s| s.id == session)?;
         let qfi = qfi.or(session.flows.first().map(|f| f.qfi))?;
         let header = GpduHeader::new(session.uplink.1, Some(PduSessionInformation::Ul { qfi }));
@@ -155,12 +155,12 @@ impl Gnb {
             }
         };
         let Some(known) = self.contexts.get_mut(context) else { return };
-        let (phone, lost) = (known.phone, known.radio_lost);
+        let (ue, lost) = (known.ue, known.radio_lost);
         let Some(session) = known.sessions.iter_mut().find(|s| s.id == id) else { return };
         if session.forwarding_teid == Some(gtpu.teid) {
             match session.reordering.as_mut().filter(|_| lost) {
                 Some(reordering) => keep(&mut reordering.forwarded, held(), &mut self.dropped_downlink),
-                None => deliver(phone, id, held(), out),
+                None => deliver(ue, id, held(), out),
             }
             return;
         }
@@ -169,7 +169,7 @@ impl Gnb {
             session.flows.iter().any(|f| f.qfi == qfi) || late()
         };
         if !gtpu.pdu_session.map(PduSessionInformation::qfi).is_some_and(known_flow) {
-            violation(Some(phone), Violation::DownlinkFlow(id), out);
+            violation(Some(ue), Violation::DownlinkFlow(id), out);
         }
         if let Some((to, teid)) = session.forward_to {
             return forward(to, teid, gtpu, out);
@@ -183,7 +183,7 @@ impl Gnb {
                 }
             }
             None if lost => self.dropped_downlink += 1,
-            None => deliver(phone, id, held(), out),
+            None => deliver(ue, id, held(), out),
         }
     }
 
@@ -202,14 +202,14 @@ impl Gnb {
             }
             Some(Tunnel::Forwarded(context, id)) => {
                 let Some(known) = self.contexts.get_mut(context) else { return };
-                let (phone, lost) = (known.phone, known.radio_lost);
+                let (ue, lost) = (known.ue, known.radio_lost);
                 let Some(session) = known.sessions.iter_mut().find(|s| s.id == id) else { return };
                 if lost {
                     if let Some(reordering) = &mut session.reordering {
                         reordering.ended = true;
                     }
                 } else {
-                    release(phone, session, out);
+                    release(ue, session, out);
                     self.tunnels.remove(teid.0);
                 }
             }
@@ -217,14 +217,14 @@ impl Gnb {
         }
     }
 
-    /// The phone has arrived: it gets what the source had forwarded, and more unless the end marker is still to come.
+    /// The UE has arrived: it gets what the source had forwarded, and more unless the end marker is still to come.
     pub(super) fn deliver_forwarded(&mut self, context: u32, out: &mut Outbox<Output>) {
         let Some(known) = self.contexts.get_mut(context) else { return };
         for session in &mut known.sessions {
             let Some(reordering) = &mut session.reordering else { continue };
-            reordering.forwarded.drain(..).for_each(|held| deliver(known.phone, session.id, held, out));
+            reordering.forwarded.drain(..).for_each(|held| deliver(known.ue, session.id, held, out));
             if reordering.ended
-                && let Some(teid) = release(known.phone, session, out)
+                && let Some(teid) = release(known.ue, session, out)
             {
                 self.tunnels.remove(teid.0);
             }
@@ -237,8 +237,8 @@ impl Gnb {
         for session in &mut known.sessions {
             let due = session.reordering.as_ref().and_then(|r| r.until).is_some_and(|until| until <= now);
             if due && !known.radio_lost {
-                violation(Some(known.phone), Violation::MissingEndMarker(session.id), out);
-                if let Some(teid) = release(known.phone, session, out) {
+                violation(Some(known.ue), Violation::MissingEndMarker(session.id), out);
+                if let Some(teid) = release(known.ue, session, out) {
                     self.tunnels.remove(teid.0);
                 }
             }
@@ -266,9 +266,9 @@ impl Gnb {
 }
 
 /// Ends the waiting of a session at the target; returns the forwarding tunnel, which is not needed any more.
-fn release(phone: PhoneId, session: &mut Session, out: &mut Outbox<Output>) -> Option<Teid> {
+fn release(ue: UeId, session: &mut Session, out: &mut Outbox<Output>) -> Option<Teid> {
     for held in session.reordering.take().into_iter().flat_map(|r| r.direct) {
-        deliver(phone, session.id, held, out);
+        deliver(ue, session.id, held, out);
     }
     session.forwarding_teid.take()
 }
@@ -281,8 +281,8 @@ fn keep(queue: &mut VecDeque<Held>, held: Held, dropped: &mut u64) {
     }
 }
 
-fn deliver(phone: PhoneId, session: PduSessionId, held: Held, out: &mut Outbox<Output>) {
-    out.push(Output::Packet { phone, session, qfi: held.qfi, rqi: held.rqi, packet: held.packet });
+fn deliver(ue: UeId, session: PduSessionId, held: Held, out: &mut Outbox<Output>) {
+    out.push(Output::Packet { ue, session, qfi: held.qfi, rqi: held.rqi, packet: held.packet });
 }
 
 /// A packet on into the tunnel of another gNB, or of the UPF that forwards to it, with its flow.

@@ -14,7 +14,7 @@ use super::keys::Keys;
 use super::pdu_session::Wanted;
 use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, PhoneId};
+use crate::radio::{Down, UeId};
 
 /// NEA1 to NEA3 or NIA1 to NIA3 as NGAP has them: the highest bits (TS 38.413 §9.3.1.86; zero bits mean that only the
 /// null algorithm is there).
@@ -30,13 +30,13 @@ impl Gnb {
     ) {
         let sessions_asked = !m.pdu_session_resource_setup_list_cxt_req.is_empty();
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let (phone, stream) = (context.phone, context.stream);
+        let (ue, stream) = (context.ue, context.stream);
         context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
         let (radio_lost, has_ue_ambr) = (context.radio_lost, context.ambr.is_some());
         if sessions_asked && !has_ue_ambr {
-            violation(Some(phone), Violation::MissingUeAmbr, out);
+            violation(Some(ue), Violation::MissingUeAmbr, out);
         }
-        self.judge_context(phone, &m, out);
+        self.judge_context(ue, &m, out);
         let refused = if radio_lost {
             Some(CauseRadioNetwork::RadioConnectionWithUeLost)
         } else if !has_common_algorithms(&m.ue_security_capabilities) {
@@ -57,7 +57,7 @@ impl Gnb {
             context.allowed_nssai.clone_from(&m.allowed_nssai);
             context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         }
-        out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: m.security_key.0 }));
+        out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: m.security_key.0 }));
         let wanted: Vec<Wanted> =
             m.pdu_session_resource_setup_list_cxt_req.into_iter().map(Wanted::from).collect();
         let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
@@ -69,15 +69,15 @@ impl Gnb {
             self.report_radio_capability(m.ran_ue_ngap_id, out);
         }
         self.send(stream, &answer.into(), out);
-        event(Event::ContextSetUp(phone), out);
-        self.deliver(phone, m.nas_pdu, out);
+        event(Event::ContextSetUp(ue), out);
+        self.deliver(ue, m.nas_pdu, out);
         for nas in done.nas {
-            self.deliver(phone, Some(nas), out);
+            self.deliver(ue, Some(nas), out);
         }
     }
 
-    fn judge_context(&self, phone: PhoneId, m: &InitialContextSetupRequest, out: &mut Outbox<Output>) {
-        let mut breach = |v| violation(Some(phone), v, out);
+    fn judge_context(&self, ue: UeId, m: &InitialContextSetupRequest, out: &mut Outbox<Output>) {
+        let mut breach = |v| violation(Some(ue), v, out);
         if m.security_key.0 == [0; 32] {
             breach(Violation::ZeroSecurityKey);
         }
@@ -100,7 +100,7 @@ impl Gnb {
         self.send(context.stream, &m.into(), out);
     }
 
-    /// UE RADIO CAPABILITY CHECK (§8.14.2): every phone here carries voice.
+    /// UE RADIO CAPABILITY CHECK (§8.14.2): every UE here carries voice.
     pub(super) fn radio_capability_check(
         &mut self,
         at: Arrival,
@@ -131,7 +131,7 @@ impl Gnb {
         if let Some(key) = &m.security_key {
             context.keys = Some(Keys::initial(key.0));
             if !context.radio_lost {
-                out.push(Output::Radio(context.phone, Down::AsSecurity { k_gnb: key.0 }));
+                out.push(Output::Radio(context.ue, Down::AsSecurity { k_gnb: key.0 }));
             }
         }
         let mut named = m.amf_ue_ngap_id;
@@ -142,23 +142,23 @@ impl Gnb {
         self.send(stream, &UeContextModificationResponse::new(named, m.ran_ue_ngap_id).into(), out);
     }
 
-    /// The phone does not answer any more.
-    pub(super) fn phone_gone(&mut self, phone: PhoneId, out: &mut Outbox<Output>) {
-        let Some(id) = self.of_phone(phone).map(|c| c.ran_ue_ngap_id) else { return };
+    /// The UE does not answer any more.
+    pub(super) fn ue_gone(&mut self, ue: UeId, out: &mut Outbox<Output>) {
+        let Some(id) = self.of_ue(ue).map(|c| c.ran_ue_ngap_id) else { return };
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.radio_lost = true;
         }
-        self.request_release(phone, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost), out);
+        self.request_release(ue, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost), out);
     }
 
     /// UE CONTEXT RELEASE REQUEST (§8.3.2).
-    pub(super) fn request_release(&mut self, phone: PhoneId, cause: Cause, out: &mut Outbox<Output>) {
-        let Some(id) = self.of_phone(phone).map(|c| c.ran_ue_ngap_id) else { return };
+    pub(super) fn request_release(&mut self, ue: UeId, cause: Cause, out: &mut Outbox<Output>) {
+        let Some(id) = self.of_ue(ue).map(|c| c.ran_ue_ngap_id) else { return };
         let Some(context) = self.contexts.get_mut(id.0) else { return };
         let lost = cause == Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost);
         if lost && !context.radio_lost {
             context.radio_lost = true;
-            out.push(Output::Radio(phone, Down::Released));
+            out.push(Output::Radio(ue, Down::Released));
         }
         self.request_context_release(id, cause, out);
     }
@@ -211,12 +211,12 @@ impl Gnb {
         answer.pdu_session_resource_list_cxt_rel_cpl =
             context.sessions.iter().map(|s| PduSessionResourceItemCxtRelCpl::new(s.id)).collect();
         self.send(context.stream, &answer.into(), out);
-        event(Event::ContextReleased(context.phone, m.cause.clone()), out);
+        event(Event::ContextReleased(context.ue, m.cause.clone()), out);
     }
 }
 
 /// Whether changes of the RRC state are to be reported (TS 38.413 §9.3.1.91): each of them, or the next one, which is the
-/// same to phones whose changes are made by hand.
+/// same to UEs whose changes are made by hand.
 pub(super) fn reports(asked: Option<&RrcInactiveTransitionReportRequest>, before: bool) -> bool {
     match asked {
         None => before,

@@ -11,7 +11,7 @@ use whimbrel_ngap::{Cause, Refusal};
 pub enum Violation {
     /// A message that cannot be taken.
     Refused(Refusal),
-    /// A message for a phone that has no context here (§8.7.4, cause unknown local UE NGAP ID).
+    /// A message for a UE that has no context here (§8.7.4, cause unknown local UE NGAP ID).
     UnknownUe {
         /// The message.
         message: &'static str,
@@ -25,7 +25,7 @@ pub enum Violation {
         /// The one that came.
         given: AmfUeNgapId,
     },
-    /// A stream that TS 38.412 §7 keeps for the other kind of signalling, or not the stream of this phone.
+    /// A stream that TS 38.412 §7 keeps for the other kind of signalling, or not the stream of this UE.
     WrongStream {
         /// The message.
         message: &'static str,

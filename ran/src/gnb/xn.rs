@@ -22,7 +22,7 @@ use super::tunnel::{Flow, Session};
 use super::ue_context::reports;
 use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, PhoneId};
+use crate::radio::{Down, UeId};
 
 /// What one gNB says to another.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub enum XnMessage {
         /// Why.
         cause: Cause,
     },
-    /// UE CONTEXT RELEASE (§9.1.1.5): the source may let go of the phone.
+    /// UE CONTEXT RELEASE (§9.1.1.5): the source may let go of the UE.
     UeContextRelease {
         /// The source's name of the context.
         source: RanUeNgapId,
@@ -50,7 +50,7 @@ pub enum XnMessage {
     },
 }
 
-/// The context of a phone on its way to another gNB.
+/// The context of a UE on its way to another gNB.
 #[derive(Clone)]
 pub struct XnHandoverRequest {
     source: RanUeNgapId,
@@ -107,12 +107,12 @@ impl Gnb {
             XnMessage::HandoverPreparationFailure { source, cause } => {
                 let Some(context) = self.contexts.get_mut(source.0) else { return };
                 context.handover = Handover::None;
-                event(Event::HandoverFailed { phone: context.phone, via: Via::Xn, cause }, out);
+                event(Event::HandoverFailed { ue: context.ue, via: Via::Xn, cause }, out);
             }
             XnMessage::UeContextRelease { source } => {
                 if let Some(context) = self.drop_context(now, source, out) {
                     let cause = Cause::RadioNetwork(CauseRadioNetwork::SuccessfulHandover);
-                    event(Event::ContextReleased(context.phone, cause), out);
+                    event(Event::ContextReleased(context.ue, cause), out);
                 }
             }
             XnMessage::HandoverCancel { source } => {
@@ -180,7 +180,7 @@ impl Gnb {
         if let Some(cause) = self.faults.refuse_handover.clone() {
             return out.push(Output::Xn { to: from, message: refuse(cause) });
         }
-        let id = if self.is_up() { self.new_context(PhoneId::NOBODY, None) } else { None };
+        let id = if self.is_up() { self.new_context(UeId::NOBODY, None) } else { None };
         let Some(id) = id else { return out.push(Output::Xn { to: from, message: refuse(none) }) };
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.amf_ue_ngap_id = Some(m.amf_ue_ngap_id);
@@ -248,7 +248,7 @@ impl Gnb {
         let Some(context) = self.contexts.get(m.source.0) else { return };
         let Handover::Preparing { via: Via::Xn, to, .. } = context.handover else { return };
         let Some(command) = Command::of_container(&m.container) else { return };
-        self.command_phone(now, m.source, (Via::Xn, to), command, &m.admitted, out);
+        self.command_ue(now, m.source, (Via::Xn, to), command, &m.admitted, out);
     }
 
     /// Target: PATH SWITCH REQUEST (TS 38.413 §8.4.4.2).
@@ -295,11 +295,11 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         let Handover::Switching { from, asked, .. } =
             core::mem::replace(&mut context.handover, Handover::None)
         else {
-            return violation(Some(phone), Violation::Unexpected("PathSwitchRequestAcknowledge"), out);
+            return violation(Some(ue), Violation::Unexpected("PathSwitchRequestAcknowledge"), out);
         };
         let (ncc, nh) = (m.security_context.next_hop_chaining_count, m.security_context.next_hop_nh.0);
         let used = context.keys.as_ref().map(|k| k.ncc);
@@ -308,30 +308,30 @@ impl Gnb {
         if m.new_security_context_ind.is_some() {
             // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.2.3.2).
             context.keys = Some(Keys::initial(nh));
-            out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: nh }));
+            out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: nh }));
         } else {
             if let Some(keys) = &mut context.keys {
                 keys.fresh = Some((ncc, Nh::new(nh)));
             }
             if used == Some(ncc) {
-                violation(Some(phone), Violation::NextHopNotFresh, out);
+                violation(Some(ue), Violation::NextHopNotFresh, out);
             }
-            out.push(Output::Radio(phone, Down::NextHop { ncc, nh }));
+            out.push(Output::Radio(ue, Down::NextHop { ncc, nh }));
         }
         self.judge_capabilities(m.ran_ue_ngap_id, known, m.ue_security_capabilities, out);
         if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {
-            violation(Some(phone), Violation::AllowedNssaiNotServed, out);
+            violation(Some(ue), Violation::AllowedNssaiNotServed, out);
         }
         let switched: Vec<PduSessionId> =
             m.pdu_session_resource_switched_list.iter().map(|s| s.pdu_session_id).collect();
         for item in &m.pdu_session_resource_switched_list {
-            self.session_switched(m.ran_ue_ngap_id, phone, item, out);
+            self.session_switched(m.ran_ue_ngap_id, ue, item, out);
         }
         let released: Vec<PduSessionId> =
             m.pdu_session_resource_released_list_ps_ack.iter().map(|s| s.pdu_session_id).collect();
         for id in asked {
             if switched.contains(&id) == released.contains(&id) {
-                violation(Some(phone), Violation::SessionUnaccounted(id), out);
+                violation(Some(ue), Violation::SessionUnaccounted(id), out);
             }
             if released.contains(&id) {
                 self.take_down(m.ran_ue_ngap_id, id, out);
@@ -340,10 +340,10 @@ impl Gnb {
         if let Origin::Xn(source, id) = from {
             out.push(Output::Xn { to: source, message: XnMessage::UeContextRelease { source: id } });
         }
-        event(Event::HandedOver { phone, via: Via::Xn, released }, out);
+        event(Event::HandedOver { ue, via: Via::Xn, released }, out);
     }
 
-    /// What the core says of the phone's capabilities counts; it says it only where the gNB had it wrong (TS 33.501
+    /// What the core says of the UE's capabilities counts; it says it only where the gNB had it wrong (TS 33.501
     /// §6.7.3.1).
     fn judge_capabilities(
         &mut self,
@@ -356,10 +356,10 @@ impl Gnb {
         let lied = self.faults.altered_capabilities.as_ref().is_some_and(|a| Some(a) != known.as_ref());
         match (&told, lied) {
             (Some(told), _) if Some(told) != known.as_ref() => {
-                violation(Some(context.phone), Violation::SecurityCapabilitiesAltered, out);
+                violation(Some(context.ue), Violation::SecurityCapabilitiesAltered, out);
             }
             (None, true) => {
-                violation(Some(context.phone), Violation::SecurityCapabilitiesNotCorrected, out);
+                violation(Some(context.ue), Violation::SecurityCapabilitiesNotCorrected, out);
             }
             _ => {}
         }
@@ -369,28 +369,28 @@ impl Gnb {
     fn session_switched(
         &mut self,
         ran: RanUeNgapId,
-        phone: PhoneId,
+        ue: UeId,
         item: &PduSessionResourceItem,
         out: &mut Outbox<Output>,
     ) {
         let id = item.pdu_session_id;
         let transfer = match PathSwitchRequestAcknowledgeTransfer::decode(&item.transfer) {
             Ok(transfer) => transfer,
-            Err(e) => return violation(Some(phone), Violation::Transfer(id, e), out),
+            Err(e) => return violation(Some(ue), Violation::Transfer(id, e), out),
         };
         let uplink = match transfer.ul_ngu_up_tnl_information.as_ref().map(|t| self.peer(t)) {
-            Some(None) => return violation(Some(phone), Violation::UnusableTunnel(id), out),
+            Some(None) => return violation(Some(ue), Violation::UnusableTunnel(id), out),
             Some(uplink) => uplink,
             None => None,
         };
         let sessions = self.contexts.get_mut(ran.0).map(|c| &mut c.sessions);
         let Some(session) = sessions.and_then(|s| s.iter_mut().find(|s| s.id == id)) else {
-            return violation(Some(phone), Violation::UnknownSession(id), out);
+            return violation(Some(ue), Violation::UnknownSession(id), out);
         };
         session.uplink = uplink.unwrap_or(session.uplink);
     }
 
-    /// PATH SWITCH REQUEST FAILURE (§8.4.4.3): the phone cannot be served here. The source still has its connection, and asks
+    /// PATH SWITCH REQUEST FAILURE (§8.4.4.3): the UE cannot be served here. The source still has its connection, and asks
     /// for its release when TXnRELOCoverall ends.
     pub(super) fn path_switch_failed(
         &mut self,
@@ -400,12 +400,12 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let phone = context.phone;
+        let ue = context.ue;
         if !matches!(context.handover, Handover::Switching { .. }) {
-            return violation(Some(phone), Violation::Unexpected("PathSwitchRequestFailure"), out);
+            return violation(Some(ue), Violation::Unexpected("PathSwitchRequestFailure"), out);
         }
         self.drop_context(now, m.ran_ue_ngap_id, out);
         let cause = Cause::RadioNetwork(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem);
-        event(Event::HandoverFailed { phone, via: Via::Xn, cause }, out);
+        event(Event::HandoverFailed { ue, via: Via::Xn, cause }, out);
     }
 }

@@ -185,7 +185,7 @@ impl Ue {
         }
     }
 
-    /// T3520 has expired: the network is taken for a false one, and the phone leaves it (§5.4.1.3.7).
+    /// T3520 has expired: the network is taken for a false one, and the UE leaves it (§5.4.1.3.7).
     pub(super) fn challenge_unanswered(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let cause = self.refused_challenge.unwrap_or(MmCause::ProtocolErrorUnspecified);
         self.abandon(now, Reason::ChallengeRefused(cause), out);

@@ -1,4 +1,4 @@
-//! What a phone is told to be, and how it may misbehave.
+//! What a UE is told to be, and how it may misbehave.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use whimbrel_nas::mm::{MessageType, RegistrationRequest};
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
-/// What phones of one make have in common.
+/// What UEs of one make have in common.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The network that it has selected.
@@ -28,7 +28,7 @@ pub struct Profile {
     pub mm_capability: MmCapability,
     /// It asks that the connection be kept after registration.
     pub follow_on_request: bool,
-    /// It asks for DNS servers by IPCP too, as many phones do.
+    /// It asks for DNS servers by IPCP too, as many UEs do.
     pub ipcp: bool,
     /// The SSC mode that it asks for.
     pub ssc_mode: SscMode,
@@ -40,7 +40,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A phone of the network `plmn`, at home in it, with NEA0 to NEA3 and NIA1 to NIA3, EPS likewise.
+    /// A UE of the network `plmn`, at home in it, with NEA0 to NEA3 and NIA1 to NIA3, EPS likewise.
     pub fn new(plmn: PlmnId, requested_nssai: Vec<SNssai>) -> Self {
         Self {
             plmn,
@@ -58,7 +58,7 @@ impl Profile {
     }
 }
 
-/// Where a phone takes its SUCI from (TS 33.501 §6.12.2).
+/// Where a UE takes its SUCI from (TS 33.501 §6.12.2).
 #[derive(Clone)]
 pub enum SuciSource {
     /// The null scheme.
@@ -69,7 +69,7 @@ pub enum SuciSource {
         key: Arc<HomeNetworkPublicKey>,
         /// Its identifier.
         key_id: u8,
-        /// What ephemeral keys are drawn from; of each phone its own.
+        /// What ephemeral keys are drawn from; of each UE its own.
         seed: [u8; 32],
     },
     /// One computed before, for load that must not spend time on it.
@@ -87,7 +87,7 @@ impl core::fmt::Debug for SuciSource {
     }
 }
 
-/// One phone with its USIM.
+/// One UE with its USIM.
 #[derive(Clone, Debug)]
 pub struct UeConfig {
     /// What it shares with its like.
@@ -112,8 +112,8 @@ impl UeConfig {
     }
 }
 
-/// How a phone misbehaves, for tests of the core. A wrong key, SQN, slice, DNN or algorithm needs nothing of this: give
-/// the phone that one.
+/// How a UE misbehaves, for tests of the core. A wrong key, SQN, slice, DNN or algorithm needs nothing of this: give
+/// the UE that one.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Answer challenges with a wrong RES*.
@@ -124,12 +124,12 @@ pub struct Faults {
     pub ignore_handovers: u32,
     /// Spoil the MAC of the next so many protected messages.
     pub wrong_mac: u32,
-    /// Offer other security capabilities in the initial message than those that the phone expects to be replayed, as a
+    /// Offer other security capabilities in the initial message than those that the UE expects to be replayed, as a
     /// man in the middle who bids down would.
     pub bid_down: Option<UeSecurityCapability>,
     /// Alter the next message before it is protected, so that what is wrong passes its integrity check.
     pub alter: Option<Alter>,
-    /// No USIM: the phone names its equipment, and takes null integrity for an emergency.
+    /// No USIM: the UE names its equipment, and takes null integrity for an emergency.
     pub no_usim: bool,
     /// The establishment cause that it claims, whatever it is entitled to (TS 24.501 §4.5.6).
     pub claim: Option<RrcEstablishmentCause>,
@@ -150,7 +150,7 @@ pub enum AtOnce {
 }
 
 impl Faults {
-    /// A phone in order.
+    /// A UE in order.
     pub(super) const NONE: Self = Self {
         wrong_res_star: false,
         ignore: Vec::new(),
@@ -177,7 +177,7 @@ impl core::fmt::Debug for Alter {
     }
 }
 
-/// What a phone asks of the QoS of a session (TS 24.501 §6.4.2.2).
+/// What a UE asks of the QoS of a session (TS 24.501 §6.4.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosRequest {
     /// Requested QoS rules.
@@ -186,7 +186,7 @@ pub struct QosRequest {
     pub flows: Vec<QosFlowDescription>,
 }
 
-/// What only some phones ask for in REGISTRATION REQUEST (TS 24.501 §8.2.6).
+/// What only some UEs ask for in REGISTRATION REQUEST (TS 24.501 §8.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct AskFor {
     /// MICO.

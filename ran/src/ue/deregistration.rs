@@ -12,7 +12,7 @@ use whimbrel_security::SecurityHeaderType;
 use super::{AtOnce, Event, Initial, MmState, Output, Timer, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
 
-/// How often DEREGISTRATION REQUEST is sent: on the fifth expiry of T3521 the phone gives up (§5.5.2.2.6 d).
+/// How often DEREGISTRATION REQUEST is sent: on the fifth expiry of T3521 the UE gives up (§5.5.2.2.6 d).
 const ATTEMPTS_MAX: u8 = 5;
 
 impl Ue {
@@ -93,7 +93,7 @@ impl Ue {
         self.timers.start(Timer::T3540, now);
     }
 
-    /// The phone is not registered any more; it keeps its 5G-GUTI and keys for the next time.
+    /// The UE is not registered any more; it keeps its 5G-GUTI and keys for the next time.
     pub(super) fn deregistered(&mut self, cause: Option<MmCause>, out: &mut Outbox<Output>) {
         let asked = self.state == MmState::DeregisteredInitiated;
         let since = self.initial.as_ref().filter(|_| asked).map(|i| i.since);

@@ -1,4 +1,4 @@
-//! What a phone tells its owner.
+//! What a UE tells its owner.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -17,13 +17,13 @@ pub enum Procedure {
     Registration,
     /// Service request (§5.6.1).
     ServiceRequest,
-    /// Deregistration by the phone (§5.5.2.2).
+    /// Deregistration by the UE (§5.5.2.2).
     Deregistration,
     /// PDU session establishment (§6.4.1).
     SessionEstablishment,
-    /// PDU session modification by the phone (§6.4.2).
+    /// PDU session modification by the UE (§6.4.2).
     SessionModification,
-    /// PDU session release by the phone (§6.4.3).
+    /// PDU session release by the UE (§6.4.3).
     SessionRelease,
 }
 
@@ -100,17 +100,17 @@ pub enum Reason {
     Sm(SmCause),
     /// The network refused the authentication (AUTHENTICATION REJECT).
     AuthenticationRejected,
-    /// The phone refused the network's challenge, and nothing better came.
+    /// The UE refused the network's challenge, and nothing better came.
     ChallengeRefused(MmCause),
-    /// The phone refused the SECURITY MODE COMMAND.
+    /// The UE refused the SECURITY MODE COMMAND.
     SecurityModeRefused(MmCause),
     /// No answer came in time.
     TimedOut,
     /// The connection was lost.
     ConnectionLost,
-    /// The gNB did not let the phone in, since the AMF is overloaded.
+    /// The gNB did not let the UE in, since the AMF is overloaded.
     Barred,
-    /// The state of the phone does not allow it.
+    /// The state of the UE does not allow it.
     NotPossible,
 }
 
@@ -121,27 +121,27 @@ impl fmt::Display for Reason {
             Self::Sm(cause) => write!(f, "5GSM cause #{} {cause}", cause.value()),
             Self::AuthenticationRejected => f.write_str("AUTHENTICATION REJECT"),
             Self::ChallengeRefused(cause) => {
-                write!(f, "the phone refused the challenge: #{} {cause}", cause.value())
+                write!(f, "the UE refused the challenge: #{} {cause}", cause.value())
             }
             Self::SecurityModeRefused(cause) => {
-                write!(f, "the phone refused the security mode: #{} {cause}", cause.value())
+                write!(f, "the UE refused the security mode: #{} {cause}", cause.value())
             }
             Self::TimedOut => f.write_str("no answer in time"),
             Self::ConnectionLost => f.write_str("the connection was lost"),
             Self::Barred => {
-                f.write_str("the gNB kept the phone away, since the AMF is overloaded (OVERLOAD START)")
+                f.write_str("the gNB kept the UE away, since the AMF is overloaded (OVERLOAD START)")
             }
             Self::NotPossible => f.write_str("not possible in this state"),
         }
     }
 }
 
-/// A breach of TS 24.501 or TS 33.501 by the core, seen from the phone.
+/// A breach of TS 24.501 or TS 33.501 by the core, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// The gNB was given another K_gNB than the phone derives (TS 33.501 §6.8.1.1.2.2).
+    /// The gNB was given another K_gNB than the UE derives (TS 33.501 §6.8.1.1.2.2).
     KGnbDiffers,
-    /// The target of a handover uses another key than the phone derives (TS 33.501 §6.9.2.3).
+    /// The target of a handover uses another key than the UE derives (TS 33.501 §6.9.2.3).
     HandoverKeyDiffers,
     /// The AMF gave the gNB a next hop that does not belong to its chaining count (TS 33.501 §6.9.2.3.2).
     NextHopDiffers,
@@ -153,26 +153,26 @@ pub enum Violation {
     CountAgain,
     /// A message that cannot be read; its type octet, if it was reached.
     Malformed(Option<u8>),
-    /// A message that only phones send, or one that the state does not allow.
+    /// A message that only UEs send, or one that the state does not allow.
     Unexpected(MessageType),
     /// The allowed NSSAI holds no slice that was asked for, although the registration was accepted.
     AllowedNssai,
-    /// The registration area does not hold the phone's own area.
+    /// The registration area does not hold the UE's own area.
     RegistrationArea,
-    /// A session was accepted with a type or an address that the phone cannot use.
+    /// A session was accepted with a type or an address that the UE cannot use.
     SessionAddress(PduSessionId),
-    /// A downlink packet in another QoS flow than the phone's rules have for it (TS 23.501 §5.7.1.5).
+    /// A downlink packet in another QoS flow than the UE's rules have for it (TS 23.501 §5.7.1.5).
     DownlinkFlow(PduSessionId),
-    /// QoS rules without a default rule, or a change of them that the phone cannot make.
+    /// QoS rules without a default rule, or a change of them that the UE cannot make.
     QosRules(PduSessionId),
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KGnbDiffers => f.write_str("K_gNB of the gNB is not the one that the phone derives"),
+            Self::KGnbDiffers => f.write_str("K_gNB of the gNB is not the one that the UE derives"),
             Self::HandoverKeyDiffers => {
-                f.write_str("the key after the handover is not the one that the phone derives")
+                f.write_str("the key after the handover is not the one that the UE derives")
             }
             Self::NextHopDiffers => {
                 f.write_str("the next hop that the gNB was given is not the one of its chaining count")
@@ -188,7 +188,7 @@ impl fmt::Display for Violation {
             Self::AllowedNssai => f.write_str(
                 "the allowed NSSAI is empty, or another than was asked for without a word of that",
             ),
-            Self::RegistrationArea => f.write_str("the registration area does not hold the phone's cell"),
+            Self::RegistrationArea => f.write_str("the registration area does not hold the UE's cell"),
             Self::SessionAddress(id) => write!(f, "PDU session {id} was accepted without a usable address"),
             Self::DownlinkFlow(id) => {
                 write!(
@@ -201,7 +201,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Something that happened to a phone. `since` is when the first message of the procedure was sent.
+/// Something that happened to a UE. `since` is when the first message of the procedure was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// REGISTRATION ACCEPT.
@@ -223,16 +223,16 @@ pub enum Event {
         /// What the session gave.
         session: Box<SessionInfo>,
     },
-    /// PDU SESSION MODIFICATION COMMAND came, and the phone does as it says.
+    /// PDU SESSION MODIFICATION COMMAND came, and the UE does as it says.
     SessionModified {
-        /// When the phone had asked for it, if it had.
+        /// When the UE had asked for it, if it had.
         since: Option<Instant>,
         /// The session.
         session: PduSessionId,
     },
     /// A session is gone: released by either side, or found to be gone at the network.
     SessionReleased {
-        /// When the phone had asked for it, if it had.
+        /// When the UE had asked for it, if it had.
         since: Option<Instant>,
         /// The session.
         session: PduSessionId,
@@ -251,9 +251,9 @@ pub enum Event {
         /// The gNB of the cell.
         to: GlobalGnbId,
     },
-    /// The phone is registered and has no connection.
+    /// The UE is registered and has no connection.
     Idle,
-    /// The phone is not registered any more.
+    /// The UE is not registered any more.
     Deregistered {
         /// When it had asked for it, if it had.
         since: Option<Instant>,
@@ -270,7 +270,7 @@ pub enum Event {
         session: Option<PduSessionId>,
         /// Why.
         reason: Reason,
-        /// When the phone tries again by itself, if it does.
+        /// When the UE tries again by itself, if it does.
         retry_after: Option<Duration>,
     },
     /// It was paged and answers.
@@ -282,11 +282,11 @@ pub enum Event {
         /// With a new 5G-GUTI.
         new_guti: bool,
     },
-    /// 5GMM STATUS came: the core found a fault with the phone.
+    /// 5GMM STATUS came: the core found a fault with the UE.
     Status(MmCause),
     /// 5GSM STATUS came.
     SessionStatus(SmCause),
-    /// A payload came that a phone without a screen has no use for (SMS, LPP, SOR, UE policy): its type.
+    /// A payload came that a UE without a screen has no use for (SMS, LPP, SOR, UE policy): its type.
     Payload(u8),
     /// A message was discarded because of its protection: wrong MAC, repeated, or no keys for it.
     Discarded(Discard),

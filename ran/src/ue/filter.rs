@@ -1,4 +1,4 @@
-//! Which QoS flow a packet belongs to, by the phone's QoS rules: TS 23.501 §5.7.1.5, §5.7.6; TS 24.501 §9.11.4.13.
+//! Which QoS flow a packet belongs to, by the UE's QoS rules: TS 23.501 §5.7.1.5, §5.7.6; TS 24.501 §9.11.4.13.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,7 +29,7 @@ pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]
     taking.min_by_key(|b| b.precedence).map(|b| b.qfi)
 }
 
-/// What filters look at. "Local" is the phone's side.
+/// What filters look at. "Local" is the UE's side.
 #[derive(Debug, Default)]
 struct Packet {
     local: Option<IpAddr>,

@@ -55,7 +55,7 @@ impl AsKeys {
 }
 
 impl Ue {
-    /// The source has told the phone to go.
+    /// The source has told the UE to go.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
@@ -94,14 +94,14 @@ impl Ue {
         }
     }
 
-    /// The key that the target uses must be the phone's.
+    /// The key that the target uses must be the UE's.
     pub(super) fn judge_handover_key(&self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
         if self.as_keys.as_ref().is_none_or(|keys| keys.k_gnb.octets() != k_gnb) {
             violation(Violation::HandoverKeyDiffers, out);
         }
     }
 
-    /// The pair that the AMF gave the gNB must be of the chain that the phone derives too, ahead of the one in use.
+    /// The pair that the AMF gave the gNB must be of the chain that the UE derives too, ahead of the one in use.
     pub(super) fn judge_next_hop(&self, ncc: u8, nh: &[u8; 32], out: &mut Outbox<Output>) {
         let fits = self.as_keys.as_ref().is_some_and(|keys| {
             let mut ahead = keys.clone();

@@ -1,4 +1,4 @@
-//! Who the phone says that it is: SUCI (TS 33.501 §6.12.2, Annex C) and the identification procedure (TS 24.501 §5.4.3).
+//! Who the UE says that it is: SUCI (TS 33.501 §6.12.2, Annex C) and the identification procedure (TS 24.501 §5.4.3).
 
 use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{IdentityType, MobileIdentity, Octets, SchemeId, SchemeOutput, Suci};
@@ -45,7 +45,7 @@ impl Ue {
 }
 
 impl UeConfig {
-    /// Computes the SUCI now, so that load does not spend time on it later. The phone will use it again and again, which
+    /// Computes the SUCI now, so that load does not spend time on it later. The UE will use it again and again, which
     /// a real one must not (TS 33.501 §6.12.2). Nothing changes where the SUPI is not of the home network.
     pub fn precompute_suci(&mut self) {
         if let Some(suci) = make_suci(self, &mut 0) {

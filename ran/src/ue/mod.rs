@@ -1,4 +1,4 @@
-//! One phone: NAS of TS 24.501 from the UE's side, with the USIM of TS 33.102 and TS 33.501.
+//! One UE: NAS of TS 24.501 from the UE's side, with the USIM of TS 33.102 and TS 33.501.
 //!
 //! The machine is pure: what it sends goes through a cell to an AMF, what happens to it is an [`Event`].
 //!
@@ -49,7 +49,7 @@ pub use config::{Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SessionRequ
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
-/// What the phone is to do.
+/// What the UE is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Register: initially if it is not registered, else as a mobility update.
@@ -77,7 +77,7 @@ pub enum Command {
     Say(Vec<u8>),
 }
 
-/// What happens to a phone.
+/// What happens to a UE.
 #[derive(Debug)]
 pub enum Input {
     /// Its owner wants something.
@@ -92,7 +92,7 @@ pub enum Input {
     Tick,
 }
 
-/// What a phone wants done.
+/// What a UE wants done.
 #[derive(Debug)]
 pub enum Output {
     /// Send this to the gNB.
@@ -101,7 +101,7 @@ pub enum Output {
     Event(Event),
 }
 
-/// 5GMM main states of the phone (TS 24.501 §5.1.3.2.1), as far as they are told apart here.
+/// 5GMM main states of the UE (TS 24.501 §5.1.3.2.1), as far as they are told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmState {
     /// 5GMM-DEREGISTERED.
@@ -129,7 +129,7 @@ struct Initial {
     kind: RegistrationKind,
 }
 
-/// An emulated phone.
+/// An emulated UE.
 #[derive(Debug)]
 pub struct Ue {
     config: UeConfig,
@@ -148,9 +148,9 @@ pub struct Ue {
     rejected_nssai: Box<[(SNssai, SliceRejectCause)]>,
     security: Option<Security>,
     partial: Option<Partial>,
-    /// Why the phone refused the last challenge, while it awaits a better one.
+    /// Why the UE refused the last challenge, while it awaits a better one.
     refused_challenge: Option<MmCause>,
-    /// Why the phone refused the last SECURITY MODE COMMAND.
+    /// Why the UE refused the last SECURITY MODE COMMAND.
     refused_security_mode: Option<MmCause>,
     /// COUNT from which K_gNB is derived (TS 33.501 §6.8.1.1.2.2).
     k_gnb_count: Option<NasCount>,
@@ -180,7 +180,7 @@ pub struct Ue {
 }
 
 impl Ue {
-    /// A phone that is switched on and has done nothing yet.
+    /// A UE that is switched on and has done nothing yet.
     pub fn new(config: UeConfig) -> Self {
         Self {
             usim: Usim::new(config.milenage(), config.sqn.clone()),
@@ -323,7 +323,7 @@ impl Ue {
             Input::Command(command) => self.pending.push_back(command),
             Input::Cell(tai) => self.camp(now, tai, out),
             Input::Paged => self.paged(now, out),
-            // What a gNB said before it heard that the phone has left.
+            // What a gNB said before it heard that the UE has left.
             Input::Radio(_) if !self.connected => {}
             Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
             Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
@@ -382,7 +382,7 @@ impl Ue {
     fn drive(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(command) = self.pending.front() {
             let busy = !matches!(self.state, MmState::Deregistered | MmState::Registered);
-            // A phone that is switched off does not wait for anything.
+            // A UE that is switched off does not wait for anything.
             let switch_off = matches!(command, Command::Deregister { switch_off: true });
             if busy && !switch_off {
                 return;
@@ -464,7 +464,7 @@ impl Ue {
         out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
     }
 
-    /// Sends what it is told to, as the first message of a connection if there is none; the phone's own state stays.
+    /// Sends what it is told to, as the first message of a connection if there is none; the UE's own state stays.
     fn say(&mut self, plain: Vec<u8>, out: &mut Outbox<Output>) {
         if self.connected && !self.secure {
             return out.push(Output::Radio(Up::Nas(plain)));

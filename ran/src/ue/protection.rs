@@ -194,7 +194,7 @@ impl Ue {
         NasMessageContainer::new(value)
     }
 
-    /// AS security begins: the gNB's key must be the phone's.
+    /// AS security begins: the gNB's key must be the UE's.
     pub(super) fn as_security(&mut self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
         let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) else {
             return violation(Violation::AsSecurityTooEarly, out);
@@ -207,7 +207,7 @@ impl Ue {
     }
 }
 
-/// The messages that a phone takes without protection until the network has secured the connection (§4.4.4.2).
+/// The messages that a UE takes without protection until the network has secured the connection (§4.4.4.2).
 fn may_be_plain(message: &Message) -> bool {
     match message {
         Message::IdentityRequest(m) => m.identity_type == IdentityType::Suci,

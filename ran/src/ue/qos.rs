@@ -5,7 +5,7 @@ use whimbrel_nas::sm::ModificationCommand;
 
 use super::SessionInfo;
 
-/// Makes the changes of a command. Errors: the cause with which the phone rejects the command; nothing is changed then.
+/// Makes the changes of a command. Errors: the cause with which the UE rejects the command; nothing is changed then.
 pub(super) fn apply(info: &mut SessionInfo, m: &ModificationCommand) -> Result<(), SmCause> {
     let (mut rules, mut flows) = (info.rules.clone(), info.flows.clone());
     if let Some(changes) = &m.qos_flow_descriptions {

@@ -158,7 +158,7 @@ impl Ue {
         }
     }
 
-    /// What a phone can find wrong with an acceptance.
+    /// What a UE can find wrong with an acceptance.
     fn judge_accept(&self, m: &RegistrationAccept, out: &mut Outbox<Output>) {
         let asked = &self.config.profile.requested_nssai;
         let initial = self.initial.as_ref().is_some_and(|i| i.kind == RegistrationKind::Initial);
@@ -188,7 +188,7 @@ impl Ue {
         if self.state != MmState::RegisteredInitiated {
             return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationReject), out);
         }
-        // A reject after the phone's own refusal names the network's view of it; the phone's is the better one.
+        // A reject after the UE's own refusal names the network's view of it; the UE's is the better one.
         let reason = match self.refused_security_mode.take() {
             Some(own) => Reason::SecurityModeRefused(own),
             None => Reason::Mm(m.cause),
@@ -295,7 +295,7 @@ impl Ue {
         self.registration_attempts = 0;
     }
 
-    /// The phone camps on a cell; one outside its area makes it register there (§5.5.1.3.2 a).
+    /// The UE camps on a cell; one outside its area makes it register there (§5.5.1.3.2 a).
     pub(super) fn camp(&mut self, now: Instant, tai: Tai, out: &mut Outbox<Output>) {
         self.cell = Some(tai);
         if self.state == MmState::Registered && !self.registration_area.contains(tai) {
@@ -324,7 +324,7 @@ impl Ue {
         }
     }
 
-    /// The sessions that the phone holds to be active.
+    /// The sessions that the UE holds to be active.
     pub(super) fn session_set(&self) -> PduSessionSet {
         self.sessions().map(|s| s.id).collect()
     }

@@ -70,7 +70,7 @@ impl Ue {
         context(&current.k_amf, current.nas.counts())
     }
 
-    /// Whether the phone has both algorithms; it never takes null integrity (TS 33.501 §5.2.3).
+    /// Whether the UE has both algorithms; it never takes null integrity (TS 33.501 §5.2.3).
     fn supports(&self, selected: SecurityAlgorithms) -> bool {
         let own = &self.config.profile.security_capability;
         let (ciphering, integrity) = (selected.ciphering.value(), selected.integrity.value());

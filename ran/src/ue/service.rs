@@ -16,7 +16,7 @@ use crate::outbox::Outbox;
 const ATTEMPTS_MAX: u8 = 5;
 
 impl Ue {
-    /// PAGING named the phone (§5.6.2.2.1).
+    /// PAGING named the UE (§5.6.2.2.1).
     pub(super) fn paged(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if self.state == MmState::Registered && !self.connected {
             event(Event::Paged, out);

@@ -24,7 +24,7 @@ use crate::outbox::Outbox;
 const T3580_T3582: Duration = Duration::from_secs(16);
 /// On the fifth expiry the procedure is aborted (§6.4.1.6 a, §6.4.3.5 a).
 const SENDS_MAX: u8 = 5;
-/// Packet filters that the phone can hold; the least that the element can say and more than any session here has.
+/// Packet filters that the UE can hold; the least that the element can say and more than any session here has.
 const PACKET_FILTERS: u16 = 17;
 
 /// What a session is at.
@@ -40,7 +40,7 @@ enum State {
     Releasing,
 }
 
-/// A session of the phone.
+/// A session of the UE.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) id: PduSessionId,
@@ -219,7 +219,7 @@ impl Ue {
             return event(Event::Payload(m.payload_container_type.value()), out);
         }
         if let (Some(cause), Some(id)) = (m.cause, m.pdu_session_id) {
-            // The network could not forward the phone's own message, and gives it back.
+            // The network could not forward the UE's own message, and gives it back.
             let retry_after = m.back_off_timer.and_then(|t| t.duration());
             return self.session_refused(now, id, Reason::Mm(cause), retry_after, out);
         }
@@ -277,7 +277,7 @@ impl Ue {
         }
     }
 
-    /// §7.3.2: a message for a session that the phone does not have.
+    /// §7.3.2: a message for a session that the UE does not have.
     fn session_unknown(&mut self, id: PduSessionId, message: &Message, out: &mut Outbox<Output>) {
         match message.body {
             // The answer of before was lost: give it again, so that both sides end up without the session.
@@ -479,7 +479,7 @@ impl Ue {
         let releasing = self.sessions.iter().any(|s| s.id == id && s.state == State::Releasing);
         self.session_refused(now, id, Reason::TimedOut, None, out);
         if releasing {
-            // §6.4.3.5 a: the phone holds it to be released, and the network learns so by the PDU session status.
+            // §6.4.3.5 a: the UE holds it to be released, and the network learns so by the PDU session status.
             self.sessions.retain(|s| s.id != id);
             event(Event::SessionReleased { since: None, session: id, cause: None }, out);
         }
@@ -497,7 +497,7 @@ fn establishment_request(request: &SessionRequest, profile: &Profile) -> Establi
     m
 }
 
-/// What a phone asks for beside the address (TS 24.008 §10.5.6.3).
+/// What a UE asks for beside the address (TS 24.008 §10.5.6.3).
 fn pco(request: &SessionRequest, profile: &Profile) -> Vec<Container> {
     let ipv4 = matches!(request.pdu_session_type, PduSessionType::Ipv4 | PduSessionType::Ipv4v6);
     let ipv6 = matches!(request.pdu_session_type, PduSessionType::Ipv6 | PduSessionType::Ipv4v6);

@@ -1,4 +1,4 @@
-//! The phone's 5GMM timers: TS 24.501 §10.2, table 10.2.1.
+//! The UE's 5GMM timers: TS 24.501 §10.2, table 10.2.1.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The phone's end of a PDU session: an IP stack in the process, for scenarios that need no program beside them.
+//! The UE's end of a PDU session: an IP stack in the process, for scenarios that need no program beside them.
 
 mod device;
 mod dns;

@@ -1,4 +1,4 @@
-//! How a phone finds its IPv6 prefix: router solicitation and advertisement (RFC 4861 §4.1, §4.2; TS 23.501 §5.8.2.2).
+//! How a UE finds its IPv6 prefix: router solicitation and advertisement (RFC 4861 §4.1, §4.2; TS 23.501 §5.8.2.2).
 
 use core::net::Ipv6Addr;
 use core::time::Duration;
@@ -15,7 +15,7 @@ const OPTION_RDNSS: u8 = 25;
 const IPV6_OCTETS: usize = 40;
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
-/// What the network advertises to a phone.
+/// What the network advertises to a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement {
     /// The prefix of 64 bits, the rest zero.

@@ -19,7 +19,7 @@ use super::http;
 use super::router::{self, RouterAdvertisement};
 
 /// Octets of a packet where the session names no MTU: Ethernet's, less the tunnel (TS 23.060 Annex C: 1358, rounded up
-/// to what common phones take).
+/// to what common UEs take).
 const MTU_DEFAULT: u16 = 1400;
 /// TCP window: a page of a scenario in a few round trips.
 const TCP_RECEIVE_OCTETS: usize = 64 * 1024;

@@ -1,7 +1,7 @@
-//! A stream of numbered packets in both directions, to see what a phone's user plane loses, reorders, repeats and holds up:
-//! the phone's end, and the end on the data network.
+//! A stream of numbered packets in both directions, to see what a UE's user plane loses, reorders, repeats and holds up:
+//! the UE's end, and the end on the data network.
 //!
-//! Each side counts what it receives. The data network tells its counts in each of its packets, so that the phone knows
+//! Each side counts what it receives. The data network tells its counts in each of its packets, so that the UE knows
 //! both directions. What it says is its own little protocol over UDP; all numbers are in network order.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_ids::Instant;
 
 const MAGIC: [u8; 4] = *b"WBst";
-/// Octets of a phone's packet before its padding.
+/// Octets of a UE's packet before its padding.
 const UPLINK_OCTETS: usize = 24;
 /// Octets of a packet of the data network.
 const DOWNLINK_OCTETS: usize = 48;
 const IPV4_UDP_OCTETS: usize = 28;
-/// Phones that one server serves; more are not answered.
+/// UEs that one server serves; more are not answered.
 const PEERS_MAX: usize = 1 << 16;
-/// How often the phone asks for the end of its stream.
+/// How often the UE asks for the end of its stream.
 const STOP_AGAIN: Duration = Duration::from_millis(200);
 /// Numbers that are remembered to tell a repeated packet from a late one.
 const WINDOW: u64 = 64;
-/// UDP ports of phones begin here, one each stream.
+/// UDP ports of UEs begin here, one each stream.
 const PORTS_FROM: u16 = 0x6000;
 
 /// What came of the packets of one direction.
@@ -74,14 +74,14 @@ pub struct StreamConfig {
     pub server: SocketAddrV4,
     /// Time between packets, in each direction.
     pub interval: Duration,
-    /// Octets of the phone's packets, IP header included.
+    /// Octets of the UE's packets, IP header included.
     pub octets: usize,
 }
 
 /// What came of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Packets that the phone sent.
+    /// Packets that the UE sent.
     pub uplink_sent: u64,
     /// What came of them.
     pub uplink: Tracker,
@@ -109,7 +109,7 @@ enum State {
     Ended,
 }
 
-/// The phone's end.
+/// The UE's end.
 #[derive(Debug)]
 pub struct Stream {
     config: StreamConfig,
@@ -123,7 +123,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream that begins at once; `id` tells it from the phone's other ones.
+    /// A stream that begins at once; `id` tells it from the UE's other ones.
     pub fn new(now: Instant, config: StreamConfig, address: Ipv4Addr, id: u32) -> Self {
         let port = PORTS_FROM | (id & 0x0fff) as u16;
         Self {
@@ -288,7 +288,7 @@ impl FromServer {
     }
 }
 
-/// The end on the data network: answers the streams of many phones. Pure: who owns a socket feeds it.
+/// The end on the data network: answers the streams of many UEs. Pure: who owns a socket feeds it.
 #[derive(Debug, Default)]
 pub struct StreamServer {
     peers: BTreeMap<SocketAddr, Peer>,
@@ -334,7 +334,7 @@ impl StreamServer {
         payload: &[u8],
         send: &mut dyn FnMut(SocketAddr, Vec<u8>),
     ) {
-        let Some((kind, epoch, interval, id, number, argument)) = from_phone(payload) else { return };
+        let Some((kind, epoch, interval, id, number, argument)) = from_ue(payload) else { return };
         if !self.peers.contains_key(&from) && self.peers.len() >= PEERS_MAX {
             return;
         }
@@ -402,15 +402,15 @@ impl StreamServer {
     }
 }
 
-type FromPhone = (Kind, u8, Duration, u32, u64, u32);
+type FromUe = (Kind, u8, Duration, u32, u64, u32);
 
-fn from_phone(payload: &[u8]) -> Option<FromPhone> {
+fn from_ue(payload: &[u8]) -> Option<FromUe> {
     let mut r = Numbers(payload);
     if r.array::<4>()? != MAGIC {
         return None;
     }
     let [kind, epoch] = r.array()?;
-    // At most a thousand packets a second to each phone.
+    // At most a thousand packets a second to each UE.
     let interval = Duration::from_millis(u64::from(u16::from_be_bytes(r.array()?)).max(1));
     let id = u32::from_be_bytes(r.array()?);
     let number = u64::from_be_bytes(r.array()?);
@@ -477,7 +477,7 @@ mod tests {
         StreamConfig { server, interval: 20 * MS, octets: 200 }
     }
 
-    /// Runs both ends for so many milliseconds; `lose` says which packets to the phone are lost.
+    /// Runs both ends for so many milliseconds; `lose` says which packets to the UE are lost.
     fn run(stream: &mut Stream, server: &mut StreamServer, from: u64, to: u64, lose: &dyn Fn(u64) -> bool) {
         for ms in from..to {
             let now = NOW + Duration::from_millis(ms);

@@ -14,11 +14,11 @@ use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
 
 use crate::network::Network;
-use crate::scenario::{SOCKETS, fleet, gnb, phones, scenario};
+use crate::scenario::{SOCKETS, fleet, gnb, scenario, ues};
 
 const PORT: u16 = 38412;
 const NGAP: u32 = 60;
-/// Nothing of a phone is under way after so long a silence.
+/// Nothing of a UE is under way after so long a silence.
 const AT_REST: Duration = Duration::from_millis(60);
 
 fn address(host: usize) -> IpAddr {
@@ -48,7 +48,7 @@ struct Pair<'a> {
     serves: usize,
     /// The gNB's association with each host, once the AMF knows whose it is.
     lines: [Option<AssociationId>; 2],
-    /// Messages of phones that the host that serves has taken.
+    /// Messages of UEs that the host that serves has taken.
     taken: usize,
     last: Instant,
     switches: usize,
@@ -133,7 +133,7 @@ impl Pair<'_> {
         Message::from(update).to_vec()
     }
 
-    /// Where the phones rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
+    /// Where the UEs rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
     fn switch(&mut self, now: Instant) {
         let rests = self.end != End::Unheard && self.taken > 2 && now.since(self.last) > AT_REST;
         let (from, to) = (self.serves, 1 - self.serves);
@@ -179,10 +179,10 @@ fn what_a_host_had_not_acknowledged_when_it_died_is_said_again_to_the_other() {
 
 fn goes_on(end: End) {
     let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let text = r#"{"phones": 1, "steps": ["register", {"wait": 0.3}, {"session": {"dnn": "internet"}}, {"wait": 0.3},
+    let text = r#"{"ues": 1, "steps": ["register", {"wait": 0.3}, {"session": {"dnn": "internet"}}, {"wait": 0.3},
         "idle", {"wait": 0.3}, "return", {"wait": 0.3}, "deregister"]}"#;
     let scenario = scenario(text);
-    let fleet = fleet(scenario.phones);
+    let fleet = fleet(scenario.ues);
     let _upf = UdpSocket::bind("127.0.0.9:2152").unwrap();
     let config = RunnerConfig {
         amf: vec![address(0)],
@@ -190,7 +190,7 @@ fn goes_on(end: End) {
         sctp: Mode::Udp,
         sctp_udp_ports: (9899, 9899),
         gnbs: vec![GnbPlace { config: gnb(0), address: Ipv4Addr::new(127, 0, 9, 1).into(), amf: None }],
-        phones: phones(&fleet),
+        ues: ues(&fleet),
         scenario,
         seed: 1,
         namespace: None,

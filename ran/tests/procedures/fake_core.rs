@@ -1,4 +1,4 @@
-//! A core of one phone for the tests of the emulated RAN: NGAP and NAS by the wire crates, the network side of
+//! A core of one UE for the tests of the emulated RAN: NGAP and NAS by the wire crates, the network side of
 //! `security`, and nothing of the real core. It is as simple as the procedures allow and does what its knobs say.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use whimbrel_ngap as ngap;
 use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::{self, Gnb, GnbConfig, XnMessage};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
-use whimbrel_ran::{Down, Outbox, PhoneId, Up};
+use whimbrel_ran::{Down, Outbox, UeId, Up};
 use whimbrel_security::{
     Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
     Direction, IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, Opc, Rand,
@@ -23,7 +23,7 @@ use whimbrel_security::{
 };
 
 pub const NOW: Instant = Instant(1_800_000_000_000_000);
-pub const PHONE: PhoneId = PhoneId(0);
+pub const UE: UeId = UeId(0);
 pub const SLICE: SNssai = SNssai::sst(1);
 
 pub fn tai() -> Tai {
@@ -46,7 +46,7 @@ pub struct Knobs {
     /// SEQ of the next challenge.
     pub stale_sqn: bool,
     pub reject_authentication: bool,
-    /// Do not replay the phone's security capabilities but these.
+    /// Do not replay the UE's security capabilities but these.
     pub altered_capabilities: Option<UeSecurityCapability>,
     pub wrong_k_gnb: bool,
     pub without_ue_ambr: bool,
@@ -68,7 +68,7 @@ pub struct Knobs {
     pub refuse_path_switch: bool,
     /// Containers of gNBs are spoilt.
     pub spoil_containers: bool,
-    /// The phone's capabilities are taken from PATH SWITCH REQUEST as they come.
+    /// The UE's capabilities are taken from PATH SWITCH REQUEST as they come.
     pub believe_capabilities: bool,
     /// Forwarding goes through the UPF.
     pub indirect: bool,
@@ -86,7 +86,7 @@ pub struct Core {
     supi: Supi,
     seq: u64,
     rand: u8,
-    /// Which phone of a network of many.
+    /// Which UE of a network of many.
     pub index: u32,
     pub amf_ue_ngap_id: AmfUeNgapId,
     pub ran_ue_ngap_id: RanUeNgapId,
@@ -94,7 +94,7 @@ pub struct Core {
     vector: Option<AuthenticationVector>,
     ng_ksi: u8,
     pub context: Option<Context>,
-    /// The gNB that has the phone.
+    /// The gNB that has the UE.
     pub serving: usize,
     pub mobility: crate::fake_mobility::Mobility,
     capability: Option<UeSecurityCapability>,
@@ -151,7 +151,7 @@ impl Core {
         Guti { guami: guami(), tmsi: Tmsi(self.tmsi) }
     }
 
-    /// Loses the phone's keys, as a restart would.
+    /// Loses the UE's keys, as a restart would.
     pub fn forget(&mut self) {
         self.context = None;
         self.sessions = PduSessionSet::default();
@@ -599,14 +599,14 @@ enum OnWay {
 
 pub struct Net {
     way: VecDeque<OnWay>,
-    /// What gNB (`false`) and phone (`true`) got, if it is kept.
+    /// What gNB (`false`) and UE (`true`) got, if it is kept.
     pub record: Option<Vec<(bool, Vec<u8>)>>,
     pub now: Instant,
     pub ue: Ue,
     pub gnb: Gnb,
     /// Another gNB, where there is one.
     pub target: Option<Gnb>,
-    /// Which of the two has the phone.
+    /// Which of the two has the UE.
     pub serving: usize,
     pub core: Core,
     pub events: Vec<ue::Event>,
@@ -628,7 +628,7 @@ pub fn gnb_config(which: usize) -> GnbConfig {
 }
 
 impl Net {
-    /// A gNB in service and a phone on its cell; `tune` may spoil the phone.
+    /// A gNB in service and a UE on its cell; `tune` may spoil the UE.
     pub fn with(tune: impl FnOnce(&mut UeConfig)) -> Self {
         let (k, opc) = (K::new([0x11; 16]), Opc::new([0x22; 16]));
         let supi: Supi = "imsi-999700000000001".parse().unwrap();
@@ -725,7 +725,7 @@ impl Net {
         self.gtpu_at(0, &gpdu(teid, qfi, packet));
     }
 
-    /// What the phone has got.
+    /// What the UE has got.
     pub fn take_packets(&mut self) -> Vec<(PduSessionId, Vec<u8>)> {
         core::mem::take(&mut self.packets)
     }
@@ -771,7 +771,7 @@ impl Net {
                     let source = (gtp_address(1 - to).into(), 2152);
                     self.gnb_only(to, gnb::Input::Gtpu { source, datagram: &datagram });
                 }
-                OnWay::Up(to, up) => self.gnb_only(to, gnb::Input::Radio(PHONE, up)),
+                OnWay::Up(to, up) => self.gnb_only(to, gnb::Input::Radio(UE, up)),
                 OnWay::Down(input) => self.ue_only(input),
             }
         }
@@ -838,7 +838,7 @@ impl Net {
         }
     }
 
-    /// Lets time pass to the next timer of the phone.
+    /// Lets time pass to the next timer of the UE.
     pub fn until_next_timer(&mut self) {
         self.now = self.ue.next_deadline().expect("a timer runs");
         self.ue(ue::Input::Tick);

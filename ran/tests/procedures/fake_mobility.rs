@@ -1,4 +1,4 @@
-//! The scripted core's handovers: what TS 23.502 §4.9.1 has an AMF and an SMF do, for one phone.
+//! The scripted core's handovers: what TS 23.502 §4.9.1 has an AMF and an SMF do, for one UE.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use whimbrel_security::{KAmf, KGnb, Nh};
 
 use crate::fake_core::{Core, SLICE, capabilities, guami, transfer};
 
-/// What the core knows of a phone's moves.
+/// What the core knows of a UE's moves.
 #[derive(Default)]
 pub struct Mobility {
     chain: Option<(KAmf, Nh, u8)>,

@@ -7,7 +7,7 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork, UeSecurityCapabilities};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, MmState};
 
-use crate::fake_core::{Net, PHONE, capabilities, gnb_config, gpdu};
+use crate::fake_core::{Net, UE, capabilities, gnb_config, gpdu};
 use crate::session::internet;
 
 fn id(n: u8) -> PduSessionId {
@@ -18,7 +18,7 @@ fn flow() -> Qfi {
     Qfi::new(1).unwrap()
 }
 
-/// A phone with so many sessions at the first of two gNBs.
+/// A UE with so many sessions at the first of two gNBs.
 fn with_sessions(sessions: usize) -> Net {
     let mut net = Net::new();
     net.add_target(gnb_config(1));
@@ -32,7 +32,7 @@ fn with_sessions(sessions: usize) -> Net {
 fn hand_over(net: &mut Net, via: Via) {
     let from = net.serving;
     let to = net.gnb_mut(1 - from).as_neighbour();
-    net.gnb_at(from, gnb::Input::HandOver { phone: PHONE, to, via });
+    net.gnb_at(from, gnb::Input::HandOver { ue: UE, to, via });
 }
 
 fn handed_over(net: &Net) -> usize {
@@ -46,7 +46,7 @@ fn failed_for(net: &Net) -> Option<CauseRadioNetwork> {
     })
 }
 
-/// The phone is at this gNB alone, and can use its sessions and speak NAS there.
+/// The UE is at this gNB alone, and can use its sessions and speak NAS there.
 fn is_at(net: &mut Net, which: usize) {
     assert_eq!((net.serving, net.gnb_mut(1 - which).contexts()), (which, 0));
     assert_eq!(net.gnb_mut(which).contexts(), 1);
@@ -94,7 +94,7 @@ fn both_ways_in_turn() {
 fn a_false_next_hop_is_a_violation() {
     for (via, sentence) in [
         (Via::Xn, "the next hop that the gNB was given is not the one of its chaining count"),
-        (Via::N2, "the key after the handover is not the one that the phone derives"),
+        (Via::N2, "the key after the handover is not the one that the UE derives"),
     ] {
         let mut net = with_sessions(1);
         net.core.knobs.wrong_next_hop = true;
@@ -195,7 +195,7 @@ fn a_target_that_never_answers() {
     hand_over(&mut net, Via::N2);
     net.until_gnbs_rest();
     assert_eq!(net.core.mobility.cancelled, Some(Cause::RadioNetwork(CauseRadioNetwork::TngrelocprepExpiry)));
-    assert!(net.gnb_events.contains(&GnbEvent::HandoverCancelled(PHONE)));
+    assert!(net.gnb_events.contains(&GnbEvent::HandoverCancelled(UE)));
     is_at(&mut net, 0);
 }
 
@@ -204,7 +204,7 @@ fn cancelled_late() {
     let mut net = with_sessions(1);
     net.gnb_mut(0).faults_mut().cancel_at_command = true;
     hand_over(&mut net, Via::N2);
-    assert!(net.gnb_events.contains(&GnbEvent::HandoverCancelled(PHONE)));
+    assert!(net.gnb_events.contains(&GnbEvent::HandoverCancelled(UE)));
     is_at(&mut net, 0);
     assert_eq!(net.gnb_mut(1).tunnels(), 0);
     net.gnb_mut(0).faults_mut().cancel_at_command = false;
@@ -213,7 +213,7 @@ fn cancelled_late() {
 }
 
 #[test] // TS 38.413 §8.3.2, §8.4.1: TNGRELOCoverall
-fn a_phone_that_never_arrives() {
+fn a_ue_that_never_arrives() {
     for lost_by_radio in [true, false] {
         let mut net = with_sessions(1);
         net.gnb_mut(0).faults_mut().lose_command = lost_by_radio;

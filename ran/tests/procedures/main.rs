@@ -1,4 +1,4 @@
-//! The procedures of the emulated phone and gNB against a scripted core, without sockets.
+//! The procedures of the emulated UE and gNB against a scripted core, without sockets.
 
 // A test target is its own crate: what its modules share is public among them alone.
 #![allow(unreachable_pub)]

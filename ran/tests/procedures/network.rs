@@ -1,4 +1,4 @@
-//! A scripted network of many phones: one core each, and a UPF that answers pings.
+//! A scripted network of many UEs: one core each, and a UPF that answers pings.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::fake_core::Core;
 pub struct Network {
     pub cores: Vec<Core>,
     by_supi: BTreeMap<Supi, usize>,
-    /// The gNBs' tunnels, by the phone.
+    /// The gNBs' tunnels, by the UE.
     tunnels: BTreeMap<usize, Teid>,
     pub pings: u32,
     /// The time spent here, if it is taken.
@@ -120,7 +120,7 @@ impl Network {
         self.downlink(index, &packet)
     }
 
-    /// A packet in the tunnel of a phone. A UPF that has not been told of it yet has nowhere to send to.
+    /// A packet in the tunnel of a UE. A UPF that has not been told of it yet has nowhere to send to.
     fn downlink(&self, index: usize, packet: &[u8]) -> Option<Vec<u8>> {
         let flow = PduSessionInformation::Dl { qfi: Qfi::new(1).unwrap(), rqi: false, ppi: None };
         let header = GpduHeader::new(*self.tunnels.get(&index)?, Some(flow));

@@ -9,7 +9,7 @@ use whimbrel_ngap::EventType;
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, MmState, Procedure, QosRequest, Reason};
 
-use crate::fake_core::{Net, PHONE, SLICE, gnb_config, gpdu};
+use crate::fake_core::{Net, SLICE, UE, gnb_config, gpdu};
 use crate::session::internet;
 
 fn one() -> PduSessionId {
@@ -58,7 +58,7 @@ fn an_overloaded_amf_is_obeyed() {
         net.core(|_, out| out.push((0, start.into())));
         net.command(Command::Register);
         assert_eq!(net.ue.state() == MmState::Registered, lets_in, "{action:?}");
-        assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(PHONE)), !lets_in);
+        assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(UE)), !lets_in);
         // It is told apart from a connection that stood and was lost.
         let barred = |e: &Event| matches!(e, Event::Refused { reason: Reason::Barred, .. });
         assert_eq!(net.events.iter().any(barred), !lets_in);
@@ -70,8 +70,8 @@ fn an_overloaded_amf_is_obeyed() {
     }
 }
 
-#[test] // TS 38.413 §8.7.7.2, TS 24.501 §4.6.2.3: what is said of slices meets no phone that names none to its gNB
-fn an_overload_of_slices_alone_keeps_no_phone_away() {
+#[test] // TS 38.413 §8.7.7.2, TS 24.501 §4.6.2.3: what is said of slices meets no UE that names none to its gNB
+fn an_overload_of_slices_alone_keeps_no_ue_away() {
     let mut net = Net::new();
     let mut start = ngap::OverloadStart::new();
     let mut item = ngap::OverloadStartNssaiItem::new(vec![SLICE]);
@@ -97,7 +97,7 @@ fn location_is_reported() {
     let reports = |net: &Net| net.core.ngap.iter().filter(|n| **n == "LocationReport").count();
     assert_eq!(reports(&net), 1);
     let to = net.gnb_mut(1).as_neighbour();
-    net.gnb(gnb::Input::HandOver { phone: PHONE, to, via: Via::Xn });
+    net.gnb(gnb::Input::HandOver { ue: UE, to, via: Via::Xn });
     assert_eq!(reports(&net), 2);
     net.take_events();
 }
@@ -106,7 +106,7 @@ fn location_is_reported() {
 fn sessions_go_over_to_other_tunnels_when_that_is_confirmed() {
     let mut net = with_session();
     let confirm = |net: &mut Net, failed: bool| {
-        net.gnb(gnb::Input::IndicateModification(PHONE));
+        net.gnb(gnb::Input::IndicateModification(UE));
         net.core(|core, out| {
             let mut m = ngap::PduSessionResourceModifyConfirm::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);
             let tunnel = ngap::GtpTunnel::new(Ipv4Addr::new(127, 0, 0, 9).into(), Teid(0x77));
@@ -135,14 +135,14 @@ fn sessions_go_over_to_other_tunnels_when_that_is_confirmed() {
 }
 
 #[test] // TS 38.413 §8.2.4, §8.7.4.2.2
-fn notifications_and_a_reset_of_one_phone() {
+fn notifications_and_a_reset_of_one_ue() {
     let mut net = with_session();
-    net.gnb(gnb::Input::Notify { phone: PHONE, session: one(), qfi: flow(), fulfilled: false });
-    net.gnb(gnb::Input::LetSessionGo(PHONE, one()));
+    net.gnb(gnb::Input::Notify { ue: UE, session: one(), qfi: flow(), fulfilled: false });
+    net.gnb(gnb::Input::LetSessionGo(UE, one()));
     assert!(!net.ue.has_user_plane(one()));
     // Nobody has asked to hear of it.
-    net.gnb(gnb::Input::Inactive(PHONE, true));
-    net.gnb(gnb::Input::ResetSome(&[PHONE]));
+    net.gnb(gnb::Input::Inactive(UE, true));
+    net.gnb(gnb::Input::ResetSome(&[UE]));
     assert_eq!(net.core.ngap, ["PduSessionResourceNotify", "PduSessionResourceNotify", "NgReset"]);
     assert!(!net.ue.is_connected());
     net.take_events();

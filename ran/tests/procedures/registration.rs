@@ -1,4 +1,4 @@
-//! Registration, authentication and security mode of the emulated phone against a scripted core.
+//! Registration, authentication and security mode of the emulated UE against a scripted core.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn periodic_registration() {
     net.take_events();
 }
 
-#[test] // TS 24.501 §5.4.1: a core that lost the keys challenges again; the phone takes the new ones
+#[test] // TS 24.501 §5.4.1: a core that lost the keys challenges again; the UE takes the new ones
 fn reauthentication_after_the_core_lost_its_keys() {
     let mut net = Net::registered();
     net.core.forget();
@@ -143,7 +143,7 @@ fn forged_challenge_is_followed_by_a_right_one() {
     assert!(net.core.uplink.ends_with(&[MessageType::AuthenticationFailure; 2]));
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 e: the phone's SQN is far ahead, the core resynchronises
+#[test] // TS 24.501 §5.4.1.3.7 e: the UE's SQN is far ahead, the core resynchronises
 fn resynchronisation() {
     let mut net = Net::with(|c| {
         let mut sqn = UsimSqn::default();
@@ -212,10 +212,10 @@ fn another_k_gnb_is_a_violation() {
     let mut net = Net::new();
     net.core.knobs.wrong_k_gnb = true;
     net.command(Command::Register);
-    assert_eq!(net.violations(), ["K_gNB of the gNB is not the one that the phone derives"]);
+    assert_eq!(net.violations(), ["K_gNB of the gNB is not the one that the UE derives"]);
 }
 
-#[test] // TS 24.501 §5.5.1.3.5: cause #9 has the phone come again with its SUCI, once
+#[test] // TS 24.501 §5.5.1.3.5: cause #9 has the UE come again with its SUCI, once
 fn identity_that_cannot_be_derived() {
     let mut net = Net::registered();
     net.take_events();
@@ -337,7 +337,7 @@ fn deregistration_by_the_network() {
 }
 
 #[test] // TS 24.501 §5.5.2.2
-fn deregistration_by_the_phone() {
+fn deregistration_by_the_ue() {
     for switch_off in [false, true] {
         let mut net = Net::registered();
         net.take_events();
@@ -361,9 +361,9 @@ fn allowed_nssai_of_others() {
     );
 }
 
-#[test] // DESIGN of the load generator: what a phone without sessions and timers takes in memory
-fn size_of_a_phone() {
+#[test] // DESIGN of the load generator: what a UE without sessions and timers takes in memory
+fn size_of_a_ue() {
     let size = core::mem::size_of::<whimbrel_ran::ue::Ue>();
-    println!("a phone: {size} octets");
+    println!("a UE: {size} octets");
     assert!(size <= 2048, "{size}");
 }

@@ -1,13 +1,13 @@
-//! Nothing that a core sends may bring a phone or a gNB down.
+//! Nothing that a core sends may bring a UE or a gNB down.
 
 use proptest::prelude::*;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, Input};
 use whimbrel_ran::{Down, Up};
 
-use crate::fake_core::{Net, PHONE};
+use crate::fake_core::{Net, UE};
 
-/// What a phone and a gNB get from a core in a whole life, to be spoilt.
+/// What a UE and a gNB get from a core in a whole life, to be spoilt.
 fn recorded() -> Vec<(bool, Vec<u8>)> {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
@@ -52,7 +52,7 @@ proptest! {
         } else {
             net.core.knobs.silent = true;
             net.gnb(gnb::Input::Ngap { stream: 1, octets: &octets });
-            net.gnb(gnb::Input::Radio(PHONE, Up::Gone));
+            net.gnb(gnb::Input::Radio(UE, Up::Gone));
         }
     }
 

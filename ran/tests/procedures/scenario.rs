@@ -1,4 +1,4 @@
-//! Scenarios played on many phones: without sockets, and over real SCTP and GTP-U.
+//! Scenarios played on many UEs: without sockets, and over real SCTP and GTP-U.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -27,14 +27,14 @@ pub fn fleet(count: u32) -> Vec<Subscription> {
     subscriptions(&[3; 32], "imsi-999700000000001".parse().unwrap(), count)
 }
 
-pub fn phones(fleet: &[Subscription]) -> Vec<UeConfig> {
+pub fn ues(fleet: &[Subscription]) -> Vec<UeConfig> {
     let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SLICE]));
-    let phone = |s: &Subscription| {
+    let ue = |s: &Subscription| {
         let (k, opc) = s.key();
         let (sqn, suci) = (UsimSqn::default(), SuciSource::Null);
         UeConfig { profile: profile.clone(), supi: s.supi, pei: s.pei, k, opc, sqn, suci }
     };
-    fleet.iter().map(phone).collect()
+    fleet.iter().map(ue).collect()
 }
 
 pub fn gnb(index: u32) -> GnbConfig {
@@ -59,11 +59,11 @@ impl World {
     }
 
     fn of(scenario: Scenario) -> Self {
-        let fleet = fleet(scenario.phones);
+        let fleet = fleet(scenario.ues);
         let mut cells = Cells::new(UserPlane::Stack, 1);
         let gnbs: Vec<GnbId> = (0..u32::from(scenario.gnbs)).map(|i| cells.add_gnb(gnb(i))).collect();
-        for (phone, gnb) in phones(&fleet).into_iter().zip(gnbs.iter().cycle()) {
-            cells.add_phone(*gnb, phone);
+        for (ue, gnb) in ues(&fleet).into_iter().zip(gnbs.iter().cycle()) {
+            cells.add_ue(*gnb, ue);
         }
         let player = Player::new(scenario, cells).unwrap();
         let mut world = Self { now: NOW, player, network: Network::new(&fleet), way: VecDeque::new() };
@@ -120,11 +120,11 @@ impl World {
     }
 }
 
-const EVERYTHING: &str = r#"{"phones": 20, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
+const EVERYTHING: &str = r#"{"ues": 20, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
     {"ping": "10.45.0.1"}, "idle", "return", {"ping": "10.45.0.1"}, "release-session", {"wait": 2}, "deregister"]}"#;
 
 #[test]
-fn all_steps_by_many_phones_at_once() {
+fn all_steps_by_many_ues_at_once() {
     let (reports, network, took) = World::new(EVERYTHING).play();
     let report = &reports[0];
     assert!(report.is_clean(), "{}", report.json());
@@ -139,14 +139,14 @@ fn all_steps_by_many_phones_at_once() {
 fn sessions_with_ipv6() {
     for kind in ["ipv6", "ipv4v6"] {
         let steps = format!(r#"["register", {{"session": {{"type": "{kind}"}}}}, "deregister"]"#);
-        let (reports, ..) = World::new(&format!(r#"{{"phones": 3, "steps": {steps}}}"#)).play();
+        let (reports, ..) = World::new(&format!(r#"{{"ues": 3, "steps": {steps}}}"#)).play();
         assert!(reports[0].is_clean(), "{}", reports[0].json());
     }
 }
 
 #[test] // open load: arrivals by the clock, latency from when it was due
 fn rates_one_after_the_other() {
-    let text = r#"{"phones": 8, "again": true, "arrival": {"rates": {"rates": [10, 20], "seconds": 2}},
+    let text = r#"{"ues": 8, "again": true, "arrival": {"rates": {"rates": [10, 20], "seconds": 2}},
         "steps": ["register", {"wait": 0.1}, "deregister"]}"#;
     let (reports, ..) = World::new(text).play();
     assert_eq!(reports.len(), 2);
@@ -161,19 +161,19 @@ fn rates_one_after_the_other() {
 
 #[test] // synchronised meters: some at once, and again after a while
 fn bursts_come_at_their_times() {
-    let text = r#"{"phones": 4, "again": true, "steps": ["register", "deregister"],
-        "arrival": {"bursts": {"phones": 4, "within-ms": 100, "every-s": 2, "times": 3}}}"#;
+    let text = r#"{"ues": 4, "again": true, "steps": ["register", "deregister"],
+        "arrival": {"bursts": {"ues": 4, "within-ms": 100, "every-s": 2, "times": 3}}}"#;
     let (reports, _, took) = World::new(text).play();
     assert_eq!(reports.len(), 1);
     assert!(reports[0].is_clean(), "{}", reports[0].json());
     assert_eq!((reports[0].arrived, took), (12, Duration::from_millis(2 * 2000 + 75)));
 }
 
-const BEFORE: &str = r#"{"phones": 5, "again": true, "before": ["register", {"session": {}}, "idle"], "before-rate": 10,
+const BEFORE: &str = r#"{"ues": 5, "again": true, "before": ["register", {"session": {}}, "idle"], "before-rate": 10,
     "steps": ["return", "idle"], "arrival": {"rates": {"rates": [10, 20], "seconds": 1}}}"#;
 
 #[test]
-fn what_phones_do_before_is_not_measured() {
+fn what_ues_do_before_is_not_measured() {
     let (reports, _, took) = World::new(BEFORE).play();
     assert_eq!(reports.iter().map(|r| r.arrived).collect::<Vec<_>>(), [10, 20]);
     for report in &reports {
@@ -184,8 +184,8 @@ fn what_phones_do_before_is_not_measured() {
 }
 
 #[test] // TS 38.413 §8.7.7.2: the half that is asked for is kept away, and has not failed
-fn phones_that_an_overloaded_amf_does_not_want_are_counted_for_themselves() {
-    let mut world = World::new(r#"{"phones": 20, "steps": ["register"], "arrival": {"rate": 10}}"#);
+fn ues_that_an_overloaded_amf_does_not_want_are_counted_for_themselves() {
+    let mut world = World::new(r#"{"ues": 20, "steps": ["register"], "arrival": {"rate": 10}}"#);
     let mut start = ngap::OverloadStart::new();
     let action = ngap::OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly;
     start.amf_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
@@ -208,10 +208,10 @@ fn what_goes_wrong_before_is_reported() {
     assert_eq!((reports.len(), reports[0].failed), (3, 1));
 }
 
-#[test] // a phone that is at something still is late, and that counts
+#[test] // a UE that is at something still is late, and that counts
 fn a_trace_says_who_does_what_when() {
     let trace = "0,0,register\n0,0,session\n0.5,1,register\n1,0,idle\n1,0,return\n2,1,switch-off\n";
-    let mut scenario = scenario(r#"{"phones": 2}"#);
+    let mut scenario = scenario(r#"{"ues": 2}"#);
     scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read(trace).unwrap());
     let (reports, _, took) = World::of(scenario).play();
     assert!(reports[0].is_clean(), "{}", reports[0].json());
@@ -221,8 +221,8 @@ fn a_trace_says_who_does_what_when() {
 }
 
 #[test]
-fn a_trace_begins_when_its_phones_are_ready() {
-    let mut scenario = scenario(r#"{"phones": 2, "before": ["register", {"session": {}}]}"#);
+fn a_trace_begins_when_its_ues_are_ready() {
+    let mut scenario = scenario(r#"{"ues": 2, "before": ["register", {"session": {}}]}"#);
     scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,1,idle\n0,1,return\n").unwrap());
     let (reports, ..) = World::of(scenario).play();
     assert!(reports[0].is_clean() && reports.len() == 1, "{}", reports[0].json());
@@ -230,15 +230,15 @@ fn a_trace_begins_when_its_phones_are_ready() {
 }
 
 #[test]
-fn a_trace_of_phones_that_are_not_there_is_refused() {
-    let mut scenario = scenario(r#"{"phones": 2}"#);
+fn a_trace_of_ues_that_are_not_there_is_refused() {
+    let mut scenario = scenario(r#"{"ues": 2}"#);
     scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,2,register").unwrap());
-    assert!(scenario.check().unwrap_err().0.contains("phone 2"));
+    assert!(scenario.check().unwrap_err().0.contains("UE 2"));
 }
 
 #[test]
-fn arrivals_without_a_free_phone_are_counted() {
-    let text = r#"{"phones": 1, "again": true, "arrival": {"rates": {"rates": [10], "seconds": 1}},
+fn arrivals_without_a_free_ue_are_counted() {
+    let text = r#"{"ues": 1, "again": true, "arrival": {"rates": {"rates": [10], "seconds": 1}},
         "steps": ["register", {"wait": 0.25}, "deregister"]}"#;
     let (reports, ..) = World::new(text).play();
     assert_eq!((reports[0].arrived, reports[0].starved), (4, 6));
@@ -246,9 +246,9 @@ fn arrivals_without_a_free_phone_are_counted() {
 }
 
 #[test]
-fn failures_name_phone_step_and_reason() {
+fn failures_name_ue_step_and_reason() {
     let mut world =
-        World::new(r#"{"phones": 3, "steps": ["register", {"session": {}}, {"resolve": "no.test"}]}"#);
+        World::new(r#"{"ues": 3, "steps": ["register", {"session": {}}, {"resolve": "no.test"}]}"#);
     world.network.cores[0].knobs.reject_registration = Some(whimbrel_nas::ie::MmCause::IllegalUe);
     world.network.cores[1].knobs.reject_session = Some(whimbrel_nas::ie::SmCause::InsufficientResources);
     let (reports, ..) = world.play();
@@ -272,14 +272,14 @@ fn a_scenario_is_deterministic() {
 #[ignore = "measures; says nothing in a debug build"]
 fn cost_of_the_generator() {
     for steps in [r#"["register"]"#, r#"["register", {"session": {"dnn": "internet"}}]"#] {
-        let mut world = World::new(&format!(r#"{{"phones": 4000, "steps": {steps}}}"#));
+        let mut world = World::new(&format!(r#"{{"ues": 4000, "steps": {steps}}}"#));
         world.network.timed = Some(Duration::ZERO);
         let begun = std::time::Instant::now();
         let (reports, network, _) = world.play();
         let all = begun.elapsed();
         assert!(reports[0].is_clean(), "{}", reports[0].json());
         let own = all - network.timed.unwrap();
-        println!("{steps}: {:.1} µs a phone, with the scripted core {:.1} µs", micros(own), micros(all));
+        println!("{steps}: {:.1} µs a UE, with the scripted core {:.1} µs", micros(own), micros(all));
     }
 }
 
@@ -340,7 +340,7 @@ pub static SOCKETS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 fn over_sockets(mode: Mode) {
     let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let scenario = scenario(EVERYTHING);
-    let fleet = fleet(scenario.phones);
+    let fleet = fleet(scenario.ues);
     let amf: IpAddr = Ipv4Addr::new(127, 0, 9, 100).into();
     let mut endpoint = Config::new(38412);
     endpoint.local_addresses = vec![amf];
@@ -360,7 +360,7 @@ fn over_sockets(mode: Mode) {
         sctp: mode,
         sctp_udp_ports: (9899, 9899),
         gnbs: vec![place(0), place(1)],
-        phones: phones(&fleet),
+        ues: ues(&fleet),
         scenario,
         seed: 1,
         namespace: None,

@@ -1,6 +1,6 @@
 //! Sessions, service request, paging and the gNB's own checks against a scripted core.
 
-use crate::fake_core::{NOW, Net, PHONE};
+use crate::fake_core::{NOW, Net, UE};
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_nas::ie::{MmCause, PcoDirection, PduSessionType, SmCause, container_id};
@@ -32,7 +32,7 @@ fn with_session() -> Net {
 
 fn go_idle(net: &mut Net) {
     let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
-    net.gnb(gnb::Input::Release(PHONE, cause));
+    net.gnb(gnb::Input::Release(UE, cause));
 }
 
 #[test] // TS 24.501 §6.4.1
@@ -52,7 +52,7 @@ fn establishment() {
     assert_eq!(transport.dnn.as_ref().unwrap().as_str(), "internet");
 }
 
-#[test] // TS 24.501 §5.6.1: an idle phone that wants a session asks for service first
+#[test] // TS 24.501 §5.6.1: an idle UE that wants a session asks for service first
 fn establishment_from_idle() {
     let mut net = Net::registered();
     net.command(internet());
@@ -66,7 +66,7 @@ fn packets_through_the_tunnel() {
     let mut net = with_session();
     let mut buffer = vec![0; GTPU_HEADROOM];
     buffer.extend_from_slice(b"packet");
-    let (peer, at) = net.gnb.encapsulate(PHONE, one(), None, &mut buffer, GTPU_HEADROOM).unwrap();
+    let (peer, at) = net.gnb.encapsulate(UE, one(), None, &mut buffer, GTPU_HEADROOM).unwrap();
     assert_eq!(peer.to_string(), "127.0.0.9");
     let sent = Gtpu::parse(&buffer[at..]).unwrap();
     assert_eq!((sent.teid, sent.payload), (Teid(0x55), &b"packet"[..]));
@@ -111,7 +111,7 @@ fn refused_sessions() {
 }
 
 #[test] // TS 24.501 §6.4.3
-fn release_by_the_phone() {
+fn release_by_the_ue() {
     let mut net = with_session();
     net.take_events();
     net.command(Command::ReleaseSession(one()));
@@ -176,7 +176,7 @@ fn service_rejected_by_a_core_that_forgot() {
     assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
 }
 
-#[test] // TS 24.501 §4.4.4.3: a service request that cannot be verified is refused, and the phone registers anew
+#[test] // TS 24.501 §4.4.4.3: a service request that cannot be verified is refused, and the UE registers anew
 fn service_request_with_a_wrong_mac() {
     let mut net = with_session();
     go_idle(&mut net);
@@ -231,7 +231,7 @@ fn missing_ue_ambr_is_a_violation() {
     assert_eq!(net.violations(), ["the first session came without UE Aggregate Maximum Bit Rate"]);
 }
 
-#[test] // TS 38.413 §8.7.3, §8.7.1: what the gNB forgets, its phones lose
+#[test] // TS 38.413 §8.7.3, §8.7.1: what the gNB forgets, its UEs lose
 fn reset_and_loss_of_the_association() {
     let mut net = with_session();
     net.gnb(gnb::Input::Reset);
@@ -264,11 +264,11 @@ fn garbage_and_strangers() {
     assert_eq!(net.violations().len(), 2);
 }
 
-#[test] // TS 38.413 §8.6.4, §8.3.2: a phone that is out of reach
+#[test] // TS 38.413 §8.6.4, §8.3.2: a UE that is out of reach
 fn radio_lost() {
     let mut net = with_session();
     net.core.knobs.silent = true;
-    net.gnb(gnb::Input::Release(PHONE, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost)));
+    net.gnb(gnb::Input::Release(UE, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost)));
     assert!(!net.ue.is_connected());
     net.core(|core, out| core.update_configuration(out));
     assert_eq!(net.core.ngap.last(), Some(&"NasNonDeliveryIndication"));

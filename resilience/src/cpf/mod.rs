@@ -1,4 +1,4 @@
-//! The control function (CPF): runs the machines of its phones.
+//! The CPF (CPF): runs the machines of its UEs.
 
 mod member;
 mod trial;
@@ -14,8 +14,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Request;
 use whimbrel_control::{
-    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Glimpse, Output, Payload, Phone,
-    PhoneId, Shard, amf, smf,
+    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Glimpse, Output, Payload, Shard,
+    UeContext, UeId, amf, smf,
 };
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
 
@@ -25,7 +25,7 @@ pub use member::{Member, MemberOutbox};
 pub use trial::{Taster, ToTaster, Trial, Tried};
 pub use watchdog::{AtWork, Watchdog};
 
-/// The phones of one control function, on one thread.
+/// The UEs of one CPF, on one thread.
 pub struct Cpf {
     shard: Shard,
 }
@@ -41,48 +41,48 @@ impl Cpf {
         self.shard.configure(config);
     }
 
-    /// Its phones, in slot order.
-    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
+    /// Its UEs, in slot order.
+    pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
         self.shard.iter()
     }
 
-    /// One phone.
-    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
-        self.shard.phone(id)
+    /// One UE.
+    pub fn context(&self, id: UeId) -> Option<&UeContext> {
+        self.shard.context(id)
     }
 
-    /// The phones that an operator wants to see. A phone that registers anew has two contexts for a while: the registered one
+    /// The UEs that an operator wants to see. A UE that registers anew has two contexts for a while: the registered one
     /// comes first, and stands alone in lists.
     pub fn show(&self, which: Show) -> Vec<Glimpse> {
         if let Show::After(_, 0) = which {
             return Vec::new(); // asked to hear whether there is an answer
         }
         let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
-        let mut phones: Vec<(Supi, &Phone)> = match which {
+        let mut ues: Vec<(Supi, &UeContext)> = match which {
             Show::Of(supi) => known.filter(|(s, _)| *s == supi).collect(),
             Show::After(after, _) => known.filter(|(s, _)| after.is_none_or(|a| *s > a)).collect(),
         };
-        phones.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
+        ues.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
         if let Show::After(_, limit) = which {
-            phones.dedup_by_key(|(supi, _)| *supi);
-            phones.truncate(limit as usize);
+            ues.dedup_by_key(|(supi, _)| *supi);
+            ues.truncate(limit as usize);
         }
-        phones.into_iter().map(|(_, p)| Glimpse::of(p)).collect()
+        ues.into_iter().map(|(_, p)| Glimpse::of(p)).collect()
     }
 
-    /// A phone's state, if no procedure of it runs.
-    pub(crate) fn checkpoint(&self, phone: PhoneId) -> Option<Checkpoint> {
-        Checkpoint::of(self.shard.phone(phone)?)
+    /// A UE's state, if no procedure of it runs.
+    pub(crate) fn checkpoint(&self, ue: UeId) -> Option<Checkpoint> {
+        Checkpoint::of(self.shard.context(ue)?)
     }
 
-    /// Serves a phone from this state on.
-    pub(crate) fn restore(&mut self, state: Box<Phone>) {
+    /// Serves a UE from this state on.
+    pub(crate) fn restore(&mut self, state: Box<UeContext>) {
         self.shard.restore(state);
     }
 
-    /// A phone is nobody's here any more.
-    pub(crate) fn forget(&mut self, phone: PhoneId) {
-        self.shard.forget(phone);
+    /// A UE is nobody's here any more.
+    pub(crate) fn forget(&mut self, ue: UeId) {
+        self.shard.forget(ue);
     }
 
     /// Whether nothing is left over from an input.
@@ -90,22 +90,22 @@ impl Cpf {
         self.shard.is_clean()
     }
 
-    /// Runs one input of one phone to completion.
+    /// Runs one input of one UE to completion.
     ///
-    /// If the phone's machine panics on it, the phone is given up, its peers are told what can be told, and the other phones go
+    /// If the UE's machine panics on it, the UE is given up, its peers are told what can be told, and the other UEs go
     /// on (DESIGN: "poison"; TS 33.117 §4.4.4).
     pub fn run(&mut self, envelope: &Envelope) -> Batch {
-        let before = self.shard.phone(envelope.phone).map(Phone::n2_names).unwrap_or_default();
+        let before = self.shard.context(envelope.ue).map(UeContext::n2_names).unwrap_or_default();
         // The shard is fit for use after a panic: what it was at is buried.
         let shard = AssertUnwindSafe(&mut self.shard);
         let ran = catch_unwind(|| {
             let AssertUnwindSafe(shard) = { shard };
             #[cfg(any(debug_assertions, feature = "faults"))]
-            wanted::commit(shard.phone(envelope.phone), envelope);
+            wanted::commit(shard.context(envelope.ue), envelope);
             shard.handle(envelope)
         });
         ran.unwrap_or_else(|_| {
-            let remains = self.shard.bury(envelope.phone);
+            let remains = self.shard.bury(envelope.ue);
             let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
             let held = before.into_iter().chain(after).flatten();
             let held = held.map(|n| ((n.association, n.amf_ue_ngap_id), n.ran_ue_ngap_id));
@@ -114,13 +114,13 @@ impl Cpf {
     }
 }
 
-/// What is to be said of a phone whose machine is no more: its connections and its sessions end, and its registration.
+/// What is to be said of a UE whose machine is no more: its connections and its sessions end, and its registration.
 fn farewell(
     envelope: &Envelope,
     mut connections: BTreeMap<(AssociationId, AmfUeNgapId), Option<RanUeNgapId>>,
-    remains: Option<&Phone>,
+    remains: Option<&UeContext>,
 ) -> Batch {
-    let subject = remains.map_or_else(Default::default, Phone::subject);
+    let subject = remains.map_or_else(Default::default, UeContext::subject);
     let begun = match &envelope.payload {
         Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, .. } => {
             connections.remove(&(*association, *amf_ue_ngap_id));

@@ -1,8 +1,8 @@
-//! Trials: inputs that a control function may have died of are tried elsewhere before another one runs them (DESIGN: "poison").
+//! Trials: inputs that a CPF may have died of are tried elsewhere before another one runs them (DESIGN: "poison").
 //!
-//! A panic costs one phone ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process; and
-//! whoever took its phone over and ran it again would follow. So what was handed to a member that was lost, and has no batch, does not
-//! run in the next one at once: that one has a *taster* do so first, a process of its own that nobody misses, and goes on with its other phones
+//! A panic costs one UE ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process; and
+//! whoever took its UE over and ran it again would follow. So what was handed to a member that was lost, and has no batch, does not
+//! run in the next one at once: that one has a *taster* do so first, a process of its own that nobody misses, and goes on with its other UEs
 //! meanwhile. Tried are all such inputs, not the first alone: a member answers at the end of its turn, so the first without an answer may be
 //! one that did no harm.
 
@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Envelope, FlatError, PhoneId};
+use whimbrel_control::{Checkpoint, Envelope, FlatError, UeId};
 
 use super::Cpf;
 use crate::link::{LinkError, read_envelopes, write_envelopes};
 
-/// What one phone would do next, to be tried.
+/// What one UE would do next, to be tried.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Its number, counted by the member.
     pub id: u64,
     /// Whose.
-    pub phone: PhoneId,
-    /// Where the phone rests; `None` if it begins.
+    pub ue: UeId,
+    /// Where the UE rests; `None` if it begins.
     pub state: Option<Checkpoint>,
     /// What it runs from there, in order.
     pub inputs: Vec<Envelope>,
@@ -49,7 +49,7 @@ pub enum ToTaster {
 #[derive(Serialize, Deserialize)]
 enum Head {
     Configure,
-    Try { id: u64, phone: PhoneId, state_octets: Option<u32> },
+    Try { id: u64, ue: UeId, state_octets: Option<u32> },
 }
 
 impl ToTaster {
@@ -63,10 +63,10 @@ impl ToTaster {
                 head(&Head::Configure, to);
                 to.extend_from_slice(config.to_flat().octets());
             }
-            Self::Try(Trial { id, phone, state, inputs }) => {
+            Self::Try(Trial { id, ue, state, inputs }) => {
                 let state = state.as_ref().map(Checkpoint::octets);
                 let state_octets = state.map(|s| u32::try_from(s.len()).expect("a state is far shorter"));
-                head(&Head::Try { id: *id, phone: *phone, state_octets }, to);
+                head(&Head::Try { id: *id, ue: *ue, state_octets }, to);
                 to.extend_from_slice(state.unwrap_or_default());
                 write_envelopes(inputs, to);
             }
@@ -76,17 +76,17 @@ impl ToTaster {
     /// Reads what [`Self::write`] wrote. Errors: each [`LinkError`].
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = postcard::take_from_bytes(octets).map_err(|_| LinkError::Malformed)?;
-        let Head::Try { id, phone, state_octets } = head else {
+        let Head::Try { id, ue, state_octets } = head else {
             return Ok(Self::Configure(Arc::new(Config::from_flat(rest)?)));
         };
         let state_end = state_octets.unwrap_or(0) as usize;
         let (state, inputs) = rest.split_at_checked(state_end).ok_or(LinkError::Malformed)?;
         let state = state_octets.map(|_| Checkpoint::from_octets(state)).transpose()?;
-        Ok(Self::Try(Trial { id, phone, state, inputs: read_envelopes(inputs)? }))
+        Ok(Self::Try(Trial { id, ue, state, inputs: read_envelopes(inputs)? }))
     }
 }
 
-/// A control function that nobody misses.
+/// A CPF that nobody misses.
 #[derive(Default)]
 pub struct Taster {
     cpf: Option<Cpf>,
@@ -96,7 +96,7 @@ impl Taster {
     /// Does what it is told; the number of a trial that it came out of. What it does otherwise is the point of it. `survived` is told of
     /// each trial that is begun, and how many of its inputs did no harm so far: of those that end it, the next is known by that.
     ///
-    /// Errors: each [`FlatError`] of the phone's state, if that cannot be read: it runs nowhere then.
+    /// Errors: each [`FlatError`] of the UE's state, if that cannot be read: it runs nowhere then.
     pub fn handle(
         &mut self,
         message: ToTaster,
@@ -108,14 +108,14 @@ impl Taster {
             (ToTaster::Try(_), None) => {}
             (ToTaster::Try(trial), Some(cpf)) => {
                 if let Some(state) = &trial.state {
-                    cpf.restore(state.phone()?);
+                    cpf.restore(state.context()?);
                 }
                 survived(trial.id, 0);
                 for (inputs, input) in (1..).zip(&trial.inputs) {
                     cpf.run(input);
                     survived(trial.id, inputs);
                 }
-                cpf.forget(trial.phone);
+                cpf.forget(trial.ue);
                 return Ok(Some(trial.id));
             }
         }
@@ -126,19 +126,19 @@ impl Taster {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use whimbrel_control::{Payload, Phone};
+    use whimbrel_control::{Payload, UeContext};
     use whimbrel_ids::{Instant, Tmsi};
 
     use super::*;
 
-    const PHONE: PhoneId = PhoneId { slot: 7, generation: 3 };
+    const UE: UeId = UeId { slot: 7, generation: 3 };
 
     fn trial() -> Trial {
-        let mut phone = Phone::new(PHONE);
-        phone.clock = 4;
+        let mut ue = UeContext::new(UE);
+        ue.clock = 4;
         let tick = |clock| Envelope {
             code_version: 1,
-            phone: PHONE,
+            ue: UE,
             cta_term: 1,
             owner_term: 2,
             clock,
@@ -149,7 +149,7 @@ mod tests {
             upfs: Default::default(),
             payload: Payload::Tick,
         };
-        Trial { id: 9, phone: PHONE, state: Checkpoint::of(&phone), inputs: vec![tick(5), tick(6)] }
+        Trial { id: 9, ue: UE, state: Checkpoint::of(&ue), inputs: vec![tick(5), tick(6)] }
     }
 
     fn octets(message: &ToTaster) -> Vec<u8> {

@@ -1,12 +1,12 @@
 //! Faults that somebody wants, so that it can be seen what they cost: `WHIMBREL_POISON=imsi-999700000000091=hang` has whoever runs the message
-//! with which that phone wakes up, when it has a session, never come back from it. Only in debug builds and with the feature `faults`: no build that ships has it.
+//! with which that UE wakes up, when it has a session, never come back from it. Only in debug builds and with the feature `faults`: no build that ships has it.
 
 use std::sync::OnceLock;
 
-use whimbrel_control::{Envelope, Payload, Phone};
+use whimbrel_control::{Envelope, Payload, UeContext};
 use whimbrel_ids::Supi;
 
-/// What becomes of who runs a phone's message.
+/// What becomes of who runs a UE's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Panic,
@@ -16,16 +16,16 @@ enum Fault {
 }
 
 /// Commits the fault that is wanted at this input, if one is.
-pub(super) fn commit(phone: Option<&Phone>, envelope: &Envelope) {
+pub(super) fn commit(ue: Option<&UeContext>, envelope: &Envelope) {
     static WANTED: OnceLock<Vec<(Supi, Fault)>> = OnceLock::new();
     let wanted = WANTED.get_or_init(|| read(&std::env::var("WHIMBREL_POISON").unwrap_or_default()));
-    let Some(phone) = phone.filter(|p| p.amf.registered && !p.sessions.is_empty()) else { return };
+    let Some(ue) = ue.filter(|p| p.amf.registered && !p.sessions.is_empty()) else { return };
     let Payload::InitialUeMessage { octets, .. } = &envelope.payload else { return };
     let named = whimbrel_ngap::peek(octets).and_then(|n| n.five_g_s_tmsi).map(|n| n.tmsi);
-    if named.is_none() || named != phone.amf.tmsi {
-        return; // another phone's, whose temporary name leads here
+    if named.is_none() || named != ue.amf.tmsi {
+        return; // another UE's, whose temporary name leads here
     }
-    match wanted.iter().find(|(supi, _)| Some(*supi) == phone.amf.supi).map(|(_, fault)| fault) {
+    match wanted.iter().find(|(supi, _)| Some(*supi) == ue.amf.supi).map(|(_, fault)| fault) {
         None => {}
         Some(Fault::Panic) => panic!("a fault that was wanted"),
         Some(Fault::Abort) => std::process::abort(),
@@ -42,7 +42,7 @@ fn deeper(octets: [u8; 4096]) -> [u8; 4096] {
     std::hint::black_box(deeper(std::hint::black_box(octets)))
 }
 
-/// Phones and their faults, between commas. Who mistypes one gets none.
+/// UEs and their faults, between commas. Who mistypes one gets none.
 fn read(wanted: &str) -> Vec<(Supi, Fault)> {
     let one = |s: &str| {
         let (supi, fault) = s.split_once('=')?;

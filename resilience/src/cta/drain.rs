@@ -1,8 +1,8 @@
-//! A control function leaves in order: it is trusted, and no ring names it any more. Bit by bit its phones are served, and backed, by others; when
+//! A CPF leaves in order: it is trusted, and no ring names it any more. Bit by bit its UEs are served, and backed, by others; when
 //! it has none left, its owner hears that it may go.
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 
 use super::Outbox;
@@ -13,9 +13,9 @@ use crate::replication::CpfId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Phones of a slice that are looked at, at most: each may have its state sent.
+/// UEs of a slice that are looked at, at most: each may have its state sent.
 const SLICE: usize = 16;
-/// Between two looks at all phones of one that leaves: those that are at something, or whose state is on its way, need a moment.
+/// Between two looks at all UEs of one that leaves: those that are at something, or whose state is on its way, need a moment.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Those that leave.
@@ -25,15 +25,15 @@ pub(super) struct Draining {
     due: Option<Instant>,
 }
 
-/// A look at all phones, in the order of their slots.
+/// A look at all UEs, in the order of their slots.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Look {
-    next: PhoneId,
+    next: UeId,
     /// It serves or backs some still.
     found: bool,
 }
 
-const BEGIN: Look = Look { next: PhoneId { slot: 0, generation: 0 }, found: false };
+const BEGIN: Look = Look { next: UeId { slot: 0, generation: 0 }, found: false };
 
 impl Draining {
     /// One is lost before it could leave.
@@ -63,20 +63,19 @@ impl Cpfs {
         self.draining.due = (!self.draining.leaving.is_empty()).then_some(now);
     }
 
-    /// The next phones of those that leave go elsewhere.
+    /// The next UEs of those that leave go elsewhere.
     pub(super) fn drain(&mut self, now: Instant, out: &mut Outbox) {
         if self.draining.due.is_none_or(|due| due > now) {
             return;
         }
         let mut soon = false;
         for (cpf, mut look) in self.draining.leaving.clone() {
-            let phones: Vec<PhoneId> =
-                self.ledgers.range(look.next..).map(|(phone, _)| *phone).take(SLICE).collect();
-            for &phone in &phones {
-                look.found |= self.leave(now, phone, cpf, out);
+            let ues: Vec<UeId> = self.ledgers.range(look.next..).map(|(ue, _)| *ue).take(SLICE).collect();
+            for &ue in &ues {
+                look.found |= self.leave(now, ue, cpf, out);
             }
-            match phones.last() {
-                Some(last) if phones.len() == SLICE => {
+            match ues.last() {
+                Some(last) if ues.len() == SLICE => {
                     (look.next, soon) = (*last, true);
                     self.draining.leaving.insert(cpf, look);
                 }
@@ -91,9 +90,9 @@ impl Cpfs {
         self.draining.due = (!self.draining.leaving.is_empty()).then_some(next);
     }
 
-    /// A phone does without a control function, now or soon. Whether that one has something of it still.
-    fn leave(&mut self, now: Instant, phone: PhoneId, cpf: CpfId, out: &mut Outbox) -> bool {
-        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
+    /// A UE does without a CPF, now or soon. Whether that one has something of it still.
+    fn leave(&mut self, now: Instant, ue: UeId, cpf: CpfId, out: &mut Outbox) -> bool {
+        let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (primary, _) = ledger.assignment();
         let runs_its_log = self.code.get(&primary) == self.code.get(&cpf);
         let present: Vec<CpfId> = ledger.backups().collect();
@@ -102,34 +101,34 @@ impl Cpfs {
             let to = present
                 .into_iter()
                 .filter(stays)
-                .min_by_key(|c| !ledger.holds(*c)) // who has the state has the phone at once
-                .or_else(|| self.rings.place(self.region(phone), phone).map(|p| p.primary));
+                .min_by_key(|c| !ledger.holds(*c)) // who has the state has the UE at once
+                .or_else(|| self.rings.place(self.region(ue), ue).map(|p| p.primary));
             if let Some(to) = to {
-                self.begin_to_move(now, phone, to, out);
+                self.begin_to_move(now, ue, to, out);
             }
             return self
                 .ledgers
-                .get(&phone)
+                .get(&ue)
                 .is_some_and(|l| l.assignment().0 == cpf || l.backups().any(|b| b == cpf));
         }
         if !present.contains(&cpf) {
             return false;
         }
         if self.draining.leaving.contains_key(&primary) && runs_its_log {
-            return true; // until that phone has moved it is the one, perhaps, that can run its log
+            return true; // until that UE has moved it is the one, perhaps, that can run its log
         }
-        let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
-        let further = self.rings.further_backups(region, phone, primary, &present);
+        let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
+        let further = self.rings.further_backups(region, ue, primary, &present);
         let new = further.iter().any(|c| !present.contains(c));
         if new {
             further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
-            serve(phone, ledger, &mut self.waiting, out);
+            serve(ue, ledger, &mut self.waiting, out);
             return true;
         }
         if ledger.dismiss(cpf) {
-            serve(phone, ledger, &mut self.waiting, out);
-            out.cpfs.push((cpf, Down::Forget { phone, term: ledger.assignment().1 }));
-            self.pruned(phone);
+            serve(ue, ledger, &mut self.waiting, out);
+            out.cpfs.push((cpf, Down::Forget { ue, term: ledger.assignment().1 }));
+            self.pruned(ue);
             return false;
         }
         true

@@ -1,8 +1,8 @@
 //! First messages of connections: whose they are is found out by asking.
 //!
-//! A message goes to the phone that its 5G-S-TMSI names if that phone owns up to it, else to a slot of its own (DESIGN:
-//! "strangers"); there it may turn out to name a phone after all, by a 5G-GUTI in the NAS message. One that names a phone as another AMF
-//! did, from which the phone has come, is that phone's if it owns up to it. Who is asked answers with its batch, so what is to be done with
+//! A message goes to the UE that its 5G-S-TMSI names if that UE owns up to it, else to a slot of its own (DESIGN:
+//! "strangers"); there it may turn out to name a UE after all, by a 5G-GUTI in the NAS message. One that names a UE as another AMF
+//! did, from which the UE has come, is that UE's if it owns up to it. Who is asked answers with its batch, so what is to be done with
 //! either answer waits here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Command, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, digest, event::Dropped,
+    AssociationId, Command, Disposition, Event, Payload, UeEvent, UeId, amf, digest, event::Dropped,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant};
 use whimbrel_ngap::Peek;
@@ -36,7 +36,7 @@ impl First {
     }
 }
 
-/// A phone is asked whether a first message is its own.
+/// A UE is asked whether a first message is its own.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Asked {
     first: First,
@@ -45,34 +45,29 @@ pub(super) struct Asked {
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
 }
 
-/// First messages whose phones are being looked for, by the input that asks.
+/// First messages whose UEs are being looked for, by the input that asks.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Asks {
-    by_input: BTreeMap<(PhoneId, u64), Asked>,
+    by_input: BTreeMap<(UeId, u64), Asked>,
     under_way: BTreeSet<(AssociationId, u64)>,
 }
 
 impl Asks {
-    fn insert(&mut self, phone: PhoneId, clock: u64, asked: Asked) {
+    fn insert(&mut self, ue: UeId, clock: u64, asked: Asked) {
         self.under_way.insert((asked.first.association, asked.first.digest));
-        self.by_input.insert((phone, clock), asked);
+        self.by_input.insert((ue, clock), asked);
     }
 
     /// Who was asked by this input has answered.
-    pub(super) fn remove(&mut self, phone: PhoneId, clock: u64) -> Option<Asked> {
-        let asked = self.by_input.remove(&(phone, clock))?;
+    pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<Asked> {
+        let asked = self.by_input.remove(&(ue, clock))?;
         self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
     }
 
-    /// A phone's inputs between these that ask and are not answered.
-    pub(super) fn between(
-        &self,
-        phone: PhoneId,
-        first: u64,
-        last: u64,
-    ) -> impl Iterator<Item = (u64, &Asked)> {
-        self.by_input.range((phone, first)..=(phone, last)).map(|(&(_, clock), asked)| (clock, asked))
+    /// A UE's inputs between these that ask and are not answered.
+    pub(super) fn between(&self, ue: UeId, first: u64, last: u64) -> impl Iterator<Item = (u64, &Asked)> {
+        self.by_input.range((ue, first)..=(ue, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
 
     fn has(&self, first: &First) -> bool {
@@ -83,12 +78,12 @@ impl Asks {
 /// Who is asked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Whom {
-    /// The phone that the 5G-S-TMSI names, or the 5G-GUTI that another AMF had given it.
+    /// The UE that the 5G-S-TMSI names, or the 5G-GUTI that another AMF had given it.
     Named,
-    /// A slot of its own. The phone that the message names was looked for: whether there was one.
+    /// A slot of its own. The UE that the message names was looked for: whether there was one.
     Stranger { asked: bool },
-    /// The phone that the 5G-GUTI within names; the stranger's slot waits.
-    NamedWithin { stranger: PhoneId },
+    /// The UE that the 5G-GUTI within names; the stranger's slot waits.
+    NamedWithin { stranger: UeId },
     /// The stranger's slot once more: nobody else owned up to the message.
     Nobody,
 }
@@ -112,7 +107,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             None => self.arrived(&first.octets),
         };
         match named {
-            Some(phone) => self.ask(now, phone, first, Whom::Named, out),
+            Some(ue) => self.ask(now, ue, first, Whom::Named, out),
             None => self.stranger(now, first, false, out),
         }
     }
@@ -120,10 +115,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// A first message that came twice: what it began goes on.
     fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
         let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
-        let Some(phone) = named else { return };
-        let subject = self.phone(phone).map(|p| p.subject()).unwrap_or_default();
+        let Some(ue) = named else { return };
+        let subject = self.context(ue).map(|p| p.subject()).unwrap_or_default();
         let event = Event::Dropped { subject, why: Dropped::Duplicate };
-        out.events.push(PhoneEvent { phone, on: Some(first.association), event });
+        out.events.push(UeEvent { ue, on: Some(first.association), event });
     }
 
     /// Gives a first message a slot of its own.
@@ -135,17 +130,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         } else if self.slots.strangers() >= limits.strangers {
             Err("strangers")
         } else {
-            self.slots.allocate(limits.phones, first.association).ok_or("phones")
+            self.slots.allocate(limits.ues, first.association).ok_or("ues")
         };
-        let bound = bound.and_then(|phone| match self.can_place(phone) {
-            true => Ok(phone),
+        let bound = bound.and_then(|ue| match self.can_place(ue) {
+            true => Ok(ue),
             false => {
-                self.vacate(now, phone, out);
-                Err("control_functions")
+                self.vacate(now, ue, out);
+                Err("cpfs")
             }
         });
-        let phone = match bound {
-            Ok(phone) => phone,
+        let ue = match bound {
+            Ok(ue) => ue,
             Err(limit) => {
                 self.limited(now, Some(first.association), limit, out);
                 if self.ran.may_complain(now, first.association) {
@@ -156,7 +151,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         };
         self.look_at_ran(now, out);
-        self.ask(now, phone, first, Whom::Stranger { asked }, out);
+        self.ask(now, ue, first, Whom::Stranger { asked }, out);
     }
 
     /// Where half of a limit is reached, a UE that was rejected and could still register again on its connection gives its slot to the next one. So
@@ -165,9 +160,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let limits = self.config.limits;
         let of = if self.slots.strangers_on(association) >= limits.strangers_per_gnb / 2 {
             Some(association)
-        } else if self.slots.strangers() >= limits.strangers / 2
-            || self.slots.used() >= limits.phones as usize
-        {
+        } else if self.slots.strangers() >= limits.strangers / 2 || self.slots.used() >= limits.ues as usize {
             None
         } else {
             return;
@@ -190,30 +183,30 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Whoever was asked has begun a connection with the message: what it answers keeps to that one's stream. Gives the stream of the
     /// connection before.
-    pub(super) fn begun(&mut self, phone: PhoneId, asked: &Asked) -> u16 {
-        let former = self.slots.stream_begun(phone);
-        self.slots.begin(phone, asked.first.digest, asked.first.stream);
+    pub(super) fn begun(&mut self, ue: UeId, asked: &Asked) -> u16 {
+        let former = self.slots.stream_begun(ue);
+        self.slots.begin(ue, asked.first.digest, asked.first.stream);
         former
     }
 
     /// The connections that these inputs would have begun will not be.
-    pub(super) fn let_go(&self, phone: PhoneId, (first, last): (u64, u64), out: &mut Outbox) {
-        for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(phone, first, last) {
+    pub(super) fn let_go(&self, ue: UeId, (first, last): (u64, u64), out: &mut Outbox) {
+        for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
             let release = amf::release_of_first(&first.octets, *amf_ue_ngap_id);
             send(first.association, first.stream, &release, out);
         }
     }
 
-    fn ask(&mut self, now: Instant, phone: PhoneId, first: First, whom: Whom, out: &mut Outbox) {
-        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else { return };
+    fn ask(&mut self, now: Instant, ue: UeId, first: First, whom: Whom, out: &mut Outbox) {
+        let Some(amf_ue_ngap_id) = self.slots.new_connection(ue) else { return };
         let payload = Payload::InitialUeMessage {
             association: first.association,
             amf_ue_ngap_id,
             octets: first.octets.clone(),
             addressed: !matches!(whom, Whom::Stranger { asked: false }),
         };
-        let Some(envelope) = self.stamp(now, phone, payload) else { return };
-        self.asked.insert(phone, envelope.clock, Asked { first, whom, amf_ue_ngap_id });
+        let Some(envelope) = self.stamp(now, ue, payload) else { return };
+        self.asked.insert(ue, envelope.clock, Asked { first, whom, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 
@@ -221,7 +214,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn answered(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         asked: Asked,
         answer: Disposition,
         out: &mut Outbox,
@@ -230,9 +223,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match (whom, answer) {
             (Whom::Named, Disposition::Stranger) => self.stranger(now, first, true, out),
             (Whom::Stranger { .. }, Disposition::Elsewhere(tmsi)) => {
-                match self.slots.by_tmsi(tmsi).filter(|&p| p != phone) {
-                    Some(named) => self.ask(now, named, first, Whom::NamedWithin { stranger: phone }, out),
-                    None => self.ask(now, phone, first, Whom::Nobody, out),
+                match self.slots.by_tmsi(tmsi).filter(|&p| p != ue) {
+                    Some(named) => self.ask(now, named, first, Whom::NamedWithin { stranger: ue }, out),
+                    None => self.ask(now, ue, first, Whom::Nobody, out),
                 }
             }
             (Whom::NamedWithin { stranger }, Disposition::Stranger) => {
@@ -240,10 +233,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             (Whom::NamedWithin { stranger }, _) => self.vacate(now, stranger, out),
             // Its slot was given up before it was asked: it gets another one.
-            (Whom::Stranger { asked }, Disposition::Stranger) if !self.slots.holds(phone) => {
+            (Whom::Stranger { asked }, Disposition::Stranger) if !self.slots.holds(ue) => {
                 self.stranger(now, first, asked, out);
             }
-            (Whom::Nobody, Disposition::Stranger) if !self.slots.holds(phone) => {
+            (Whom::Nobody, Disposition::Stranger) if !self.slots.holds(ue) => {
                 self.stranger(now, first, true, out);
             }
             _ => {}

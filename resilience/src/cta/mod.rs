@@ -1,4 +1,4 @@
-//! The aggregator itself.
+//! The CTA itself.
 
 mod cpfs;
 mod drain;
@@ -26,7 +26,7 @@ use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
-    Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
+    Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
@@ -58,14 +58,14 @@ pub trait Entropy {
     fn draw(&mut self) -> [u8; 16];
 }
 
-/// What comes to the aggregator.
+/// What comes to the CTA.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A gNB's association came up, with this many streams towards the gNB.
     AssociationUp {
         /// Which.
         association: AssociationId,
-        /// Streams from us to the gNB; 0 is for what concerns no phone.
+        /// Streams from us to the gNB; 0 is for what concerns no UE.
         outbound_streams: u16,
     },
     /// An association ended or was restarted by its peer (RFC 9260 §5.2).
@@ -74,49 +74,49 @@ pub enum Input<'a> {
     Ngap(AssociationId, u16, &'a [u8]),
     /// A PFCP message of a UPF.
     Pfcp(UpfId, &'a [u8]),
-    /// The operator wants something of a phone.
-    Command(PhoneId, Command),
+    /// The operator wants something of a UE.
+    Command(UeId, Command),
     /// The longest that a message waited lately before it was handed in.
     Waited(Duration),
     /// The store has changed: of these subscribers, or of all (TS 23.502 §4.5.1).
     SubscribersChanged(Option<&'a [Supi]>),
-    /// A control function of the region says this.
+    /// A CPF of the region says this.
     Cpf(CpfId, Up),
-    /// A control function of the region is lost, or seems so: it is not listened to any more.
+    /// A CPF of the region is lost, or seems so: it is not listened to any more.
     CpfLost(CpfId),
-    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows, the others leave in order: their phones
+    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows, the others leave in order: their UEs
     /// go elsewhere, and [`Outbox::drained`] tells when that is done. One that was lost never comes
     /// back under its number: whoever was only taken for dead comes as another.
     Rings(Rings),
-    /// A phone is to be served by another control function of the region, now if it rests, else when it does: at a handover into that one's
+    /// A UE is to be served by another CPF of the region, now if it rests, else when it does: at a handover into that one's
     /// area, or since its own drains. It stays where it is if that one is not there, or does not get its state in time.
-    Move(PhoneId, CpfId),
+    Move(UeId, CpfId),
     /// Another AMF of this network says this ([`N14`](amf::N14)).
     Neighbour(NeighbourId, &'a [u8]),
     /// Time passed.
     Tick,
 }
 
-/// What leaves the aggregator.
+/// What leaves the CTA.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// NGAP messages: association, stream, octets.
     pub ngap: Vec<(AssociationId, u16, Vec<u8>)>,
     /// PFCP messages, and to which UPF.
     pub pfcp: Vec<(UpfId, Vec<u8>)>,
-    /// What happened to phones.
-    pub events: Vec<PhoneEvent>,
+    /// What happened to UEs.
+    pub events: Vec<UeEvent>,
     /// What happened to gNBs.
     pub ran_events: Vec<RanEvent>,
     /// What became of UPFs.
     pub upfs: Vec<(UpfId, UpfChange)>,
-    /// To control functions of the region, in order.
+    /// To CPFs of the region, in order.
     pub cpfs: Vec<(CpfId, Down)>,
-    /// Control functions that were to leave and have nothing left: they may go.
+    /// CPFs that were to leave and have nothing left: they may go.
     pub drained: Vec<CpfId>,
-    /// What control functions do that they should not, each told once.
+    /// What CPFs do that they should not, each told once.
     pub complaints: Vec<(CpfId, Complaint)>,
-    /// How long it took, after the loss of a control function, until others went on.
+    /// How long it took, after the loss of a CPF, until others went on.
     pub recovered: Vec<Recovered>,
     /// To other AMFs of this network ([`N14`](amf::N14)).
     pub neighbours: Vec<(NeighbourId, Flat)>,
@@ -165,17 +165,17 @@ pub enum UpfChange {
 
 /// Listens to inputs and what they cause: recording, replay checks, logs.
 pub trait Inspect {
-    /// One input was run here; where a region's control functions run them, this is theirs to know.
+    /// One input was run here; where a region's CPFs run them, this is theirs to know.
     fn ran(&mut self, _: &Envelope, _: &Batch) {}
 
     /// What an input caused is about to leave.
-    fn released(&mut self, _: PhoneId, _clock: u64, _: &Batch) {}
+    fn released(&mut self, _: UeId, _clock: u64, _: &Batch) {}
 }
 
 /// Listens to nothing.
 impl Inspect for () {}
 
-/// The aggregator, on one thread; its phones are run by a control function of its own, or by those of its region.
+/// The CTA, on one thread; its UEs are run by a CPF of its own, or by those of its region.
 pub struct Cta<S, E, I = ()> {
     config: Arc<Config>,
     service: Service,
@@ -188,29 +188,29 @@ pub struct Cta<S, E, I = ()> {
     outside: Outside,
     upfs: Upfs,
     inspect: I,
-    /// Inputs for phones that other inputs caused; run before the next from outside.
-    inbox: VecDeque<(PhoneId, Payload)>,
+    /// Inputs for UEs that other inputs caused; run before the next from outside.
+    inbox: VecDeque<(UeId, Payload)>,
     arrived: Vec<Arrived>,
     bounds: Bounds,
     /// The load that the rule of overload last judged.
     load: Load,
     /// When the gNBs' machines have something to do.
     ran_due: Option<Instant>,
-    /// First messages whose phones are being looked for, by the input that asks.
+    /// First messages whose UEs are being looked for, by the input that asks.
     asked: Asks,
-    /// gNBs that wait for phones' paths.
+    /// gNBs that wait for UEs' paths.
     path_switches: PathSwitches,
-    /// Resets that are acknowledged when their phones have let go.
+    /// Resets that are acknowledged when their UEs have let go.
     resetting: Vec<Resetting>,
-    /// Phones that have come from other AMFs.
+    /// UEs that have come from other AMFs.
     arrivals: Arrivals,
 }
 
-/// An aggregator begins with term 1; a mirror that takes over counts on.
+/// A CTA begins with term 1; a CTA replica that takes over counts on.
 const TERM: u32 = 1;
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// An aggregator that serves nobody yet. It tries to reach its UPF at the first [`Input::Tick`].
+    /// A CTA that serves nobody yet. It tries to reach its UPF at the first [`Input::Tick`].
     pub fn new(
         config: Arc<Config>,
         directory: Directory,
@@ -244,7 +244,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// An aggregator whose phones are run by the members of its region. What they say comes as [`Input::Cpf`].
+    /// A CTA whose UEs are run by the members of its region. What they say comes as [`Input::Cpf`].
     pub fn of_region(
         config: Arc<Config>,
         directory: Directory,
@@ -267,13 +267,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::AssociationDown(association) => self.association_down(now, association, out),
             Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),
             Input::Pfcp(upf, octets) => self.pfcp(now, upf, octets, out),
-            Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
+            Input::Command(ue, command) => self.inbox.push_back((ue, Payload::Command(command))),
             Input::Waited(delay) => self.waited(now, delay, out),
             Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
             Input::Cpf(from, message) => self.up(now, from, message, out),
             Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
             Input::Rings(rings) => self.rings(now, rings),
-            Input::Move(phone, to) => self.move_phone(now, phone, to, out),
+            Input::Move(ue, to) => self.move_ue(now, ue, to, out),
             Input::Neighbour(from, octets) => self.neighbour(now, from, octets, out),
             Input::Tick => self.tick(now, out),
         }
@@ -284,9 +284,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
-        let phones_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
-        let phones_and_gnbs = phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE);
-        phones_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
+        let ues_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
+        let ues_and_gnbs = ues_and_gnbs.unwrap_or(Instant::FAR_FUTURE);
+        ues_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
     }
 
     /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
@@ -295,7 +295,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let former = std::mem::replace(&mut self.config, config.clone());
         if former.smf.data_networks != config.smf.data_networks {
             let with_sessions = self.slots.sessions().filter(|(_, upfs)| !upfs.is_empty());
-            let notice = |(phone, _)| (phone, Payload::Command(Command::PolicyChanged));
+            let notice = |(ue, _)| (ue, Payload::Command(Command::PolicyChanged));
             self.inbox.extend(with_sessions.map(notice));
         }
         let result = self.ran.configure(now, config);
@@ -303,14 +303,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.run(now, out);
     }
 
-    /// Nudm_SDM_Notification to the phones that are registered under these subscriptions.
+    /// Nudm_SDM_Notification to the UEs that are registered under these subscriptions.
     fn subscribers_changed(&mut self, changed: Option<&[Supi]>) {
-        let phones: Vec<PhoneId> = match changed {
+        let ues: Vec<UeId> = match changed {
             Some(supis) => supis.iter().filter_map(|s| self.directory.registered(*s)).collect(),
             None => self.directory.all_registered().collect(),
         };
-        let notice = |phone| (phone, Payload::Command(Command::SubscriptionChanged));
-        self.inbox.extend(phones.into_iter().map(notice));
+        let notice = |ue| (ue, Payload::Command(Command::SubscriptionChanged));
+        self.inbox.extend(ues.into_iter().map(notice));
     }
 
     /// What is in force.
@@ -323,17 +323,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &self.ran
     }
 
-    /// The phones that are served in this program, in slot order.
-    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
-        self.cpf().into_iter().flat_map(Cpf::phones)
+    /// The UEs that are served in this program, in slot order.
+    pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
+        self.cpf().into_iter().flat_map(Cpf::contexts)
     }
 
-    /// One phone that is served in this program.
-    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
-        self.cpf()?.phone(id)
+    /// One UE that is served in this program.
+    pub fn context(&self, id: UeId) -> Option<&UeContext> {
+        self.cpf()?.context(id)
     }
 
-    /// The control function of its phones, where it is a part of this program.
+    /// The CPF of its UEs, where it is a part of this program.
     pub fn cpf(&self) -> Option<&Cpf> {
         match &self.service {
             Service::Here(cpf) => Some(cpf),
@@ -341,32 +341,32 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// The phone of a subscriber that is registered.
-    pub fn find(&self, supi: Supi) -> Option<PhoneId> {
+    /// The UE of a subscriber that is registered.
+    pub fn find(&self, supi: Supi) -> Option<UeId> {
         self.directory.registered(supi)
     }
 
-    /// The phone in the slot that a 5G-TMSI of ours leads to.
-    pub fn find_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
+    /// The UE in the slot that a 5G-TMSI of ours leads to.
+    pub fn find_tmsi(&self, tmsi: Tmsi) -> Option<UeId> {
         self.slots.by_tmsi(tmsi)
     }
 
-    /// Slots in use, and those of them that hold a phone which did not authenticate yet.
+    /// Slots in use, and those of them that hold a UE which did not authenticate yet.
     pub fn occupancy(&self) -> (usize, u32) {
         (self.slots.used(), self.slots.strangers())
     }
 
-    /// Phones that are registered.
+    /// UEs that are registered.
     pub fn registered(&self) -> usize {
         self.directory.all_registered().count()
     }
 
-    /// Phones with a connection.
+    /// UEs with a connection.
     pub fn connected(&self) -> usize {
         self.slots.connected()
     }
 
-    /// Phones with a connection over this association.
+    /// UEs with a connection over this association.
     pub fn connected_over(&self, association: AssociationId) -> usize {
         self.slots.connected_over(association)
     }
@@ -393,46 +393,46 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match peek {
             Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
                 match self.slots.by_amf_ue_ngap_id(id) {
-                    // A gNB that takes a phone over may never have had it; whatever else names a phone that it never had is kept from that one.
-                    Some(phone)
+                    // A gNB that takes a UE over may never have had it; whatever else names a UE that it never had is kept from that one.
+                    Some(ue)
                         if !peek.is_some_and(|p| is_path_switch_request(&p))
-                            && !self.slots.concerns(phone, association) =>
+                            && !self.slots.concerns(ue, association) =>
                     {
-                        let what = "an AMF UE NGAP ID of a phone that was never there";
-                        self.unknown_phone(now, association, stream, octets, what, out);
+                        let what = "an AMF UE NGAP ID of a UE that was never there";
+                        self.unknown_ue(now, association, stream, octets, what, out);
                     }
-                    Some(phone)
+                    Some(ue)
                         if peek.is_some_and(|p| {
-                            self.is_of_second_context(phone, (association, stream), id, &p, out)
+                            self.is_of_second_context(ue, (association, stream), id, &p, out)
                         }) => {}
-                    Some(phone) => {
+                    Some(ue) => {
                         let octets: Arc<[u8]> = octets.into();
                         if let Some(peek) = peek.as_ref().filter(|p| is_path_switch_request(p)) {
-                            self.slots.asked_elsewhere(phone, association, id, stream);
+                            self.slots.asked_elsewhere(ue, association, id, stream);
                             let by_name = |name| self.slots.by_ran_ue_ngap_id(association, name);
-                            if peek.ran_ue_ngap_id.and_then(by_name) != Some(phone) {
-                                self.path_switches.insert(phone, (association, stream), peek, &octets);
+                            if peek.ran_ue_ngap_id.and_then(by_name) != Some(ue) {
+                                self.path_switches.insert(ue, (association, stream), peek, &octets);
                             }
-                            if self.slots.names(phone).any(|names| names.amf_ue_ngap_id == id) {
-                                self.comes_to(now, phone, association, out);
+                            if self.slots.names(ue).any(|names| names.amf_ue_ngap_id == id) {
+                                self.comes_to(now, ue, association, out);
                             }
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
                         let payload = match required {
-                            true => self.handover_required(now, phone, association, octets, out),
+                            true => self.handover_required(now, ue, association, octets, out),
                             false => Payload::Ngap { association, octets },
                         };
-                        self.inbox.push_back((phone, payload));
+                        self.inbox.push_back((ue, payload));
                     }
                     None if self.slots.has_just_left(now, id) => {
-                        // Its target waits for an answer; everybody else hears that the phone is let go.
+                        // Its target waits for an answer; everybody else hears that the UE is let go.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
                             send(association, stream, &amf::came_too_late(&m), out);
                         }
                     }
                     None => {
                         let what = "an AMF UE NGAP ID that nobody bears";
-                        self.unknown_phone(now, association, stream, octets, what, out);
+                        self.unknown_ue(now, association, stream, octets, what, out);
                     }
                 }
             }
@@ -444,52 +444,52 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether a message is of a context that a gNB has made beside that of the phone, since HANDOVER REQUEST came to it twice: whoever takes over says
-    /// again what may not have left ([`crate::mirror::Mirror::take_over`]). The gNB lets go of it; the phone is not concerned.
+    /// Whether a message is of a context that a gNB has made beside that of the UE, since HANDOVER REQUEST came to it twice: whoever takes over says
+    /// again what may not have left ([`crate::cta_replica::CtaReplica::take_over`]). The gNB lets go of it; the UE is not concerned.
     fn is_of_second_context(
         &mut self,
-        phone: PhoneId,
+        ue: UeId,
         (association, stream): (AssociationId, u16),
         ours: AmfUeNgapId,
         message: &Peek,
         out: &mut Outbox,
     ) -> bool {
         let Some(theirs) = message.ran_ue_ngap_id else { return false };
-        let is_second = self.slots.is_made_twice(phone, ours, theirs);
+        let is_second = self.slots.is_made_twice(ue, ours, theirs);
         match is_handover_request_acknowledge(message) {
             true if is_second => send(association, stream, &amf::release_of(ours, Some(theirs)), out),
-            true => self.slots.made(phone, ours, theirs),
+            true => self.slots.made(ue, ours, theirs),
             false => return is_second && is_answer_to_release(message),
         }
         is_second
     }
 
-    /// HANDOVER REQUIRED with the gNB that it names, and an identity for the phone there: gNBs are shared, and a machine knows
+    /// HANDOVER REQUIRED with the gNB that it names, and an identity for the UE there: gNBs are shared, and a machine knows
     /// of them what its inputs say.
     fn handover_required(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         association: AssociationId,
         octets: Arc<[u8]>,
         out: &mut Outbox,
     ) -> Payload {
         let named = self.ran.handover_target(&octets);
         let target = named.and_then(|(association, node)| {
-            let amf_ue_ngap_id = self.slots.target_connection(phone)?;
+            let amf_ue_ngap_id = self.slots.target_connection(ue)?;
             let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
             Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })
         });
-        let is_its = self.slots.names(phone).any(|names| names.association == association);
+        let is_its = self.slots.names(ue).any(|names| names.association == association);
         if let Some(target) = target.as_ref().filter(|_| is_its) {
-            self.comes_to(now, phone, target.association, out);
+            self.comes_to(now, ue, target.association, out);
         }
         Payload::HandoverRequired { association, octets, target }
     }
 
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some(phone) = self.slots.due(now) {
-            self.input(now, phone, Payload::Tick, out);
+        while let Some(ue) = self.slots.due(now) {
+            self.input(now, ue, Payload::Tick, out);
         }
         self.tick_cpfs(now, out);
         if self.ran_due.is_some_and(|due| due <= now) {
@@ -501,30 +501,30 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Runs what earlier inputs caused, oldest first.
     fn run(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some((phone, payload)) = self.inbox.pop_front() {
-            self.input(now, phone, payload, out);
+        while let Some((ue, payload)) = self.inbox.pop_front() {
+            self.input(now, ue, payload, out);
         }
     }
 
     /// Stamps an input and has it run.
-    fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) {
-        if let Some(envelope) = self.stamp(now, phone, payload) {
+    fn input(&mut self, now: Instant, ue: UeId, payload: Payload, out: &mut Outbox) {
+        if let Some(envelope) = self.stamp(now, ue, payload) {
             self.submit(now, envelope, out);
         }
     }
 
-    /// Stamps an input, unless it is for a phone that is gone.
-    fn stamp(&mut self, now: Instant, phone: PhoneId, payload: Payload) -> Option<Envelope> {
-        let (clock, time) = self.slots.stamp(phone, now)?;
+    /// Stamps an input, unless it is for a UE that is gone.
+    fn stamp(&mut self, now: Instant, ue: UeId, payload: Payload) -> Option<Envelope> {
+        let (clock, time) = self.slots.stamp(ue, now)?;
         Some(Envelope {
             code_version: CodeVersion::own().0,
-            phone,
+            ue,
             cta_term: TERM,
             owner_term: TERM,
             clock,
             time,
             seed: self.outside.draw(&mut self.entropy),
-            tmsi: self.slots.tmsi(phone),
+            tmsi: self.slots.tmsi(ue),
             config_version: self.config.version,
             upfs: self.upfs.states(),
             payload,
@@ -535,34 +535,34 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn ran(
         &mut self,
         now: Instant,
-        (phone, clock): (PhoneId, u64),
+        (ue, clock): (UeId, u64),
         from: Option<AssociationId>,
         batch: Batch,
         out: &mut Outbox,
     ) -> bool {
-        let asked = self.asked.remove(phone, clock);
-        if !self.slots.use_counts(phone, &batch, proposes_keys) {
+        let asked = self.asked.remove(ue, clock);
+        if !self.slots.use_counts(ue, &batch, proposes_keys) {
             if let Some(asked) = asked {
-                self.answered(now, phone, asked, Disposition::Ended, out);
+                self.answered(now, ue, asked, Disposition::Ended, out);
             }
-            self.give_up(now, phone, Deregistered::Fault, out);
+            self.give_up(now, ue, Deregistered::Fault, out);
             return false;
         }
         let disposition = batch.disposition;
         let rests_at = batch.connected.filter(|_| batch.idle).map(|on| on.association);
-        self.inspect.released(phone, clock, &batch);
-        self.release(now, (phone, clock), from, batch, asked.as_ref(), out);
+        self.inspect.released(ue, clock, &batch);
+        self.release(now, (ue, clock), from, batch, asked.as_ref(), out);
         if let Some(asked) = asked {
-            self.answered(now, phone, asked, disposition, out);
+            self.answered(now, ue, asked, disposition, out);
         }
         if let Some(association) = rests_at {
-            self.comes_to(now, phone, association, out);
+            self.comes_to(now, ue, association, out);
         }
         true
     }
 
-    fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
-        self.within(association, self.slots.stream(phone, association))
+    fn stream(&self, ue: UeId, association: AssociationId) -> u16 {
+        self.within(association, self.slots.stream(ue, association))
     }
 
     /// A stream, or the last that an association has.
@@ -574,19 +574,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn release(
         &mut self,
         now: Instant,
-        (phone, clock): (PhoneId, u64),
+        (ue, clock): (UeId, u64),
         from: Option<AssociationId>,
         mut batch: Batch,
         asked: Option<&Asked>,
         out: &mut Outbox,
     ) {
         if batch.tmsi_taken {
-            self.slots.tmsi_taken(phone);
+            self.slots.tmsi_taken(ue);
         }
         let begins = !matches!(batch.disposition, Disposition::Stranger | Disposition::Elsewhere(_));
-        let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(phone, a)));
-        // A gNB that wants the phone back may have another connection of it still, which goes where that one spoke.
-        let left = || Some((self.slots.wanted_elsewhere(phone)?, self.slots.stream_begun(phone)));
+        let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
+        // A gNB that wants the UE back may have another connection of it still, which goes where that one spoke.
+        let left = || Some((self.slots.wanted_elsewhere(ue)?, self.slots.stream_begun(ue)));
         let former = former.or_else(left);
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
         let Batch { disposition, connected, .. } = batch;
@@ -597,23 +597,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     // The gNB of a connection that another takes the place of hears of it where it spoke (TS 38.412 §7).
                     let stream = match former.filter(|&(begun, _)| releases_another(&octets, begun)) {
                         Some((_, stream)) => self.within(association, stream),
-                        None => self.stream(phone, association),
+                        None => self.stream(ue, association),
                     };
-                    self.path_switches.leaves(phone, association, &octets);
+                    self.path_switches.leaves(ue, association, &octets);
                     if is_error_indication(&octets) && !self.finds_fault(now, association, out) {
                         continue;
                     }
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { upf, octets } => {
-                    self.session_asked(phone, upf, &octets);
-                    if let Some(none) = self.ask_upf(now, upf, phone, to, octets, &mut out.pfcp) {
+                    self.session_asked(ue, upf, &octets);
+                    if let Some(none) = self.ask_upf(now, upf, ue, to, octets, &mut out.pfcp) {
                         self.n4_arrived(now, upf, vec![none], out);
                     }
                 }
                 Effect::N4Answer { upf, octets } => {
                     if let Some(n4) = self.upfs.get(upf) {
-                        n4.answer_report(phone, octets, &mut out.pfcp);
+                        n4.answer_report(ue, octets, &mut out.pfcp);
                     }
                 }
                 Effect::Page { tais, near, cells, octets } => {
@@ -622,31 +622,31 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Neighbour { to, octets } => out.neighbours.push((to, octets)),
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
-                    let Some(outcome) = self.outside.udm(now, phone, request, directory, subscribers) else {
+                    let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {
                         continue;
                     };
-                    self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));
+                    self.inbox.push_back((ue, Payload::Udm { to, answer: outcome.answer }));
                     if let Some(former) = outcome.superseded {
                         self.inbox.push_back((former, Payload::Command(Command::Superseded)));
                     }
                 }
             }
         }
-        // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
+        // What leaves has its stream by what held before: an answer to a gNB that does not get the UE goes where it asked.
         if !batch.no_effect {
-            self.slots.note(phone, clock, &batch);
+            self.slots.note(ue, clock, &batch);
         }
-        if self.slots.wanted_elsewhere(phone).is_none() {
-            self.path_switches.settled(phone);
+        if self.slots.wanted_elsewhere(ue).is_none() {
+            self.path_switches.settled(ue);
         }
-        // A message is its sender's; the phone's it is if it came over the phone's connection.
+        // A message is its sender's; the UE's it is if it came over the UE's connection.
         if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {
-            self.slots.heard(phone, association);
+            self.slots.heard(ue, association);
         }
-        let on = from.or_else(|| self.slots.heard_on(phone));
-        out.events.extend(events.into_iter().map(|event| PhoneEvent { phone, on, event }));
+        let on = from.or_else(|| self.slots.heard_on(ue));
+        out.events.extend(events.into_iter().map(|event| UeEvent { ue, on, event }));
         if disposition == Disposition::Ended {
-            self.vacate(now, phone, out);
+            self.vacate(now, ue, out);
         }
     }
 }

@@ -1,19 +1,19 @@
-//! What other AMFs say of phones (N14, TS 23.502 §4.9.1.3): to whom it goes. What a phone's machine decides is in
+//! What other AMFs say of UEs (N14, TS 23.502 §4.9.1.3): to whom it goes. What a UE's machine decides is in
 //! `control/src/amf/n14`.
 //!
-//! A message names the phone's way by what was drawn for it. Here at the target the name leads to the phone's slot; at the source it
-//! holds the phone itself. Neither answers to a name that it does not know. An AMF that asks for a context ([`Body::TransferUeContext`])
-//! names the phone by its 5G-TMSI, and is answered with a name.
+//! A message names the UE's way by what was drawn for it. Here at the target the name leads to the UE's slot; at the source it
+//! holds the UE itself. Neither answers to a name that it does not know. An AMF that asks for a context ([`Body::TransferUeContext`])
+//! names the UE by its 5G-TMSI, and is answered with a name.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Body, Completed, Given, N14, NeighbourId, Relation, Transferred, UeContext,
+    self, Body, Completed, Given, N14, NeighbourId, Relation, Transferred, UeContextCreateData,
 };
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, PhoneId, UpfId};
+use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 
@@ -28,7 +28,7 @@ pub enum NotTaken {
     Malformed,
     /// The way that it would begin has begun.
     Repeated,
-    /// It names a phone or a handover that is not here.
+    /// It names a UE or a handover that is not here.
     Unknown,
     /// No neighbour of that number is configured.
     Nobody,
@@ -46,13 +46,13 @@ impl fmt::Display for NotTaken {
     }
 }
 
-/// The phones that have come from neighbours, by the names of their ways.
+/// The UEs that have come from neighbours, by the names of their ways.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Arrivals {
-    by_relation: BTreeMap<(NeighbourId, Relation), PhoneId>,
-    /// By what they were called there: a phone shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
-    by_tmsi: BTreeMap<(NeighbourId, Tmsi), PhoneId>,
-    by_phone: BTreeMap<PhoneId, Arrival>,
+    by_relation: BTreeMap<(NeighbourId, Relation), UeId>,
+    /// By what they were called there: a UE shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
+    by_tmsi: BTreeMap<(NeighbourId, Tmsi), UeId>,
+    by_ue: BTreeMap<UeId, Arrival>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,25 +63,25 @@ struct Arrival {
 }
 
 impl Arrivals {
-    fn get(&self, from: NeighbourId, relation: Relation) -> Option<PhoneId> {
+    fn get(&self, from: NeighbourId, relation: Relation) -> Option<UeId> {
         self.by_relation.get(&(from, relation)).copied()
     }
 
-    fn insert(&mut self, from: NeighbourId, relation: Relation, state: &Flat, phone: PhoneId) {
-        let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.phone());
+    fn insert(&mut self, from: NeighbourId, relation: Relation, state: &Flat, ue: UeId) {
+        let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.context());
         let tmsis = state.map_or_else(|_| Default::default(), |p| [p.amf.tmsi, p.amf.former_tmsi]);
-        self.by_relation.insert((from, relation), phone);
-        self.by_tmsi.extend(tmsis.into_iter().flatten().map(|tmsi| ((from, tmsi), phone)));
-        self.by_phone.insert(phone, Arrival { from, relation, tmsis });
+        self.by_relation.insert((from, relation), ue);
+        self.by_tmsi.extend(tmsis.into_iter().flatten().map(|tmsi| ((from, tmsi), ue)));
+        self.by_ue.insert(ue, Arrival { from, relation, tmsis });
     }
 
-    /// A phone is gone.
-    pub(super) fn remove(&mut self, phone: PhoneId) {
-        let Some(Arrival { from, relation, tmsis }) = self.by_phone.remove(&phone) else { return };
+    /// A UE is gone.
+    pub(super) fn remove(&mut self, ue: UeId) {
+        let Some(Arrival { from, relation, tmsis }) = self.by_ue.remove(&ue) else { return };
         self.by_relation.remove(&(from, relation));
         for tmsi in tmsis.into_iter().flatten() {
-            // Another phone may have come that was given the name since.
-            if self.by_tmsi.get(&(from, tmsi)) == Some(&phone) {
+            // Another UE may have come that was given the name since.
+            if self.by_tmsi.get(&(from, tmsi)) == Some(&ue) {
                 self.by_tmsi.remove(&(from, tmsi));
             }
         }
@@ -89,8 +89,8 @@ impl Arrivals {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// The phone that has come from a neighbour and whom this first message names as it was called there. Whether it says so, it knows itself.
-    pub(super) fn arrived(&self, first: &[u8]) -> Option<PhoneId> {
+    /// The UE that has come from a neighbour and whom this first message names as it was called there. Whether it says so, it knows itself.
+    pub(super) fn arrived(&self, first: &[u8]) -> Option<UeId> {
         if self.arrivals.by_tmsi.is_empty() {
             return None;
         }
@@ -122,13 +122,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             FlatError::UnknownVersion(version) => NotTaken::Version(version),
             _ => NotTaken::Malformed,
         })?;
-        let (phone, target) = match &body {
+        let (ue, target) = match &body {
             Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
                 return Err(NotTaken::Repeated);
             }
             Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
             Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
-                Some(phone) => (phone, None),
+                Some(ue) => (ue, None),
                 None => {
                     answer(from, relation, Body::UeContextNotTransferred(relation.source), out);
                     return Ok(());
@@ -147,12 +147,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
-                (Some(phone), Body::Completed(Completed::Given(given))) => {
-                    given.iter().for_each(|g| self.session_came(phone, g));
-                    (phone, None)
+                (Some(ue), Body::Completed(Completed::Given(given))) => {
+                    given.iter().for_each(|g| self.session_came(ue, g));
+                    (ue, None)
                 }
-                (Some(phone), _) => (phone, None),
-                // What has come for a phone that is lost here is nobody's.
+                (Some(ue), _) => (ue, None),
+                // What has come for a UE that is lost here is nobody's.
                 (None, Body::Completed(Completed::Given(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
                     return Err(NotTaken::Unknown);
@@ -170,13 +170,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             _ => (relation.source, None),
         };
-        self.inbox.push_back((phone, Payload::Neighbour { from, octets: octets.into(), target }));
+        self.inbox.push_back((ue, Payload::Neighbour { from, octets: octets.into(), target }));
         Ok(())
     }
 
     /// A context comes for the slot that asked for it, and no second one: from here on its name leads there.
     fn takes(&mut self, from: NeighbourId, relation: Relation, t: &Transferred) -> bool {
-        let takes = self.slots.holds(t.asker) && !self.arrivals.by_phone.contains_key(&t.asker);
+        let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
         if takes {
             self.arrivals.insert(from, relation, &t.state, t.asker);
         }
@@ -188,30 +188,30 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         upfs.find(|(_, u)| u.address == Some(given.upf)).map(|(id, _)| id)
     }
 
-    fn session_came(&mut self, phone: PhoneId, given: &Given) {
+    fn session_came(&mut self, ue: UeId, given: &Given) {
         if let Some(upf) = self.upf_of(given) {
-            self.session_stands(phone, upf, whimbrel_control::smf::deletion(given.up_seid));
+            self.session_stands(ue, upf, whimbrel_control::smf::deletion(given.up_seid));
         }
     }
 
     fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
         if let Some(upf) = self.upf_of(given) {
-            let (to, nobody) = (OutputId { clock: 0, index: 0 }, PhoneId { slot: 0, generation: 0 });
+            let (to, nobody) = (OutputId { clock: 0, index: 0 }, UeId { slot: 0, generation: 0 });
             let deletion = whimbrel_control::smf::deletion(given.up_seid);
             // Nobody is left to hear that there is no UPF.
             let _ = self.ask_upf(now, upf, nobody, to, deletion, &mut out.pfcp);
         }
     }
 
-    /// A phone is to come: it gets a slot, and an identity for its gNB here.
+    /// A UE is to come: it gets a slot, and an identity for its gNB here.
     fn comes(
         &mut self,
         now: Instant,
         from: NeighbourId,
         relation: Relation,
-        context: &UeContext,
+        context: &UeContextCreateData,
         out: &mut Outbox,
-    ) -> Result<(PhoneId, Option<HandoverTarget>), NotTaken> {
+    ) -> Result<(UeId, Option<HandoverTarget>), NotTaken> {
         let named = self.ran.handover_target(&context.required);
         let at = named.map(|(association, node)| (association, node.tacs.clone(), node.slices.clone()));
         let Some((association, tacs, slices)) = at else {
@@ -221,28 +221,28 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let limits = self.config.limits;
         let crowded = self.slots.strangers_on(association) >= limits.strangers_per_gnb
             || self.slots.strangers() >= limits.strangers;
-        let phone = (!crowded).then(|| self.slots.allocate(limits.phones, association)).flatten();
-        let Some(phone) = phone else {
-            self.limited(now, Some(association), "phones", out);
+        let ue = (!crowded).then(|| self.slots.allocate(limits.ues, association)).flatten();
+        let Some(ue) = ue else {
+            self.limited(now, Some(association), "ues", out);
             refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
             return Err(NotTaken::Unknown);
         };
-        if !self.can_place(phone) {
-            self.vacate(now, phone, out);
-            self.limited(now, Some(association), "control_functions", out);
+        if !self.can_place(ue) {
+            self.vacate(now, ue, out);
+            self.limited(now, Some(association), "cpfs", out);
             refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
             return Err(NotTaken::Unknown);
         }
-        let Some(amf_ue_ngap_id) = self.slots.target_connection(phone) else { return Err(NotTaken::Unknown) };
-        // Messages of phones have streams other than 0 (TS 38.412 §7).
+        let Some(amf_ue_ngap_id) = self.slots.target_connection(ue) else { return Err(NotTaken::Unknown) };
+        // Messages of UEs have streams other than 0 (TS 38.412 §7).
         let streams = u32::from(self.streams.get(&association).copied().unwrap_or(1)).max(2);
-        self.slots.begin(phone, 0, 1 + (phone.slot % (streams - 1)) as u16);
-        self.arrivals.insert(from, relation, &context.state, phone);
-        Ok((phone, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
+        self.slots.begin(ue, 0, 1 + (ue.slot % (streams - 1)) as u16);
+        self.arrivals.insert(from, relation, &context.state, ue);
+        Ok((ue, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
     }
 }
 
-/// A phone is not taken.
+/// A UE is not taken.
 fn refuse(to: NeighbourId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
     answer(to, relation, Body::not_created(cause, None), out);
 }

@@ -1,10 +1,10 @@
-//! What the handling of an input takes from outside: entropy, and the UDM's answers. All else is decided by the aggregator's
-//! state and the input, so whoever is told both can repeat it (see [`crate::mirror`]).
+//! What the handling of an input takes from outside: entropy, and the UDM's answers. All else is decided by the CTA's
+//! state and the input, so whoever is told both can repeat it (see [`crate::cta_replica`]).
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_control::udm::{Answer, Directory, Outcome, Request, Subscribers};
 use whimbrel_ids::Instant;
 
@@ -54,20 +54,20 @@ impl Outside {
     pub(super) fn udm(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         request: Request,
         directory: &mut Directory,
         subscribers: &mut impl Subscribers,
     ) -> Option<Outcome> {
         match self {
-            Self::Asked => Some(directory.handle(now, phone, request, subscribers)),
+            Self::Asked => Some(directory.handle(now, ue, request, subscribers)),
             Self::Noted(taken) => {
-                let outcome = directory.handle(now, phone, request, subscribers);
+                let outcome = directory.handle(now, ue, request, subscribers);
                 taken.answers.push_back(outcome.answer.clone());
                 Some(outcome)
             }
             Self::Repeated(taken) => match taken.answers.pop_front() {
-                Some(answer) => Some(directory.follow(phone, &request, answer)),
+                Some(answer) => Some(directory.follow(ue, &request, answer)),
                 None => {
                     *self = Self::Short;
                     None

@@ -9,7 +9,7 @@ use whimbrel_control::amf::{
     self, Load, OverloadOrder, RanNode, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
 };
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, Command, N2Names, Payload, PhoneId, RanEvent};
+use whimbrel_control::{AssociationId, Command, N2Names, Payload, RanEvent, UeId};
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::{
     AmfPagingTarget, CauseMisc, NgranCgi, ResetType, UeAssociatedLogicalNgConnectionItem,
@@ -34,10 +34,10 @@ impl Bounds {
     }
 }
 
-/// A reset (TS 38.413 §8.7.4) whose phones are letting go.
+/// A reset (TS 38.413 §8.7.4) whose UEs are letting go.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Resetting {
-    phones: BTreeSet<PhoneId>,
+    ues: BTreeSet<UeId>,
     association: AssociationId,
     /// NG RESET ACKNOWLEDGE, as the gNB is to read it.
     acknowledge: Vec<u8>,
@@ -95,14 +95,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     fn connections_lost(&mut self, association: AssociationId) {
-        for phone in self.slots.on(association) {
-            self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+        for ue in self.slots.on(association) {
+            self.inbox.push_back((ue, Payload::Command(Command::ConnectionLost(association))));
         }
     }
 
     /// A message for an AMF-UE-NGAP-ID that nobody bears, or nobody there (TS 38.413 §10.6). Those that end a connection, or are
     /// errors themselves, get no answer, since they agree with us that there is none, and are counted.
-    pub(super) fn unknown_phone(
+    pub(super) fn unknown_ue(
         &mut self,
         now: Instant,
         association: AssociationId,
@@ -124,16 +124,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if !self.finds_fault_with(now, association, what, out) {
             return;
         }
-        // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
+        // The answer names a UE: it keeps to the stream of the message (TS 38.412 §7).
         send(association, stream, &answer, out);
     }
 
-    /// A phone finds fault with a gNB's message: whether the gNB is told.
+    /// A UE finds fault with a gNB's message: whether the gNB is told.
     pub(super) fn finds_fault(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) -> bool {
         self.finds_fault_with(
             now,
             association,
-            "identities or contents that a phone's connection does not know",
+            "identities or contents that a UE's connection does not know",
             out,
         )
     }
@@ -153,7 +153,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         may
     }
 
-    /// A message that names no phone.
+    /// A message that names no UE.
     pub(super) fn ran_node(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.ran_output(now, association, result, out);
     }
 
-    /// Carries out what a gNB, the time or the operator caused: what phones lose before what the gNB is told.
+    /// Carries out what a gNB, the time or the operator caused: what UEs lose before what the gNB is told.
     pub(super) fn ran_output(
         &mut self,
         now: Instant,
@@ -192,23 +192,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         }
         if let Some(Reset { what, acknowledge, by }) = result.reset {
-            let phones = match &what {
+            let ues = match &what {
                 ResetType::NgInterface(_) => {
                     let all = self.ran.siblings(association).into_iter();
                     all.flat_map(|a| self.slots.on(a).into_iter().map(move |p| (p, a))).collect()
                 }
                 ResetType::PartOfNgInterface(list) => self.named(association, list),
             };
-            out.ran_events.push(RanEvent::Reset { association, phones: phones.len(), by });
-            for &(phone, on) in &phones {
-                self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(on))));
+            out.ran_events.push(RanEvent::Reset { association, ues: ues.len(), by });
+            for &(ue, on) in &ues {
+                self.inbox.push_back((ue, Payload::Command(Command::ConnectionLost(on))));
             }
             self.run(now, out);
             if acknowledge {
-                let phones = phones.into_iter().map(|(phone, _)| phone).collect();
+                let ues = ues.into_iter().map(|(ue, _)| ue).collect();
                 let mut acknowledge = Vec::new();
                 reset_acknowledge(what).encode_in(association.syntax(), &mut acknowledge);
-                self.resetting.push(Resetting { phones, association, acknowledge });
+                self.resetting.push(Resetting { ues, association, acknowledge });
                 self.acknowledge_resets(out);
             }
         }
@@ -222,14 +222,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.look_at_ran(now, out);
     }
 
-    /// Acknowledges the resets whose phones have all let go: at once where they run here.
+    /// Acknowledges the resets whose UEs have all let go: at once where they run here.
     pub(super) fn acknowledge_resets(&mut self, out: &mut Outbox) {
         if self.resetting.is_empty() {
             return;
         }
         for mut reset in std::mem::take(&mut self.resetting) {
-            reset.phones.retain(|&phone| self.is_at_work(phone));
-            match reset.phones.is_empty() {
+            reset.ues.retain(|&ue| self.is_at_work(ue));
+            match reset.ues.is_empty() {
                 true => out.ngap.push((reset.association, 0, reset.acknowledge)),
                 false => self.resetting.push(reset),
             }
@@ -242,7 +242,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let limits = &self.config.limits;
         let percent = |used: u64, of: u32| (used.saturating_mul(100) / u64::from(of.max(1))).min(100) as u8;
         let load = Load {
-            phones_percent: percent(self.slots.used() as u64, limits.phones),
+            ues_percent: percent(self.slots.used() as u64, limits.ues),
             strangers_percent: percent(self.slots.strangers().into(), limits.strangers),
             delay: self.load.delay,
         };
@@ -266,27 +266,27 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// The connections of a gNB that a partial reset names by either identity. A phone in handover has two.
+    /// The connections of a gNB that a partial reset names by either identity. A UE in handover has two.
     fn named(
         &self,
         association: AssociationId,
         list: &[UeAssociatedLogicalNgConnectionItem],
-    ) -> Vec<(PhoneId, AssociationId)> {
+    ) -> Vec<(UeId, AssociationId)> {
         let ours = self.ran.siblings(association);
-        let names = |p: PhoneId| self.slots.names(p).filter(|n| ours.contains(&n.association));
-        let mut phones: Vec<(PhoneId, AssociationId)> = Vec::new();
+        let names = |p: UeId| self.slots.names(p).filter(|n| ours.contains(&n.association));
+        let mut ues: Vec<(UeId, AssociationId)> = Vec::new();
         let mut of_targets = BTreeSet::new();
         for item in list {
             match (item.amf_ue_ngap_id, item.ran_ue_ngap_id) {
                 (Some(id), _) => {
-                    let Some(phone) = self.slots.by_amf_ue_ngap_id(id) else { continue };
-                    let named = names(phone).find(|n| n.amf_ue_ngap_id == id);
-                    phones.extend(named.map(|n| (phone, n.association)));
+                    let Some(ue) = self.slots.by_amf_ue_ngap_id(id) else { continue };
+                    let named = names(ue).find(|n| n.amf_ue_ngap_id == id);
+                    ues.extend(named.map(|n| (ue, n.association)));
                 }
                 (None, Some(id)) => {
                     let on = |&a: &AssociationId| Some((self.slots.by_ran_ue_ngap_id(a, id)?, a));
                     match ours.iter().find_map(on) {
-                        Some(found) => phones.push(found),
+                        Some(found) => ues.push(found),
                         None => drop(of_targets.insert(id)),
                     }
                 }
@@ -294,18 +294,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         }
         if !of_targets.is_empty() {
-            for phone in ours.iter().flat_map(|a| self.slots.coming_to(*a)) {
+            for ue in ours.iter().flat_map(|a| self.slots.coming_to(*a)) {
                 let of_target = |n: &N2Names| n.ran_ue_ngap_id.is_some_and(|ran| of_targets.contains(&ran));
-                phones.extend(names(phone).find(of_target).map(|n| (phone, n.association)));
+                ues.extend(names(ue).find(of_target).map(|n| (ue, n.association)));
             }
         }
-        phones.sort_unstable();
-        phones.dedup();
-        phones
+        ues.sort_unstable();
+        ues.dedup();
+        ues
     }
 
     /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0; or, where some of the
-    /// gNBs that are near are up, to these (TS 23.501 §5.4.3.2). A phone counts once, however many gNBs there are: it is paged
+    /// gNBs that are near are up, to these (TS 23.501 §5.4.3.2). A UE counts once, however many gNBs there are: it is paged
     /// everywhere or, beyond the bound, nowhere.
     pub(super) fn page(
         &mut self,
@@ -360,7 +360,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let result = self.ran.order_overload(order);
         self.operator_output(now, result, out);
         if order == OverloadOrder::ByRule {
-            self.load = Load { phones_percent: u8::MAX, ..self.load }; // is judged anew
+            self.load = Load { ues_percent: u8::MAX, ..self.load }; // is judged anew
             self.look_at_ran(now, out);
         }
     }
@@ -404,7 +404,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.judged(result, out);
     }
 
-    /// The gNB gave a name to a new connection that a phone of its has still: the former is gone (TS 38.413 §9.3.3.2).
+    /// The gNB gave a name to a new connection that a UE of its has still: the former is gone (TS 38.413 §9.3.3.2).
     /// The same message again begins nothing: `true`.
     pub(super) fn settle_name(
         &mut self,
@@ -414,13 +414,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         digest: u64,
         out: &mut Outbox,
     ) -> bool {
-        let Some(phone) = name.and_then(|n| self.slots.by_ran_ue_ngap_id(association, n)) else {
+        let Some(ue) = name.and_then(|n| self.slots.by_ran_ue_ngap_id(association, n)) else {
             return false;
         };
-        if self.slots.began_with(phone, digest) {
+        if self.slots.began_with(ue, digest) {
             return true;
         }
-        self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+        self.inbox.push_back((ue, Payload::Command(Command::ConnectionLost(association))));
         self.run(now, out);
         false
     }

@@ -1,49 +1,49 @@
-//! How long others take to go on, after the loss of a control function has been noticed. It decides nothing, and no other aggregator hears of it.
+//! How long others take to go on, after the loss of a CPF has been noticed. It decides nothing, and no other CTA hears of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 
 /// What came of a loss, and how long after it was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// A phone that was at something, or came before it was its turn (and is counted from then), got what it waited for from somebody else.
-    Phone(Duration),
-    /// All phones of the lost one have somebody else.
+    /// A UE that was at something, or came before it was its turn (and is counted from then), got what it waited for from somebody else.
+    Ue(Duration),
+    /// All UEs of the lost one have somebody else.
     All(Duration),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// Since when a phone waits.
-    waiting: BTreeMap<PhoneId, Instant>,
-    /// Since when there is a loss, and how many rounds over all phones end before all have been looked at.
+    /// Since when a UE waits.
+    waiting: BTreeMap<UeId, Instant>,
+    /// Since when there is a loss, and how many rounds over all UEs end before all have been looked at.
     lost: Option<(Instant, usize)>,
 }
 
 impl Recovery {
-    /// A control function is lost; so many rounds have to come to their end.
+    /// A CPF is lost; so many rounds have to come to their end.
     pub(super) fn begins(&mut self, now: Instant, rounds: usize) {
         let since = self.lost.map_or(now, |(since, _)| since);
         self.lost = Some((since, rounds));
     }
 
-    /// Somebody else is to go on with what a phone is at.
-    pub(super) fn waits(&mut self, phone: PhoneId, since: Instant) {
-        self.waiting.entry(phone).or_insert(since);
+    /// Somebody else is to go on with what a UE is at.
+    pub(super) fn waits(&mut self, ue: UeId, since: Instant) {
+        self.waiting.entry(ue).or_insert(since);
     }
 
-    /// A phone is gone.
-    pub(super) fn forget(&mut self, phone: PhoneId) {
-        self.waiting.remove(&phone);
+    /// A UE is gone.
+    pub(super) fn forget(&mut self, ue: UeId) {
+        self.waiting.remove(&ue);
     }
 
-    /// Something leaves for a phone that had not left before.
-    pub(super) fn went_on(&mut self, phone: PhoneId, now: Instant) -> Option<Recovered> {
-        let since = self.waiting.remove(&phone)?;
-        Some(Recovered::Phone(now.since(since)))
+    /// Something leaves for a UE that had not left before.
+    pub(super) fn went_on(&mut self, ue: UeId, now: Instant) -> Option<Recovered> {
+        let since = self.waiting.remove(&ue)?;
+        Some(Recovered::Ue(now.since(since)))
     }
 
     /// A round has come to its end.
@@ -64,19 +64,19 @@ impl Recovery {
 mod tests {
     use super::*;
 
-    const PHONE: PhoneId = PhoneId { slot: 1, generation: 1 };
+    const UE: UeId = UeId { slot: 1, generation: 1 };
 
     #[test]
-    fn a_phone_counts_once_from_when_it_began_to_wait_and_a_loss_until_all_were_looked_at() {
+    fn a_ue_counts_once_from_when_it_began_to_wait_and_a_loss_until_all_were_looked_at() {
         let mut recovery = Recovery::default();
         let at = |us| Instant(us);
-        recovery.waits(PHONE, at(10));
-        recovery.waits(PHONE, at(15));
-        assert_eq!(recovery.went_on(PHONE, at(30)), Some(Recovered::Phone(Duration::from_micros(20))));
-        assert_eq!(recovery.went_on(PHONE, at(31)), None);
-        recovery.waits(PHONE, at(40));
-        recovery.forget(PHONE);
-        assert_eq!(recovery.went_on(PHONE, at(41)), None);
+        recovery.waits(UE, at(10));
+        recovery.waits(UE, at(15));
+        assert_eq!(recovery.went_on(UE, at(30)), Some(Recovered::Ue(Duration::from_micros(20))));
+        assert_eq!(recovery.went_on(UE, at(31)), None);
+        recovery.waits(UE, at(40));
+        recovery.forget(UE);
+        assert_eq!(recovery.went_on(UE, at(41)), None);
 
         recovery.begins(at(50), 1);
         recovery.begins(at(60), 2); // another one is lost meanwhile

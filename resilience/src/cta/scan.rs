@@ -1,9 +1,9 @@
-//! Phones whose backups are late with their states are looked for in rounds, bit by bit: there may be a hundred thousand of them.
+//! UEs whose backups are late with their states are looked for in rounds, bit by bit: there may be a hundred thousand of them.
 
 use std::ops::Bound;
 use std::time::Duration;
 
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 
 use super::Outbox;
@@ -11,10 +11,10 @@ use super::cpfs::{BETWEEN_SLICES, Cpfs, HASTE};
 
 /// Between the end of a round and the next one, at most.
 pub(super) const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
-/// Phones that are looked at in a slice, half a microsecond each, and what giving one another backup takes, as so many of these.
+/// UEs that are looked at in a slice, half a microsecond each, and what giving one another backup takes, as so many of these.
 const SLICE: usize = 256;
 const RELIEVED_WORK: usize = 16;
-/// Phones that are given another backup in one round, at most; then the next round comes sooner. Nobody waits for more: what a late backup lacks
+/// UEs that are given another backup in one round, at most; then the next round comes sooner. Nobody waits for more: what a late backup lacks
 /// the log has.
 const RELIEVED_MAX: usize = 256;
 const SOONER: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(super) struct Round {
     /// Those that nobody else could go on with have been looked at.
     unbacked: bool,
     /// The last one that was.
-    after: Option<PhoneId>,
+    after: Option<UeId>,
     relieved: usize,
 }
 
@@ -36,7 +36,7 @@ impl Cpfs {
         self
     }
 
-    /// Looks at the next phones that somebody may be late with, first at those that nobody else could go on with.
+    /// Looks at the next UEs that somebody may be late with, first at those that nobody else could go on with.
     pub(super) fn scan_more(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.scan {
             return;
@@ -48,12 +48,12 @@ impl Cpfs {
         let pause = BETWEEN_ROUNDS.min(self.logs.outdated_after);
         let mut work = 0;
         while work < SLICE {
-            let Some((phone, patience)) = self.next_scanned(&mut round) else {
+            let Some((ue, patience)) = self.next_scanned(&mut round) else {
                 self.scan = now + pause;
                 return;
             };
             work += 1;
-            if self.scan(now, phone, patience, out) {
+            if self.scan(now, ue, patience, out) {
                 work += RELIEVED_WORK;
                 round.relieved += 1;
             }
@@ -66,23 +66,23 @@ impl Cpfs {
         self.round = Some(round);
     }
 
-    /// The next phone of a round, and for how long who backs it may be late.
-    fn next_scanned(&self, round: &mut Round) -> Option<(PhoneId, Duration)> {
+    /// The next UE of a round, and for how long who backs it may be late.
+    fn next_scanned(&self, round: &mut Round) -> Option<(UeId, Duration)> {
         let patience = self.logs.outdated_after;
         let further =
-            |after: Option<PhoneId>| (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            |after: Option<UeId>| (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         if !round.unbacked {
             // Where nobody could take a place, these wait.
             let next = self.unbacked.range(further(round.after)).next().filter(|_| self.rings.has_more());
-            if let Some(phone) = next {
-                round.after = Some(*phone);
-                return Some((*phone, HASTE.min(patience)));
+            if let Some(ue) = next {
+                round.after = Some(*ue);
+                return Some((*ue, HASTE.min(patience)));
             }
             (round.unbacked, round.after) = (true, None);
         }
-        let (phone, _) = self.logged.range(further(round.after)).next()?;
-        round.after = Some(*phone);
-        Some((*phone, patience))
+        let (ue, _) = self.logged.range(further(round.after)).next()?;
+        round.after = Some(*ue);
+        Some((*ue, patience))
     }
 }
 
@@ -95,14 +95,14 @@ pub(super) mod tests {
     use crate::region::{Region, Regions};
     use crate::replication::CpfId;
 
-    pub(in super::super) fn phone(slot: u32) -> PhoneId {
-        PhoneId { slot, generation: 0 }
+    pub(in super::super) fn ue(slot: u32) -> UeId {
+        UeId { slot, generation: 0 }
     }
 
     fn tick(slot: u32) -> Envelope {
         Envelope {
             code_version: 1,
-            phone: phone(slot),
+            ue: ue(slot),
             cta_term: 1,
             owner_term: 1,
             clock: 1,
@@ -115,21 +115,21 @@ pub(super) mod tests {
         }
     }
 
-    /// So many control functions, and phones whose backups have not got their states.
-    pub(in super::super) fn cpfs(members: u16, phones: u32) -> Cpfs {
+    /// So many CPFs, and UEs whose backups have not got their states.
+    pub(in super::super) fn cpfs(members: u16, ues: u32) -> Cpfs {
         let here: Region = "1223".parse().unwrap();
         let mut map = Regions::new([here.clone()]).unwrap();
         (1..=members).for_each(|id| map.join(CpfId(id), &here).unwrap());
         let mut cpfs = Cpfs::new(map.rings(&here, 1).unwrap(), Instant(1));
         let mut out = Outbox::default();
-        for slot in 0..phones {
+        for slot in 0..ues {
             cpfs.hand_over(tick(slot), &mut out);
             out.cpfs.clear();
-            let phone = phone(slot);
-            let ledger = cpfs.ledgers.get_mut(&phone).unwrap();
+            let ue = ue(slot);
+            let ledger = cpfs.ledgers.get_mut(&ue).unwrap();
             let (by, term) = ledger.assignment();
             ledger.batch(Instant(1), by, term, 1, 7, true);
-            cpfs.pruned(phone);
+            cpfs.pruned(ue);
         }
         cpfs
     }
@@ -152,16 +152,16 @@ pub(super) mod tests {
     const LATE: Instant = Instant(40_000_000);
 
     #[test]
-    fn many_phones_are_looked_at_in_slices() {
+    fn many_ues_are_looked_at_in_slices() {
         let mut cpfs = cpfs(2, 10 * SLICE as u32);
         assert_eq!(round(&mut cpfs, LATE), (11, 0), "nobody could take a place");
         assert_eq!(cpfs.scan, cpfs.scan.max(LATE + BETWEEN_ROUNDS));
     }
 
     #[test]
-    fn a_slice_and_a_round_give_so_many_phones_another_backup_and_all_get_one() {
-        let phones = 3 * RELIEVED_MAX;
-        let mut cpfs = cpfs(3, phones as u32);
+    fn a_slice_and_a_round_give_so_many_ues_another_backup_and_all_get_one() {
+        let ues = 3 * RELIEVED_MAX;
+        let mut cpfs = cpfs(3, ues as u32);
         let mut now = LATE;
         for relieved in 1..=3 {
             let (slices, longest) = round(&mut cpfs, now);
@@ -177,7 +177,7 @@ pub(super) mod tests {
         assert_eq!(cpfs.scan, cpfs.scan.max(now + BETWEEN_ROUNDS), "there is nobody left");
     }
 
-    #[test] // else a mirror that begins in the middle of one would not follow
+    #[test] // else a CTA replica that begins in the middle of one would not follow
     fn a_round_begins_anew_where_a_snapshot_is_made() {
         let mut cpfs = cpfs(3, 1000);
         cpfs.scan_more(LATE, &mut Outbox::default());
@@ -215,7 +215,7 @@ pub(super) mod tests {
                 longest = longest.max(begun.elapsed());
                 (now, slices) = (cpfs.scan, slices + 1);
             }
-            println!("100,000 late phones, {of}: {slices} slices, the longest {longest:?}");
+            println!("100,000 late UEs, {of}: {slices} slices, the longest {longest:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The table of phones: who sits in which slot, and what the aggregator keeps of each.
+//! The table of UEs: who sits in which slot, and what the CTA keeps of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
-use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, PhoneId, Prf, UpfSet};
+use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, Prf, UeId, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
-/// What the aggregator keeps of one phone.
+/// What the CTA keeps of one UE.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     generation: u16,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
     connection: u16,
     /// Distinguishes the 5G-TMSIs of one slot.
     tmsi_tag: u8,
-    /// The phone was given a 5G-TMSI: before that, none can name it.
+    /// The UE was given a 5G-TMSI: before that, none can name it.
     named: bool,
     used: bool,
     /// Not authenticated yet, and the gNB that brought it.
@@ -47,14 +47,14 @@ pub(super) struct Entry {
     deadline: Option<Instant>,
 }
 
-/// As many as a phone's machine keeps in mind of connections that it has left.
+/// As many as a UE's machine keeps in mind of connections that it has left.
 const LEFT_MAX: usize = 4;
 
 /// Deadlines that are looked through for a UE that was rejected: in a flood of them the first is one, and a search that finds none costs less than
 /// the answer to the message that makes it.
 const REJECTED_SEARCHED_MAX: usize = 16;
 
-/// A gNB without connection of a phone has asked for the phone's path.
+/// A gNB without connection of a UE has asked for the UE's path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Elsewhere {
     association: AssociationId,
@@ -84,7 +84,7 @@ pub(super) struct Slots {
     deadlines: BTreeSet<(Instant, u32)>,
     /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
     by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
-    /// Phones that a gNB takes over, or would.
+    /// UEs that a gNB takes over, or would.
     coming: BTreeSet<(AssociationId, u32)>,
     tmsi: TmsiKey,
     strangers: u32,
@@ -129,7 +129,7 @@ impl Slots {
         }
     }
 
-    /// Phones that did not authenticate yet.
+    /// UEs that did not authenticate yet.
     pub(super) fn strangers(&self) -> u32 {
         self.strangers
     }
@@ -146,7 +146,7 @@ impl Slots {
         now: Instant,
         delay: Duration,
         of: Option<AssociationId>,
-    ) -> Option<PhoneId> {
+    ) -> Option<UeId> {
         let due = self.deadlines.range(..=(now + delay, u32::MAX)).take(REJECTED_SEARCHED_MAX);
         let slot = due.map(|&(_, slot)| slot).find(|&slot| {
             let e = &self.entries[slot as usize];
@@ -160,13 +160,13 @@ impl Slots {
         self.entries.len() - self.free.len()
     }
 
-    /// Takes a free slot for a phone that nobody knows yet and that a gNB brings; `None` at the limit.
-    pub(super) fn allocate(&mut self, phones_max: u32, association: AssociationId) -> Option<PhoneId> {
+    /// Takes a free slot for a UE that nobody knows yet and that a gNB brings; `None` at the limit.
+    pub(super) fn allocate(&mut self, ues_max: u32, association: AssociationId) -> Option<UeId> {
         let slot = match self.free.pop_front() {
             Some(slot) => slot,
             None => {
                 let slot = u32::try_from(self.entries.len()).ok()?;
-                if slot >= phones_max.min(PhoneId::SLOTS) {
+                if slot >= ues_max.min(UeId::SLOTS) {
                     return None;
                 }
                 self.entries.push(Entry {
@@ -205,22 +205,22 @@ impl Slots {
         let generation = e.generation;
         self.strangers += 1;
         *self.strangers_on.entry(association).or_default() += 1;
-        Some(PhoneId { slot, generation })
+        Some(UeId { slot, generation })
     }
 
-    /// Gives a slot back. From now on its gNBs may not have heard of it, however long the phone was silent.
-    pub(super) fn release(&mut self, phone: PhoneId, now: Instant) {
-        let Some(e) = self.entry(phone) else { return };
+    /// Gives a slot back. From now on its gNBs may not have heard of it, however long the UE was silent.
+    pub(super) fn release(&mut self, ue: UeId, now: Instant) {
+        let Some(e) = self.entry(ue) else { return };
         e.used = false;
         e.time = e.time.max(now);
-        self.no_stranger(phone.slot);
-        self.set_connection(phone.slot, None);
-        self.set_coming(phone.slot, None, None);
-        self.set_deadline(phone.slot, None);
-        self.free.push_back(phone.slot);
+        self.no_stranger(ue.slot);
+        self.set_connection(ue.slot, None);
+        self.set_coming(ue.slot, None, None);
+        self.set_deadline(ue.slot, None);
+        self.free.push_back(ue.slot);
     }
 
-    /// The phone proved who it is, or is gone.
+    /// The UE proved who it is, or is gone.
     fn no_stranger(&mut self, slot: u32) {
         let Some(association) = self.entries[slot as usize].stranger.take() else { return };
         self.strangers -= 1;
@@ -249,7 +249,7 @@ impl Slots {
         }
     }
 
-    /// The gNB that takes the phone over, and the one that asks for its path.
+    /// The gNB that takes the UE over, and the one that asks for its path.
     fn set_coming(&mut self, slot: u32, target: Option<N2Names>, elsewhere: Option<Elsewhere>) {
         let e = &mut self.entries[slot as usize];
         let of = |target: Option<N2Names>, elsewhere: Option<Elsewhere>| {
@@ -267,38 +267,38 @@ impl Slots {
         self.coming.extend(after.map(|association| (association, slot)));
     }
 
-    fn entry(&mut self, phone: PhoneId) -> Option<&mut Entry> {
-        self.entries.get_mut(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation)
+    fn entry(&mut self, ue: UeId) -> Option<&mut Entry> {
+        self.entries.get_mut(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)
     }
 
-    /// Whether the phone has its slot still.
-    pub(super) fn holds(&self, phone: PhoneId) -> bool {
-        self.entries.get(phone.slot as usize).is_some_and(|e| e.used && e.generation == phone.generation)
+    /// Whether the UE has its slot still.
+    pub(super) fn holds(&self, ue: UeId) -> bool {
+        self.entries.get(ue.slot as usize).is_some_and(|e| e.used && e.generation == ue.generation)
     }
 
-    fn occupant(&self, slot: u32) -> Option<PhoneId> {
+    fn occupant(&self, slot: u32) -> Option<UeId> {
         let e = self.entries.get(slot as usize).filter(|e| e.used)?;
-        Some(PhoneId { slot, generation: e.generation })
+        Some(UeId { slot, generation: e.generation })
     }
 
-    /// The phone in the slot that a 5G-TMSI of ours names, if it was given any. Whether it still bears that one, it knows itself.
-    pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
+    /// The UE in the slot that a 5G-TMSI of ours names, if it was given any. Whether it still bears that one, it knows itself.
+    pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<UeId> {
         let slot = self.tmsi.prf.restore(tmsi.0) >> TMSI_TAG_BITS;
         self.occupant(slot).filter(|_| self.entries[slot as usize].named)
     }
 
-    /// The phone in the slot that an AMF-UE-NGAP-ID names, if that is not one of who had the slot before.
-    pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<PhoneId> {
+    /// The UE in the slot that an AMF-UE-NGAP-ID names, if that is not one of who had the slot before.
+    pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<UeId> {
         let (tag, slot) = of_connection(id);
-        let phone = self.occupant(slot)?;
+        let ue = self.occupant(slot)?;
         let e = &self.entries[slot as usize];
         let since = |tag: u16| tag.wrapping_sub(e.former.0);
         let is_its = (1..=since(e.connection)).contains(&since(tag));
-        (is_its || self.names(phone).any(|n| n.amf_ue_ngap_id == id)).then_some(phone)
+        (is_its || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
     }
 
-    /// Whether an AMF-UE-NGAP-ID was that of a phone that has just left: what its gNB sent before it heard of that crosses
-    /// our UE CONTEXT RELEASE COMMAND. It need not be the last that the phone was given: a handover that was cancelled had that.
+    /// Whether an AMF-UE-NGAP-ID was that of a UE that has just left: what its gNB sent before it heard of that crosses
+    /// our UE CONTEXT RELEASE COMMAND. It need not be the last that the UE was given: a handover that was cancelled had that.
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
@@ -307,55 +307,55 @@ impl Slots {
         })
     }
 
-    /// The phone that has the connection which a gNB calls so.
-    pub(super) fn by_ran_ue_ngap_id(&self, association: AssociationId, id: RanUeNgapId) -> Option<PhoneId> {
+    /// The UE that has the connection which a gNB calls so.
+    pub(super) fn by_ran_ue_ngap_id(&self, association: AssociationId, id: RanUeNgapId) -> Option<UeId> {
         self.occupant(*self.by_ran.get(&(association, id))?)
     }
 
-    /// Whether the phone's connection began with this message.
-    pub(super) fn began_with(&self, phone: PhoneId, first: u64) -> bool {
-        self.entries.get(phone.slot as usize).is_some_and(|e| e.first == first)
+    /// Whether the UE's connection began with this message.
+    pub(super) fn began_with(&self, ue: UeId, first: u64) -> bool {
+        self.entries.get(ue.slot as usize).is_some_and(|e| e.first == first)
     }
 
-    /// The stream of the phone's connection.
-    pub(super) fn stream_begun(&self, phone: PhoneId) -> u16 {
-        self.entries.get(phone.slot as usize).map_or(0, |e| e.stream)
+    /// The stream of the UE's connection.
+    pub(super) fn stream_begun(&self, ue: UeId) -> u16 {
+        self.entries.get(ue.slot as usize).map_or(0, |e| e.stream)
     }
 
-    /// The phone's connection began with this message, on this stream.
-    pub(super) fn begin(&mut self, phone: PhoneId, first: u64, stream: u16) {
-        if let Some(e) = self.entry(phone) {
+    /// The UE's connection began with this message, on this stream.
+    pub(super) fn begin(&mut self, ue: UeId, first: u64, stream: u16) {
+        if let Some(e) = self.entry(ue) {
             (e.first, e.stream) = (first, stream);
         }
     }
 
-    /// The identity of a new N2 connection of this phone.
-    pub(super) fn new_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
-        let e = self.entry(phone)?;
+    /// The identity of a new N2 connection of this UE.
+    pub(super) fn new_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
+        let e = self.entry(ue)?;
         e.connection = e.connection.wrapping_add(1);
         // Who stays for so long wears all tags in turn: the older half of them are nobody's by then.
         if e.connection.wrapping_sub(e.former.0) > u16::MAX / 2 {
             e.former.0 = e.former.0.wrapping_add(1);
         }
-        let id = connection_id(e.connection, phone.slot);
+        let id = connection_id(e.connection, ue.slot);
         e.made.take_if(|(of_before, _)| *of_before == id);
         Some(id)
     }
 
-    /// The identity of a connection that this phone may get by a handover; its stream is that of the one that it has.
-    pub(super) fn target_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
-        self.new_connection(phone)
+    /// The identity of a connection that this UE may get by a handover; its stream is that of the one that it has.
+    pub(super) fn target_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
+        self.new_connection(ue)
     }
 
-    /// The connections that the phone has: at the gNB that serves it, and at the one that takes it over.
-    pub(super) fn names(&self, phone: PhoneId) -> impl Iterator<Item = N2Names> + use<> {
-        let e = self.entries.get(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation);
+    /// The connections that the UE has: at the gNB that serves it, and at the one that takes it over.
+    pub(super) fn names(&self, ue: UeId) -> impl Iterator<Item = N2Names> + use<> {
+        let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
         e.map_or([None; 2], |e| [e.at, e.target]).into_iter().flatten()
     }
 
-    /// Whether a gNB has a connection of the phone, asks for one, or had one lately.
-    pub(super) fn concerns(&self, phone: PhoneId, association: AssociationId) -> bool {
-        let e = self.entries.get(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation);
+    /// Whether a gNB has a connection of the UE, asks for one, or had one lately.
+    pub(super) fn concerns(&self, ue: UeId, association: AssociationId) -> bool {
+        let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
         e.is_some_and(|e| {
             let now = [e.at, e.target].map(|names| names.map(|n| n.association));
             let asks = e.elsewhere.map(|e| e.association);
@@ -365,30 +365,30 @@ impl Slots {
         })
     }
 
-    /// A gNB that takes the phone over has made a context for it.
-    pub(super) fn made(&mut self, phone: PhoneId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
+    /// A gNB that takes the UE over has made a context for it.
+    pub(super) fn made(&mut self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
         let is_target = |e: &&mut Entry| e.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
-        if let Some(e) = self.entry(phone).filter(is_target) {
+        if let Some(e) = self.entry(ue).filter(is_target) {
             e.made = Some((ours, theirs));
         }
     }
 
-    /// Whether a gNB speaks of a context that it has made beside the phone's, under the same name of ours.
-    pub(super) fn is_made_twice(&self, phone: PhoneId, ours: AmfUeNgapId, theirs: RanUeNgapId) -> bool {
-        let made = self.entries.get(phone.slot as usize).and_then(|e| e.made);
+    /// Whether a gNB speaks of a context that it has made beside the UE's, under the same name of ours.
+    pub(super) fn is_made_twice(&self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) -> bool {
+        let made = self.entries.get(ue.slot as usize).and_then(|e| e.made);
         let is_its = |n: N2Names| n.amf_ue_ngap_id == ours && n.ran_ue_ngap_id == Some(theirs);
-        made.is_some_and(|made| made.0 == ours && made.1 != theirs) && !self.names(phone).any(is_its)
+        made.is_some_and(|made| made.0 == ours && made.1 != theirs) && !self.names(ue).any(is_its)
     }
 
     /// Notes the downlink NAS COUNTs that are used in this order. `anew`: whether one begins under new keys. Whether none was used before under
     /// its keys (TS 33.501 §6.4.3.1; DESIGN §4 rule 9).
     pub(super) fn use_counts<'a>(
         &mut self,
-        phone: PhoneId,
+        ue: UeId,
         batch: &'a Batch,
         anew: fn(&'a Output) -> bool,
     ) -> bool {
-        let Some(e) = self.entry(phone) else { return true };
+        let Some(e) = self.entry(ue) else { return true };
         batch.outputs.iter().all(|output| {
             let Some(count) = output.downlink_count else { return true };
             let before = e.downlink_count.replace(count);
@@ -396,46 +396,46 @@ impl Slots {
         })
     }
 
-    /// The phones in use, and where each has sessions.
-    pub(super) fn sessions(&self) -> impl Iterator<Item = (PhoneId, UpfSet)> {
+    /// The UEs in use, and where each has sessions.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (UeId, UpfSet)> {
         let used = (0u32..).zip(&self.entries).filter(|(_, e)| e.used);
-        used.map(|(slot, e)| (PhoneId { slot, generation: e.generation }, e.upfs))
+        used.map(|(slot, e)| (UeId { slot, generation: e.generation }, e.upfs))
     }
 
-    /// A message of the phone came over this association.
-    pub(super) fn heard(&mut self, phone: PhoneId, association: AssociationId) {
-        if let Some(e) = self.entry(phone) {
+    /// A message of the UE came over this association.
+    pub(super) fn heard(&mut self, ue: UeId, association: AssociationId) {
+        if let Some(e) = self.entry(ue) {
             e.heard_on = Some(association);
         }
     }
 
-    /// Where the phone's last message came from.
-    pub(super) fn heard_on(&self, phone: PhoneId) -> Option<AssociationId> {
-        self.entries.get(phone.slot as usize)?.heard_on
+    /// Where the UE's last message came from.
+    pub(super) fn heard_on(&self, ue: UeId) -> Option<AssociationId> {
+        self.entries.get(ue.slot as usize)?.heard_on
     }
 
-    /// A gNB that does not serve the phone asks for its path, on this stream.
+    /// A gNB that does not serve the UE asks for its path, on this stream.
     pub(super) fn asked_elsewhere(
         &mut self,
-        phone: PhoneId,
+        ue: UeId,
         association: AssociationId,
         of: AmfUeNgapId,
         stream: u16,
     ) {
-        if let Some(e) = self.entry(phone) {
+        if let Some(e) = self.entry(ue) {
             let (target, before) = (e.target, e.clock);
-            self.set_coming(phone.slot, target, Some(Elsewhere { association, of, stream, before }));
+            self.set_coming(ue.slot, target, Some(Elsewhere { association, of, stream, before }));
         }
     }
 
-    /// The connection that a gNB wants which does not serve the phone, by our name of it.
-    pub(super) fn wanted_elsewhere(&self, phone: PhoneId) -> Option<AmfUeNgapId> {
-        self.entries.get(phone.slot as usize)?.elsewhere.map(|e| e.of)
+    /// The connection that a gNB wants which does not serve the UE, by our name of it.
+    pub(super) fn wanted_elsewhere(&self, ue: UeId) -> Option<AmfUeNgapId> {
+        self.entries.get(ue.slot as usize)?.elsewhere.map(|e| e.of)
     }
 
-    /// The stream of the phone's connection, or of the one that it may get, on an association.
-    pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
-        self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
+    /// The stream of the UE's connection, or of the one that it may get, on an association.
+    pub(super) fn stream(&self, ue: UeId, association: AssociationId) -> u16 {
+        self.entries.get(ue.slot as usize).map_or(0, |e| match e.elsewhere {
             Some(elsewhere)
                 if elsewhere.association == association
                     && e.at.is_none_or(|n| n.association != association) =>
@@ -446,30 +446,30 @@ impl Slots {
         })
     }
 
-    /// The 5G-TMSI that this phone gets next.
-    pub(super) fn tmsi(&self, phone: PhoneId) -> Tmsi {
-        let tag = self.entries[phone.slot as usize].tmsi_tag;
-        Tmsi(self.tmsi.prf.permute(phone.slot << TMSI_TAG_BITS | u32::from(tag)))
+    /// The 5G-TMSI that this UE gets next.
+    pub(super) fn tmsi(&self, ue: UeId) -> Tmsi {
+        let tag = self.entries[ue.slot as usize].tmsi_tag;
+        Tmsi(self.tmsi.prf.permute(ue.slot << TMSI_TAG_BITS | u32::from(tag)))
     }
 
     /// That 5G-TMSI was assigned.
-    pub(super) fn tmsi_taken(&mut self, phone: PhoneId) {
-        if let Some(e) = self.entry(phone) {
+    pub(super) fn tmsi_taken(&mut self, ue: UeId) {
+        if let Some(e) = self.entry(ue) {
             (e.tmsi_tag, e.named) = (e.tmsi_tag.wrapping_add(1), true);
         }
     }
 
-    /// Stamps the next input of a phone: its clock, and a time later than any before.
-    pub(super) fn stamp(&mut self, phone: PhoneId, now: Instant) -> Option<(u64, Instant)> {
-        let e = self.entry(phone)?;
+    /// Stamps the next input of a UE: its clock, and a time later than any before.
+    pub(super) fn stamp(&mut self, ue: UeId, now: Instant) -> Option<(u64, Instant)> {
+        let e = self.entry(ue)?;
         e.clock += 1;
         e.time = now.max(Instant(e.time.0 + 1));
         Some((e.clock, e.time))
     }
 
-    /// Notes what the batch of an input said of the phone.
-    pub(super) fn note(&mut self, phone: PhoneId, clock: u64, batch: &Batch) {
-        let Some(e) = self.entry(phone) else { return };
+    /// Notes what the batch of an input said of the UE.
+    pub(super) fn note(&mut self, ue: UeId, clock: u64, batch: &Batch) {
+        let Some(e) = self.entry(ue) else { return };
         let association = batch.connected.map(|n| n.association);
         if e.at.map(|n| n.association) != association
             && let Some(elsewhere) = e.elsewhere.filter(|e| Some(e.association) == association)
@@ -478,12 +478,12 @@ impl Slots {
         }
         let elsewhere = e.elsewhere.filter(|e| batch.target.is_some() || e.before >= clock);
         e.upfs = batch.upfs;
-        self.set_connection(phone.slot, batch.connected);
-        self.set_coming(phone.slot, batch.target, elsewhere);
+        self.set_connection(ue.slot, batch.connected);
+        self.set_coming(ue.slot, batch.target, elsewhere);
         if batch.authenticated {
-            self.no_stranger(phone.slot);
+            self.no_stranger(ue.slot);
         }
-        self.set_deadline(phone.slot, batch.next_deadline);
+        self.set_deadline(ue.slot, batch.next_deadline);
     }
 
     fn set_deadline(&mut self, slot: u32, deadline: Option<Instant>) {
@@ -500,13 +500,13 @@ impl Slots {
         e.deadline = deadline;
     }
 
-    /// When the next phone wants a tick.
+    /// When the next UE wants a tick.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|&(at, _)| at)
     }
 
-    /// Takes the next phone whose deadline has come.
-    pub(super) fn due(&mut self, now: Instant) -> Option<PhoneId> {
+    /// Takes the next UE whose deadline has come.
+    pub(super) fn due(&mut self, now: Instant) -> Option<UeId> {
         let &(at, slot) = self.deadlines.first()?;
         if at > now {
             return None;
@@ -515,25 +515,25 @@ impl Slots {
         self.occupant(slot)
     }
 
-    /// Phones with a connection.
+    /// UEs with a connection.
     pub(super) fn connected(&self) -> usize {
         self.by_ran.len()
     }
 
-    /// Phones with a connection on an association.
+    /// UEs with a connection on an association.
     pub(super) fn connected_over(&self, association: AssociationId) -> usize {
         self.by_ran.range(names_on(association)).count()
     }
 
-    /// The phones that have a connection on an association, or may get one, in the order of the gNB's names.
-    pub(super) fn on(&self, association: AssociationId) -> Vec<PhoneId> {
+    /// The UEs that have a connection on an association, or may get one, in the order of the gNB's names.
+    pub(super) fn on(&self, association: AssociationId) -> Vec<UeId> {
         let connected = self.by_ran.range(names_on(association)).map(|(_, &slot)| slot);
         let coming = self.coming.range((association, 0)..=(association, u32::MAX)).map(|&(_, slot)| slot);
         connected.chain(coming).filter_map(|slot| self.occupant(slot)).collect()
     }
 
-    /// The phones that the gNB of an association takes over.
-    pub(super) fn coming_to(&self, association: AssociationId) -> Vec<PhoneId> {
+    /// The UEs that the gNB of an association takes over.
+    pub(super) fn coming_to(&self, association: AssociationId) -> Vec<UeId> {
         let all = (association, 0)..=(association, u32::MAX);
         self.coming.range(all).filter_map(|&(_, slot)| self.occupant(slot)).collect()
     }
@@ -551,7 +551,7 @@ fn ran_name(names: N2Names) -> Option<(AssociationId, RanUeNgapId)> {
 
 /// The tag and the slot of such an identity.
 fn of_connection(id: AmfUeNgapId) -> (u16, u32) {
-    ((id.value() >> 24) as u16, id.value() as u32 & (PhoneId::SLOTS - 1))
+    ((id.value() >> 24) as u16, id.value() as u32 & (UeId::SLOTS - 1))
 }
 
 /// The connection's tag above the slot: 40 bits in all.
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test] // TS 38.413 §9.3.3.2
-    fn a_phone_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
+    fn a_ue_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         let (name, other) = (RanUeNgapId(1), AssociationId(8));
@@ -593,7 +593,7 @@ mod tests {
         s.note(b, 1, &batch(Some((other, name)), None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(a));
         assert_eq!((s.on(GNB), s.on(other)), (vec![a], vec![b]));
-        // Another phone takes the name before the first lets go of it.
+        // Another UE takes the name before the first lets go of it.
         s.note(b, 1, &batch(Some((GNB, name)), None, false, None));
         s.note(a, 1, &batch(None, None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
@@ -614,12 +614,12 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_is_found_by_tmsi_and_by_connection() {
+    fn a_ue_is_found_by_tmsi_and_by_connection() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(10, GNB).unwrap();
         let b = s.allocate(10, GNB).unwrap();
         let tmsi = s.tmsi(b);
-        assert_eq!(s.by_tmsi(tmsi), None, "the phone was given none yet");
+        assert_eq!(s.by_tmsi(tmsi), None, "the UE was given none yet");
         s.tmsi_taken(b);
         assert_eq!(s.by_tmsi(tmsi), Some(b));
         assert_ne!(s.tmsi(b), tmsi);
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_on_a_connection_of_before_is_not_the_next_phones() {
+    fn what_comes_on_a_connection_of_before_is_not_the_next_ues() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_slot_does_not_answer_to_its_former_phone() {
+    fn a_reused_slot_does_not_answer_to_its_former_ue() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         assert_eq!(s.allocate(1, GNB), None, "the limit holds");
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_one_phone_strictly_increases() {
+    fn time_of_one_ue_strictly_increases() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let (_, first) = s.stamp(a, Instant(5)).unwrap();
@@ -688,8 +688,8 @@ mod tests {
         assert_eq!(s.strangers(), 0);
     }
 
-    #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the phone moves
-    fn the_stream_of_a_gnb_that_asks_for_the_phone() {
+    #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the UE moves
+    fn the_stream_of_a_gnb_that_asks_for_the_ue() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let (source, target) = (AssociationId(1), AssociationId(2));

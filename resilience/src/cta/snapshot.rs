@@ -1,4 +1,4 @@
-//! The aggregator's whole state between two inputs, for another one that goes on from there.
+//! The CTA's whole state between two inputs, for another one that goes on from there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct State {
     arrivals: Arrivals,
 }
 
-/// The same, of an aggregator that goes on.
+/// The same, of a CTA that goes on.
 #[derive(Serialize)]
 pub(crate) struct StateOf<'a> {
     config: &'a Arc<Config>,
@@ -58,7 +58,7 @@ pub(crate) struct StateOf<'a> {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// Its state. `None` where its phones are run by a part of this program: they are not the aggregator's.
+    /// Its state. `None` where its UEs are run by a part of this program: they are not the CTA's.
     pub(crate) fn state(&mut self) -> Option<StateOf<'_>> {
         debug_assert!(self.inbox.is_empty(), "between inputs nothing waits to be run");
         let Service::Region(cpfs) = &mut self.service else { return None };

@@ -1,4 +1,4 @@
-//! The UPFs of the aggregator: their N4s, what is stamped of them into envelopes, and what their fate means for phones
+//! The UPFs of the CTA: their N4s, what is stamped of them into envelopes, and what their fate means for UEs
 //! (TS 23.501 §6.3.3, TS 23.527 §4.3, §4.4).
 
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Smf;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Command, OutputId, Payload, PhoneId, UPFS_MAX, UpfId, UpfStates};
+use whimbrel_control::{Command, OutputId, Payload, UPFS_MAX, UeId, UpfId, UpfStates};
 use whimbrel_ids::Instant;
 
 use super::n4::{Arrived, N4, Sent};
@@ -98,19 +98,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.n4_arrived(now, upf, arrived, out);
     }
 
-    /// A phone's request to a UPF; one that is not there is known not to answer.
+    /// A UE's request to a UPF; one that is not there is known not to answer.
     pub(super) fn ask_upf(
         &mut self,
         now: Instant,
         upf: UpfId,
-        phone: PhoneId,
+        ue: UeId,
         to: OutputId,
         octets: Vec<u8>,
         out: &mut Sent,
     ) -> Option<Arrived> {
         match self.upfs.get(upf) {
-            Some(n4) => n4.request(now, phone, to, octets, out),
-            None => Some(Arrived::Answer { phone, to, octets: None }),
+            Some(n4) => n4.request(now, ue, to, octets, out),
+            None => Some(Arrived::Answer { ue, to, octets: None }),
         }
     }
 
@@ -152,23 +152,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.upfs.look_at(upf);
         for a in arrived.drain(..) {
             match a {
-                // What a phone that is gone had set up is taken down again, by nobody's order but ours.
-                Arrived::Answer { phone, octets, .. } if !self.slots.holds(phone) => {
+                // What a UE that is gone had set up is taken down again, by nobody's order but ours.
+                Arrived::Answer { ue, octets, .. } if !self.slots.holds(ue) => {
                     let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
                     if let Some(octets) = deletion {
                         let to = OutputId { clock: 0, index: 0 };
-                        self.ask_upf(now, upf, phone, to, octets, &mut out.pfcp);
+                        self.ask_upf(now, upf, ue, to, octets, &mut out.pfcp);
                     }
                 }
-                Arrived::Answer { phone, to, octets } => {
-                    self.session_answered(phone, upf, octets.as_deref().unwrap_or_default());
+                Arrived::Answer { ue, to, octets } => {
+                    self.session_answered(ue, upf, octets.as_deref().unwrap_or_default());
                     let octets = octets.map(Into::into);
-                    self.inbox.push_back((phone, Payload::PfcpAnswer { to, upf, octets }));
+                    self.inbox.push_back((ue, Payload::PfcpAnswer { to, upf, octets }));
                 }
-                Arrived::Report { phone, psi, octets } => {
-                    if self.slots.holds(phone) {
+                Arrived::Report { ue, psi, octets } => {
+                    if self.slots.holds(ue) {
                         let octets = octets.into();
-                        self.inbox.push_back((phone, Payload::PfcpReport { upf, psi, octets }));
+                        self.inbox.push_back((ue, Payload::PfcpReport { upf, psi, octets }));
                     } else {
                         let answer = whimbrel_control::smf::no_such_session(&octets);
                         out.pfcp.extend(answer.map(|a| (upf, a)));
@@ -193,9 +193,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.arrived = arrived;
     }
 
-    /// Tells the phones that have a session at a UPF.
+    /// Tells the UEs that have a session at a UPF.
     fn tell_sessions_of(&mut self, upf: UpfId, command: Command) {
-        let phones = self.slots.sessions().filter(|(_, upfs)| upfs.contains(upf));
-        self.inbox.extend(phones.map(|(phone, _)| (phone, Payload::Command(command))));
+        let ues = self.slots.sessions().filter(|(_, upfs)| upfs.contains(upf));
+        self.inbox.extend(ues.map(|(ue, _)| (ue, Payload::Command(command))));
     }
 }

@@ -94,7 +94,7 @@ impl Timing {
 }
 
 impl Default for Timing {
-    /// 20 ms three times: a death is found in 60 to 80 ms, before a phone repeats anything.
+    /// 20 ms three times: a death is found in 60 to 80 ms, before a UE repeats anything.
     fn default() -> Self {
         Self { interval: Duration::from_millis(20), multiplier: 3 }
     }

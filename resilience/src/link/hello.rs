@@ -8,8 +8,8 @@ use whimbrel_ids::AmfId;
 
 use crate::CodeVersion;
 
-/// Version of the links: another number with every change of a message, or of what an aggregator's successor is given ([`crate::mirror::Snapshot`]).
-/// The test of `stored.rs` guards the former, that of `mirror/record.rs` the latter.
+/// Version of the links: another number with every change of a message, or of what a CTA's successor is given ([`crate::cta_replica::Snapshot`]).
+/// The test of `stored.rs` guards the former, that of `cta_replica/record.rs` the latter.
 pub(super) const LINK_VERSION: u16 = 12;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
@@ -19,9 +19,9 @@ const LANGUAGE: usize = 2 * (1 + FORMS.len());
 /// What an end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// An aggregator.
-    Aggregator,
-    /// A control function.
+    /// A CTA.
+    Cta,
+    /// A CPF.
     Cpf,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for BadHello {
             Self::Language { theirs, ours } => write!(
                 f,
                 "it is a version of whimbrel whose messages are others ({theirs}; here {ours}): there is no upgrade between the two \
-                 while phones are served"
+                 while UEs are served"
             ),
             Self::Malformed => f.write_str("its first message is malformed"),
         }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn each_role_and_version_is_read_as_it_was_written() {
         for hello in [
-            Hello::own(Role::Aggregator),
+            Hello::own(Role::Cta),
             Hello::own(Role::Cpf),
             Hello { role: Role::Cpf, code: CodeVersion(u32::MAX) },
         ] {
@@ -189,7 +189,7 @@ mod tests {
         let hello = NeighbourHello(AmfId::new(2, 1023, 63).expect("within its bits"));
         let octets = hello.to_octets();
         assert_eq!(NeighbourHello::from_octets(&octets), Some(hello));
-        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(Role::Aggregator).to_octets()] {
+        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(Role::Cta).to_octets()] {
             assert_eq!(NeighbourHello::from_octets(wrong), None);
         }
     }

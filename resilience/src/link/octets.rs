@@ -9,32 +9,32 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, Glimpse, PhoneId};
+use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, Glimpse, UeId};
 use whimbrel_ids::Supi;
 
 use super::{Down, Peer, State, Up};
 use crate::region::Region;
 use crate::replication::CpfId;
 
-/// From an aggregator's process to that of a control function.
+/// From a CTA's process to that of a CPF.
 #[derive(Debug)]
 pub enum ToCpf {
-    /// It is a member now, under this number of this life of the aggregator.
+    /// It is a member now, under this number of this life of the CTA.
     Welcome {
-        /// The aggregator's life: its numbers mean nothing in another.
+        /// The CTA's life: its numbers mean nothing in another.
         life: u64,
         /// Its number.
         id: CpfId,
         /// Under this key it answers heartbeats.
         heartbeats: HeartbeatKey,
-        /// The aggregator may get a mirror: what is said to it is kept until it says [`ToCpf::Taken`].
+        /// The CTA may get a CTA replica: what is said to it is kept until it says [`ToCpf::Taken`].
         keep: bool,
     },
-    /// Who goes on with its phones if this aggregator is lost, and where that one is reached.
-    Mirror(Option<SocketAddr>),
+    /// Who goes on with its UEs if this CTA is lost, and where that one is reached.
+    CtaReplica(Option<SocketAddr>),
     /// So many of its [`Up`] messages are here to stay, from the beginning of its membership.
     Taken(u64),
-    /// The mirror of its former aggregator serves now and goes on with it: it sends again what came after so many of its messages.
+    /// The CTA replica of its former CTA serves now and goes on with it: it sends again what came after so many of its messages.
     Resumed {
         /// How many of them are here.
         taken: u64,
@@ -47,7 +47,7 @@ pub enum ToCpf {
     Peers(Vec<(CpfId, SocketAddr)>),
     /// What the protocol says.
     Down(Down),
-    /// An operator wants to see phones that are served there.
+    /// An operator wants to see UEs that are served there.
     Show {
         /// To be repeated in the answer.
         ask: u32,
@@ -56,7 +56,7 @@ pub enum ToCpf {
     },
 }
 
-/// A key of heartbeats, of one life of an aggregator. Its owners keep it to themselves.
+/// A key of heartbeats, of one life of a CTA. Its owners keep it to themselves.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct HeartbeatKey(pub [u8; 32]);
 
@@ -66,26 +66,26 @@ impl fmt::Debug for HeartbeatKey {
     }
 }
 
-/// Which phones an operator wants to see.
+/// Which UEs an operator wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Show {
-    /// The phones of a subscriber.
+    /// The UEs of a subscriber.
     Of(Supi),
-    /// So many phones in the order of their SUPI, after this one.
+    /// So many UEs in the order of their SUPI, after this one.
     After(Option<Supi>, u32),
 }
 
-/// From a control function's process to that of its aggregator.
+/// From a CPF's process to that of its CTA.
 #[derive(Debug)]
 pub enum ToCta {
     /// It offers itself: the first message.
     Join {
         /// Its region.
         region: Region,
-        /// Where other control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
+        /// Where other CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
     },
-    /// It served under the former aggregator: the first message to its mirror.
+    /// It served under the former CTA: the first message to its CTA replica.
     Resume {
         /// The life in which it did.
         life: u64,
@@ -98,16 +98,16 @@ pub enum ToCta {
     Taken(u64),
     /// Etcd lists it under this number.
     Listed(CpfId),
-    /// It wants to leave: others take its phones, and then the aggregator closes the link.
+    /// It wants to leave: others take its UEs, and then the CTA closes the link.
     Leave,
     /// What the protocol says.
     Up(Up),
-    /// The phones that were asked for.
+    /// The UEs that were asked for.
     Shown {
         /// Of the question.
         ask: u32,
         /// They.
-        phones: Vec<Glimpse>,
+        ues: Vec<Glimpse>,
     },
 }
 
@@ -137,18 +137,18 @@ impl From<FlatError> for LinkError {
     }
 }
 
-/// What stands in front of a message to a control function.
+/// What stands in front of a message to a CPF.
 #[derive(Serialize, Deserialize)]
 pub(super) enum DownHead {
     Run,
-    Try(PhoneId),
-    Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
-    Outdated { phone: PhoneId, clock: u64, up_to_date: Vec<CpfId> },
+    Try(UeId),
+    Serve { ue: UeId, term: u32, backups: Vec<CpfId> },
+    Outdated { ue: UeId, clock: u64, up_to_date: Vec<CpfId> },
     Released(u64),
-    Forget { phone: PhoneId, term: u32 },
+    Forget { ue: UeId, term: u32 },
     Configure,
     Welcome { life: u64, id: CpfId, heartbeats: HeartbeatKey, keep: bool },
-    Mirror(Option<SocketAddr>),
+    CtaReplica(Option<SocketAddr>),
     Taken(u64),
     Resumed { taken: u64, heartbeats: HeartbeatKey },
     Forgotten,
@@ -156,7 +156,7 @@ pub(super) enum DownHead {
     Show { ask: u32, which: Show },
 }
 
-/// What stands in front of a message to an aggregator.
+/// What stands in front of a message to a CTA.
 #[derive(Serialize, Deserialize)]
 pub(super) enum UpHead {
     Join { region: String, address: SocketAddr },
@@ -164,17 +164,17 @@ pub(super) enum UpHead {
     Taken(u64),
     Listed(CpfId),
     Leave,
-    Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
-    Holds { phone: PhoneId, term: u32, clock: u64 },
-    Poisoned { phone: PhoneId, term: u32, inputs: (u64, u64) },
-    Shown { ask: u32, phones: Vec<Glimpse> },
-    Unreadable { phone: PhoneId, term: u32 },
+    Ran { ue: UeId, term: u32, clock: u64, from: Option<AssociationId> },
+    Holds { ue: UeId, term: u32, clock: u64 },
+    Poisoned { ue: UeId, term: u32, inputs: (u64, u64) },
+    Shown { ask: u32, ues: Vec<Glimpse> },
+    Unreadable { ue: UeId, term: u32 },
 }
 
-/// From a control function's process to that of another.
+/// From a CPF's process to that of another.
 #[derive(Debug)]
 pub struct ToPeer {
-    /// The life of the aggregator in which both have their numbers.
+    /// The life of the CTA in which both have their numbers.
     pub life: u64,
     /// Who says it.
     pub from: CpfId,
@@ -182,12 +182,12 @@ pub struct ToPeer {
     pub message: Peer,
 }
 
-/// What stands in front of a message to another control function.
+/// What stands in front of a message to another CPF.
 #[derive(Serialize, Deserialize)]
 pub(super) enum PeerHead {
-    State { phone: PhoneId, term: u32, clock: u64 },
+    State { ue: UeId, term: u32, clock: u64 },
     Delta { term: u32 },
-    Fetch { phone: PhoneId, clock: u64 },
+    Fetch { ue: UeId, clock: u64 },
 }
 
 pub(super) fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
@@ -216,25 +216,25 @@ impl ToCpf {
                 return envelope.write_flat(to);
             }
             Self::Down(Down::Logged(input)) => return write(&DownHead::Run, input.octets(), to),
-            Self::Down(Down::Try { phone, inputs }) => {
-                write(&DownHead::Try(*phone), &[], to);
+            Self::Down(Down::Try { ue, inputs }) => {
+                write(&DownHead::Try(*ue), &[], to);
                 return write_envelopes(inputs, to);
             }
             Self::Down(Down::Configure(config)) => {
                 return write(&DownHead::Configure, config.to_flat().octets(), to);
             }
-            Self::Down(Down::Serve { phone, term, backups }) => {
-                DownHead::Serve { phone: *phone, term: *term, backups: backups.clone() }
+            Self::Down(Down::Serve { ue, term, backups }) => {
+                DownHead::Serve { ue: *ue, term: *term, backups: backups.clone() }
             }
-            Self::Down(Down::Outdated { phone, clock, up_to_date }) => {
-                DownHead::Outdated { phone: *phone, clock: *clock, up_to_date: up_to_date.clone() }
+            Self::Down(Down::Outdated { ue, clock, up_to_date }) => {
+                DownHead::Outdated { ue: *ue, clock: *clock, up_to_date: up_to_date.clone() }
             }
             Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
-            Self::Down(Down::Forget { phone, term }) => DownHead::Forget { phone: *phone, term: *term },
+            Self::Down(Down::Forget { ue, term }) => DownHead::Forget { ue: *ue, term: *term },
             Self::Welcome { life, id, heartbeats, keep } => {
                 DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats, keep: *keep }
             }
-            Self::Mirror(at) => DownHead::Mirror(*at),
+            Self::CtaReplica(at) => DownHead::CtaReplica(*at),
             Self::Taken(messages) => DownHead::Taken(*messages),
             Self::Resumed { taken, heartbeats } => {
                 DownHead::Resumed { taken: *taken, heartbeats: *heartbeats }
@@ -251,20 +251,20 @@ impl ToCpf {
         let (head, rest) = read(octets)?;
         let message = match head {
             DownHead::Run => return Ok(Self::Down(Down::Run(Envelope::from_flat(rest)?))),
-            DownHead::Try(phone) => {
-                return Ok(Self::Down(Down::Try { phone, inputs: read_envelopes(rest)? }));
+            DownHead::Try(ue) => {
+                return Ok(Self::Down(Down::Try { ue, inputs: read_envelopes(rest)? }));
             }
             DownHead::Configure => {
                 return Ok(Self::Down(Down::Configure(Arc::new(Config::from_flat(rest)?))));
             }
-            DownHead::Serve { phone, term, backups } => Self::Down(Down::Serve { phone, term, backups }),
-            DownHead::Outdated { phone, clock, up_to_date } => {
-                Self::Down(Down::Outdated { phone, clock, up_to_date })
+            DownHead::Serve { ue, term, backups } => Self::Down(Down::Serve { ue, term, backups }),
+            DownHead::Outdated { ue, clock, up_to_date } => {
+                Self::Down(Down::Outdated { ue, clock, up_to_date })
             }
             DownHead::Released(batches) => Self::Down(Down::Released(batches)),
-            DownHead::Forget { phone, term } => Self::Down(Down::Forget { phone, term }),
+            DownHead::Forget { ue, term } => Self::Down(Down::Forget { ue, term }),
             DownHead::Welcome { life, id, heartbeats, keep } => Self::Welcome { life, id, heartbeats, keep },
-            DownHead::Mirror(at) => Self::Mirror(at),
+            DownHead::CtaReplica(at) => Self::CtaReplica(at),
             DownHead::Taken(messages) => Self::Taken(messages),
             DownHead::Resumed { taken, heartbeats } => Self::Resumed { taken, heartbeats },
             DownHead::Forgotten => Self::Forgotten,
@@ -288,22 +288,22 @@ impl ToCta {
             Self::Taken(messages) => write(&UpHead::Taken(*messages), &[], to),
             Self::Listed(number) => write(&UpHead::Listed(*number), &[], to),
             Self::Leave => write(&UpHead::Leave, &[], to),
-            Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
-                let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
+            Self::Up(Up::Ran { ue, term, clock, from, batch }) => {
+                let head = UpHead::Ran { ue: *ue, term: *term, clock: *clock, from: *from };
                 write(&head, &[], to);
                 batch.write_flat(to);
             }
-            Self::Up(Up::Holds { phone, term, clock }) => {
-                write(&UpHead::Holds { phone: *phone, term: *term, clock: *clock }, &[], to);
+            Self::Up(Up::Holds { ue, term, clock }) => {
+                write(&UpHead::Holds { ue: *ue, term: *term, clock: *clock }, &[], to);
             }
-            Self::Up(Up::Poisoned { phone, term, inputs }) => {
-                write(&UpHead::Poisoned { phone: *phone, term: *term, inputs: *inputs }, &[], to);
+            Self::Up(Up::Poisoned { ue, term, inputs }) => {
+                write(&UpHead::Poisoned { ue: *ue, term: *term, inputs: *inputs }, &[], to);
             }
-            Self::Up(Up::Unreadable { phone, term }) => {
-                write(&UpHead::Unreadable { phone: *phone, term: *term }, &[], to);
+            Self::Up(Up::Unreadable { ue, term }) => {
+                write(&UpHead::Unreadable { ue: *ue, term: *term }, &[], to);
             }
-            Self::Shown { ask, phones } => {
-                write(&UpHead::Shown { ask: *ask, phones: phones.clone() }, &[], to);
+            Self::Shown { ask, ues } => {
+                write(&UpHead::Shown { ask: *ask, ues: ues.clone() }, &[], to);
             }
         }
     }
@@ -312,9 +312,9 @@ impl ToCta {
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         let message = match head {
-            UpHead::Ran { phone, term, clock, from } => {
+            UpHead::Ran { ue, term, clock, from } => {
                 let batch = Box::new(Batch::from_flat(rest)?);
-                return Ok(Self::Up(Up::Ran { phone, term, clock, from, batch }));
+                return Ok(Self::Up(Up::Ran { ue, term, clock, from, batch }));
             }
             UpHead::Join { region, address } => {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
@@ -323,10 +323,10 @@ impl ToCta {
             UpHead::Taken(messages) => Self::Taken(messages),
             UpHead::Listed(number) => Self::Listed(number),
             UpHead::Leave => Self::Leave,
-            UpHead::Holds { phone, term, clock } => Self::Up(Up::Holds { phone, term, clock }),
-            UpHead::Poisoned { phone, term, inputs } => Self::Up(Up::Poisoned { phone, term, inputs }),
-            UpHead::Unreadable { phone, term } => Self::Up(Up::Unreadable { phone, term }),
-            UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
+            UpHead::Holds { ue, term, clock } => Self::Up(Up::Holds { ue, term, clock }),
+            UpHead::Poisoned { ue, term, inputs } => Self::Up(Up::Poisoned { ue, term, inputs }),
+            UpHead::Unreadable { ue, term } => Self::Up(Up::Unreadable { ue, term }),
+            UpHead::Shown { ask, ues } => Self::Shown { ask, ues },
         };
         whole(message, rest)
     }
@@ -359,24 +359,24 @@ impl ToPeer {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let (head, flat) = match &self.message {
-            Peer::State(State { phone, term, clock, state }) => {
-                (PeerHead::State { phone: *phone, term: *term, clock: *clock }, state.octets())
+            Peer::State(State { ue, term, clock, state }) => {
+                (PeerHead::State { ue: *ue, term: *term, clock: *clock }, state.octets())
             }
             Peer::Delta { term, delta } => (PeerHead::Delta { term: *term }, delta.octets()),
-            Peer::Fetch { phone, clock } => (PeerHead::Fetch { phone: *phone, clock: *clock }, &[][..]),
+            Peer::Fetch { ue, clock } => (PeerHead::Fetch { ue: *ue, clock: *clock }, &[][..]),
         };
         write(&(self.life, self.from, head), flat, to);
     }
 
-    /// Reads what [`Self::write`] wrote; a phone in it stays unread. Errors: each [`LinkError`].
+    /// Reads what [`Self::write`] wrote; a UE in it stays unread. Errors: each [`LinkError`].
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let ((life, from, head), rest) = read(octets)?;
         let message = match head {
-            PeerHead::State { phone, term, clock } => {
-                Peer::State(State { phone, term, clock, state: Checkpoint::from_octets(rest)? })
+            PeerHead::State { ue, term, clock } => {
+                Peer::State(State { ue, term, clock, state: Checkpoint::from_octets(rest)? })
             }
             PeerHead::Delta { term } => Peer::Delta { term, delta: Delta::from_octets(rest)? },
-            PeerHead::Fetch { phone, clock } => whole(Peer::Fetch { phone, clock }, rest)?,
+            PeerHead::Fetch { ue, clock } => whole(Peer::Fetch { ue, clock }, rest)?,
         };
         Ok(Self { life, from, message })
     }
@@ -385,11 +385,11 @@ impl ToPeer {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use whimbrel_control::Phone;
+    use whimbrel_control::UeContext;
 
     use super::*;
 
-    const PHONE: PhoneId = PhoneId { slot: 0x00ff_fffe, generation: 3 };
+    const UE: UeId = UeId { slot: 0x00ff_fffe, generation: 3 };
 
     fn down(message: &ToCpf) -> Vec<u8> {
         let mut octets = Vec::new();
@@ -418,17 +418,17 @@ mod tests {
                 heartbeats: HeartbeatKey([7; 32]),
                 keep: true,
             },
-            ToCpf::Mirror(Some(([192, 0, 2, 2], 7380).into())),
-            ToCpf::Mirror(None),
+            ToCpf::CtaReplica(Some(([192, 0, 2, 2], 7380).into())),
+            ToCpf::CtaReplica(None),
             ToCpf::Taken(1 << 40),
             ToCpf::Forgotten,
             ToCpf::Resumed { taken: 7, heartbeats: HeartbeatKey([9; 32]) },
             ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
-            ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
-            ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
+            ToCpf::Down(Down::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
+            ToCpf::Down(Down::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
             ToCpf::Down(Down::Released(u64::MAX)),
-            ToCpf::Down(Down::Forget { phone: PHONE, term: 3 }),
-            ToCpf::Down(Down::Try { phone: PHONE, inputs: vec![] }),
+            ToCpf::Down(Down::Forget { ue: UE, term: 3 }),
+            ToCpf::Down(Down::Try { ue: UE, inputs: vec![] }),
             ToCpf::Show { ask: 1, which: Show::After(supi, 100) },
             ToCpf::Show { ask: 2, which: Show::After(None, 1) },
         ]
@@ -443,7 +443,7 @@ mod tests {
             assert!(ToCpf::read(&octets[..octets.len() - 1]).is_err());
         }
         let batch = Box::new(Batch { terms: (1, 2), idle: true, ..Batch::default() });
-        let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
+        let ran = Up::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
@@ -451,10 +451,10 @@ mod tests {
             ToCta::Listed(CpfId(20318)),
             ToCta::Leave,
             ToCta::Up(ran),
-            ToCta::Up(Up::Holds { phone: PHONE, term: 2, clock: 9 }),
-            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) }),
-            ToCta::Up(Up::Unreadable { phone: PHONE, term: 3 }),
-            ToCta::Shown { ask: 3, phones: vec![] },
+            ToCta::Up(Up::Holds { ue: UE, term: 2, clock: 9 }),
+            ToCta::Up(Up::Poisoned { ue: UE, term: 3, inputs: (8, 9) }),
+            ToCta::Up(Up::Unreadable { ue: UE, term: 3 }),
+            ToCta::Shown { ask: 3, ues: vec![] },
         ] {
             let octets = up(&message);
             assert_eq!(format!("{:?}", ToCta::read(&octets).unwrap()), format!("{message:?}"));
@@ -463,15 +463,15 @@ mod tests {
     }
 
     #[test]
-    fn what_control_functions_say_to_each_other_is_read_as_it_was_written() {
-        let mut phone = Phone::new(PHONE);
-        phone.clock = 9;
-        let base = Checkpoint::of(&phone).unwrap();
-        phone.clock = 10;
-        let state = Checkpoint::of(&phone).unwrap();
+    fn what_cpfs_say_to_each_other_is_read_as_it_was_written() {
+        let mut ue = UeContext::new(UE);
+        ue.clock = 9;
+        let base = Checkpoint::of(&ue).unwrap();
+        ue.clock = 10;
+        let state = Checkpoint::of(&ue).unwrap();
         let delta = Delta::between(&base, &state).expect("they differ in a number");
-        let state = Peer::State(State { phone: PHONE, term: 3, clock: 10, state });
-        for message in [state, Peer::Delta { term: 3, delta }, Peer::Fetch { phone: PHONE, clock: 1 << 40 }] {
+        let state = Peer::State(State { ue: UE, term: 3, clock: 10, state });
+        for message in [state, Peer::Delta { term: 3, delta }, Peer::Fetch { ue: UE, clock: 1 << 40 }] {
             let message = ToPeer { life: u64::MAX, from: CpfId(7), message };
             let octets = to_peer(&message);
             assert_eq!(format!("{:?}", ToPeer::read(&octets).unwrap()), format!("{message:?}"));
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_form_that_was_damaged_is_named() {
-        let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: None, batch: Box::default() };
+        let ran = Up::Ran { ue: UE, term: 1, clock: 9, from: None, batch: Box::default() };
         let mut octets = up(&ToCta::Up(ran));
         let last = octets.len() - 1;
         octets[last] ^= 1;

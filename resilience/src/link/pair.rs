@@ -1,4 +1,4 @@
-//! What the two aggregators of a pair say to each other: the active one and its mirror.
+//! What the two CTAs of a pair say to each other: the active one and its CTA replica.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::CodeVersion;
 use crate::membership::Place;
 use crate::replication::CpfId;
 
-/// The control functions of an aggregator, as whoever takes its place must know them.
+/// The CPFs of a CTA, as whoever takes its place must know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
     /// The life of the pair in which their numbers mean something.
@@ -39,9 +39,9 @@ pub struct MemberAt {
     pub listed: Option<CpfId>,
 }
 
-/// From the active aggregator to its mirror.
-pub enum ToMirror<'a> {
-    /// The mirror may follow: so many octets of a [`Snapshot`](crate::mirror::Snapshot) come in pieces, and records between them.
+/// From the active CTA to its CTA replica.
+pub enum ToCtaReplica<'a> {
+    /// The CTA replica may follow: so many octets of a [`Snapshot`](crate::CTA replica::Snapshot) come in pieces, and records between them.
     Begin {
         /// Octets of the snapshot.
         octets: u64,
@@ -52,22 +52,22 @@ pub enum ToMirror<'a> {
     },
     /// A piece of the snapshot.
     Piece(&'a [u8]),
-    /// A [`Record`](crate::mirror::Record). What is said before it of control functions holds for it.
+    /// A [`Record`](crate::CTA replica::Record). What is said before it of CPFs holds for it.
     Record(&'a [u8]),
-    /// The control functions, from here on.
+    /// The CPFs, from here on.
     Members(Members),
     /// What the active one's store holds of some subscribers.
     Subscribers(&'a [u8]),
 }
 
-/// From a mirror, or who wants to be one, to the active aggregator.
+/// From a CTA replica, or who wants to be one, to the active CTA.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToActive {
     /// It wants to follow: the first message.
     Follow {
         /// Who it is.
         place: Place,
-        /// Where control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
+        /// Where CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
         /// Where gNBs reach it.
         endpoints: Vec<IpAddr>,
@@ -81,7 +81,7 @@ pub enum ToActive {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) enum MirrorHead {
+pub(super) enum CtaReplicaHead {
     Begin { octets: u64, heartbeats: HeartbeatKey, endpoints: Vec<IpAddr> },
     Piece,
     Record,
@@ -97,7 +97,7 @@ pub(super) enum ActiveHead {
 }
 
 /// Lengths alone: the rest may hold keys.
-impl fmt::Debug for ToMirror<'_> {
+impl fmt::Debug for ToCtaReplica<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begin { octets, .. } => write!(f, "Begin({octets} octets)"),
@@ -109,18 +109,18 @@ impl fmt::Debug for ToMirror<'_> {
     }
 }
 
-impl<'a> ToMirror<'a> {
+impl<'a> ToCtaReplica<'a> {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         match self {
             Self::Begin { octets, heartbeats, endpoints } => {
                 let (octets, heartbeats, endpoints) = (*octets, *heartbeats, endpoints.clone());
-                write(&MirrorHead::Begin { octets, heartbeats, endpoints }, &[], to);
+                write(&CtaReplicaHead::Begin { octets, heartbeats, endpoints }, &[], to);
             }
-            Self::Piece(octets) => write(&MirrorHead::Piece, octets, to),
-            Self::Record(octets) => write(&MirrorHead::Record, octets, to),
-            Self::Subscribers(octets) => write(&MirrorHead::Subscribers, octets, to),
-            Self::Members(members) => write(&MirrorHead::Members(members.clone()), &[], to),
+            Self::Piece(octets) => write(&CtaReplicaHead::Piece, octets, to),
+            Self::Record(octets) => write(&CtaReplicaHead::Record, octets, to),
+            Self::Subscribers(octets) => write(&CtaReplicaHead::Subscribers, octets, to),
+            Self::Members(members) => write(&CtaReplicaHead::Members(members.clone()), &[], to),
         }
     }
 
@@ -128,13 +128,13 @@ impl<'a> ToMirror<'a> {
     pub fn read(octets: &'a [u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         match head {
-            MirrorHead::Begin { octets, heartbeats, endpoints } => {
+            CtaReplicaHead::Begin { octets, heartbeats, endpoints } => {
                 whole(Self::Begin { octets, heartbeats, endpoints }, rest)
             }
-            MirrorHead::Piece => Ok(Self::Piece(rest)),
-            MirrorHead::Record => Ok(Self::Record(rest)),
-            MirrorHead::Subscribers => Ok(Self::Subscribers(rest)),
-            MirrorHead::Members(members) => whole(Self::Members(members), rest),
+            CtaReplicaHead::Piece => Ok(Self::Piece(rest)),
+            CtaReplicaHead::Record => Ok(Self::Record(rest)),
+            CtaReplicaHead::Subscribers => Ok(Self::Subscribers(rest)),
+            CtaReplicaHead::Members(members) => whole(Self::Members(members), rest),
         }
     }
 }
@@ -196,16 +196,16 @@ mod tests {
     #[test]
     fn each_message_is_read_as_it_was_written() {
         let endpoints = vec![[192, 0, 2, 1].into(), [0; 16].into()];
-        let begin = ToMirror::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]), endpoints };
+        let begin = ToCtaReplica::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]), endpoints };
         for message in [
             begin,
-            ToMirror::Piece(b"snap"),
-            ToMirror::Record(b"rec"),
-            ToMirror::Members(members()),
-            ToMirror::Subscribers(b"who"),
+            ToCtaReplica::Piece(b"snap"),
+            ToCtaReplica::Record(b"rec"),
+            ToCtaReplica::Members(members()),
+            ToCtaReplica::Subscribers(b"who"),
         ] {
             let written = octets(|to| message.write(to));
-            let read = ToMirror::read(&written).expect("it was written so");
+            let read = ToCtaReplica::read(&written).expect("it was written so");
             assert_eq!(octets(|to| read.write(to)), written);
             assert_eq!(format!("{read:?}"), format!("{message:?}"));
         }
@@ -228,7 +228,7 @@ mod tests {
                 message.write(&mut again);
                 prop_assert_eq!(ToActive::read(&again), Ok(message));
             }
-            let _ = ToMirror::read(&octets);
+            let _ = ToCtaReplica::read(&octets);
         }
     }
 }

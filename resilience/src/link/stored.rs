@@ -1,18 +1,18 @@
 //! What messages look like in octets, stored for the version that links have: they do not change unnoticed.
 //!
-//! Each kind of message has a line, which is what stands in front of a flat form where there is one; forms have versions of their own. What an
-//! aggregator's successor is given is stored beside [`crate::mirror`].
+//! Each kind of message has a line, which is what stands in front of a flat form where there is one; forms have versions of their own. What a
+//! CTA's successor is given is stored beside [`crate::cta_replica`].
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use whimbrel_control::{AssociationId, Checkpoint, Glimpse, PhoneId};
+use whimbrel_control::{AssociationId, Checkpoint, Glimpse, UeId};
 
 use super::hello::LINK_VERSION;
 use super::octets::{DownHead, PeerHead, UpHead};
-use super::pair::{ActiveHead, MirrorHead};
+use super::pair::{ActiveHead, CtaReplicaHead};
 use super::{HeartbeatKey, MemberAt, Members, Role, Show};
 use crate::CodeVersion;
 use crate::detector::Incarnation;
@@ -21,10 +21,10 @@ use crate::replication::CpfId;
 
 /// As `LINK_VERSION` has them: another file with another version.
 const STORED: (u16, &str) = (12, include_str!("testdata/messages-12.txt"));
-/// Phones as an operator may want to see them.
-const PHONES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
+/// UEs as an operator may want to see them.
+const UES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
 
-const PHONE: PhoneId = PhoneId { slot: 0x00ff_fffe, generation: 3 };
+const UE: UeId = UeId { slot: 0x00ff_fffe, generation: 3 };
 
 fn at(last: u8) -> SocketAddr {
     ([192, 0, 2, last], 7380).into()
@@ -35,14 +35,14 @@ fn to_cpf() -> Vec<DownHead> {
     let (life, id, heartbeats) = (1 << 60, CpfId(300), HeartbeatKey([7; 32]));
     vec![
         DownHead::Run,
-        DownHead::Try(PHONE),
-        DownHead::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
-        DownHead::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
+        DownHead::Try(UE),
+        DownHead::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
+        DownHead::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
         DownHead::Released(1 << 40),
-        DownHead::Forget { phone: PHONE, term: 7 },
+        DownHead::Forget { ue: UE, term: 7 },
         DownHead::Configure,
         DownHead::Welcome { life, id, heartbeats, keep: true },
-        DownHead::Mirror(Some(at(2))),
+        DownHead::CtaReplica(Some(at(2))),
         DownHead::Taken(300),
         DownHead::Resumed { taken: 7, heartbeats },
         DownHead::Forgotten,
@@ -55,35 +55,35 @@ fn to_cpf() -> Vec<DownHead> {
 fn to_cta() -> Vec<UpHead> {
     let octet =
         |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
-    let states = PHONES.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect::<Vec<u8>>());
-    let phones = states.map(|octets| Checkpoint::from_octets(&octets).and_then(|c| c.phone()));
-    let mut phones: Vec<Glimpse> = phones.map(|p| Glimpse::of(&p.expect("it is read"))).collect();
+    let states = UES.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect::<Vec<u8>>());
+    let ues = states.map(|octets| Checkpoint::from_octets(&octets).and_then(|c| c.context()));
+    let mut ues: Vec<Glimpse> = ues.map(|p| Glimpse::of(&p.expect("it is read"))).collect();
     // Those that show most.
-    phones.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
-    phones.truncate(2);
+    ues.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
+    ues.truncate(2);
     vec![
         UpHead::Join { region: "north/harbour".into(), address: at(7) },
         UpHead::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
         UpHead::Taken(1 << 40),
         UpHead::Listed(CpfId(20318)),
         UpHead::Leave,
-        UpHead::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)) },
-        UpHead::Holds { phone: PHONE, term: 7, clock: 300 },
-        UpHead::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) },
-        UpHead::Shown { ask: 3, phones },
-        UpHead::Unreadable { phone: PHONE, term: 3 },
+        UpHead::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)) },
+        UpHead::Holds { ue: UE, term: 7, clock: 300 },
+        UpHead::Poisoned { ue: UE, term: 3, inputs: (8, 9) },
+        UpHead::Shown { ask: 3, ues },
+        UpHead::Unreadable { ue: UE, term: 3 },
     ]
 }
 
 fn to_peer() -> Vec<PeerHead> {
     vec![
-        PeerHead::State { phone: PHONE, term: 3, clock: 10 },
+        PeerHead::State { ue: UE, term: 3, clock: 10 },
         PeerHead::Delta { term: 3 },
-        PeerHead::Fetch { phone: PHONE, clock: 1 << 40 },
+        PeerHead::Fetch { ue: UE, clock: 1 << 40 },
     ]
 }
 
-fn to_mirror() -> Vec<MirrorHead> {
+fn to_cta_replica() -> Vec<CtaReplicaHead> {
     let member = MemberAt {
         id: CpfId(3),
         address: at(7),
@@ -93,11 +93,15 @@ fn to_mirror() -> Vec<MirrorHead> {
         listed: Some(CpfId(9)),
     };
     vec![
-        MirrorHead::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([9; 32]), endpoints: vec![at(1).ip()] },
-        MirrorHead::Piece,
-        MirrorHead::Record,
-        MirrorHead::Members(Members { life: 1 << 60, newest: 9, members: vec![member] }),
-        MirrorHead::Subscribers,
+        CtaReplicaHead::Begin {
+            octets: 1 << 40,
+            heartbeats: HeartbeatKey([9; 32]),
+            endpoints: vec![at(1).ip()],
+        },
+        CtaReplicaHead::Piece,
+        CtaReplicaHead::Record,
+        CtaReplicaHead::Members(Members { life: 1 << 60, newest: 9, members: vec![member] }),
+        CtaReplicaHead::Subscribers,
     ]
 }
 
@@ -130,11 +134,11 @@ fn written<T: Serialize + DeserializeOwned>(to: &str, messages: &[T]) -> String 
 #[test] // ARCHITECTURE.md, "Versions"
 fn messages_do_not_change_without_the_version_of_links() {
     let today = [
-        written("hello", &[(Role::Aggregator, CodeVersion(7)), (Role::Cpf, CodeVersion(7))]),
+        written("hello", &[(Role::Cta, CodeVersion(7)), (Role::Cpf, CodeVersion(7))]),
         written("cpf", &to_cpf()),
         written("cta", &to_cta()),
         written("peer", &to_peer()),
-        written("mirror", &to_mirror()),
+        written("cta_replica", &to_cta_replica()),
         written("active", &to_active()),
     ]
     .concat();

@@ -11,18 +11,18 @@ use crate::detector::Timing;
 use crate::region::{Areas, Region, Regions};
 use crate::replication::CpfId;
 
-/// What the operator decides for the whole cluster. What it says stands in place of what each aggregator's file says.
+/// What the operator decides for the whole cluster. What it says stands in place of what each CTA's file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The regions.
     pub regions: Option<Vec<Region>>,
-    /// gNBs that are of other regions than their aggregator's own.
+    /// gNBs that are of other regions than their CTA's own.
     pub areas: Option<Areas>,
-    /// Backups a phone.
+    /// Backups a UE.
     pub backups: Option<u8>,
-    /// Of control functions.
+    /// Of CPFs.
     pub heartbeat: Option<Timing>,
-    /// Control functions, by their numbers at etcd, whose phones others are to take though they run.
+    /// CPFs, by their numbers at etcd, whose UEs others are to take though they run.
     pub draining: BTreeSet<CpfId>,
 }
 
@@ -56,7 +56,7 @@ struct WrittenHeartbeat {
 }
 
 impl Configuration {
-    /// Backups of a phone that are of use: each has to fail at once for it to be lost.
+    /// Backups of a UE that are of use: each has to fail at once for it to be lost.
     pub const BACKUPS_MAX: u8 = 7;
 
     /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
@@ -107,7 +107,7 @@ fn read_backups(wanted: u64) -> Result<u8, String> {
     u8::try_from(wanted)
         .ok()
         .filter(|n| *n <= most)
-        .ok_or_else(|| format!("`backups`: {wanted} backups of a phone are of no use: write 0 to {most}"))
+        .ok_or_else(|| format!("`backups`: {wanted} backups of a UE are of no use: write 0 to {most}"))
 }
 
 fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
@@ -119,9 +119,7 @@ fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
 fn read_cpf(name: &str) -> Result<CpfId, String> {
     match name.parse() {
         Ok(MemberId::Cpf(cpf)) => Ok(cpf),
-        _ => Err(format!(
-            "`draining`: `{name}` names no control function: write it as it is listed, such as cpf-20318"
-        )),
+        _ => Err(format!("`draining`: `{name}` names no CPF: write it as it is listed, such as cpf-20318")),
     }
 }
 
@@ -130,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_what_is_not_is_left_to_the_aggregators() {
+    fn what_is_written_is_read_and_what_is_not_is_left_to_the_ctas() {
         let all = br#"{"regions":["1220","north/harbour"],"areas":[{"region":"1220","tacs":[7]},{"region":"north/harbour","gnbs":[3]}],
             "backups":2,"heartbeat":{"interval_ms":50,"misses":4},"draining":["cpf-7"]}"#;
         let read = Configuration::read(all).unwrap();
@@ -166,13 +164,13 @@ mod tests {
                 r#"{"areas":[{"region":"n/a","gnbs":[1]},{"region":"n/b","gnbs":[1]}]}"#,
                 "`areas`: the gNB 1 is said to be of n/a and of n/b: name",
             ),
-            (r#"{"backups":8}"#, "`backups`: 8 backups of a phone are of no use: write 0 to 7"),
+            (r#"{"backups":8}"#, "`backups`: 8 backups of a UE are of no use: write 0 to 7"),
             (
                 r#"{"heartbeat":{"interval_ms":5,"misses":3}}"#,
                 "`heartbeat`: write an `interval_ms` of 20 to 1000",
             ),
             (r#"{"heartbeat":{"interval_ms":50}}"#, "missing field `misses`"),
-            (r#"{"draining":["cta-1"]}"#, "`draining`: `cta-1` names no control function"),
+            (r#"{"draining":["cta-1"]}"#, "`draining`: `cta-1` names no CPF"),
             (r#"{"backup":1}"#, "unknown field `backup`, expected one of `regions`, `areas`, `backups`"),
             (r#"{"backups":1"#, "EOF while parsing an object"),
         ] {

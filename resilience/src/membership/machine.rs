@@ -17,9 +17,9 @@ use crate::detector::Incarnation;
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// Between a failure and the next try.
 const RETRY: Duration = Duration::from_millis(500);
-/// Within this a claim is granted or refused: phones wait for it.
+/// Within this a claim is granted or refused: UEs wait for it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
-/// Claims that wait: an aggregator has its own home and mirrors a few.
+/// Claims that wait: a CTA has its own home and CTA replicas a few.
 const CLAIMS_MAX: usize = 16;
 
 /// What a process tells of itself.
@@ -53,7 +53,7 @@ pub enum Input {
 /// What a process wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// To get no new phones, or to get them again.
+    /// To get no new UEs, or to get them again.
     Drain(bool),
     /// To begin a new life, since it was replaced in this one.
     Rejoin,

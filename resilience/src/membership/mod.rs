@@ -4,11 +4,11 @@
 //! etcd are small JSON records (`record.rs`), which `etcdctl get --prefix whimbrel/` shows:
 //!
 //! - a *member* under a lease: a CTA or CPF that is there, its region and address, whether it drains;
-//! - a *home*: the phones of one CTA's numbers, and which CTA serves them, under which term, mirrored by which other;
-//! - the *configuration*: regions, backups a phone, heartbeats, who is to drain.
+//! - a *home*: the UEs of one CTA's numbers, and which CTA serves them, under which term, replicated by which other;
+//! - the *configuration*: regions, backups a UE, heartbeats, who is to drain.
 //!
 //! Etcd is out of the path of every message. It is asked when a process comes or goes, and when a CTA is to serve a home that
-//! another served, or to go on without its mirror: one compare-and-swap on the home's record, which raises the term. Of two that
+//! another served, or to go on without its CTA replica: one compare-and-swap on the home's record, which raises the term. Of two that
 //! want it, one gets it.
 //!
 //! # What a lost lease means, and what not
@@ -16,7 +16,7 @@
 //! A lease that ran out says that a process did not reach etcd for so long, not that it is dead. Who is dead is the
 //! [`detector`](crate::detector)'s verdict.
 //!
-//! | listed | heartbeats | new phones | the phones that it has |
+//! | listed | heartbeats | new UEs | the UEs that it has |
 //! | --- | --- | --- | --- |
 //! | yes | answered | yes | served by it |
 //! | no | answered | no, while others are listed ([`Roll`]) | go to others, in order |
@@ -24,8 +24,8 @@
 //!
 //! A process that cannot renew its lease goes on with what it has ([`Event::Doubtful`], [`Event::Expelled`]), and is listed again under the same
 //! incarnation when it reaches etcd. It does no harm meanwhile: a CPF's outputs carry the term of their assignment, which its CTA
-//! checks; a CTA's outputs leave only when its mirror holds what caused them, and to go on alone it needs the swap that it
-//! cannot have. So while etcd is away nothing changes as long as nobody dies. If a CTA dies then, its phones wait until etcd is back.
+//! checks; a CTA's outputs leave only when its CTA replica holds what caused them, and to go on alone it needs the swap that it
+//! cannot have. So while etcd is away nothing changes as long as nobody dies. If a CTA dies then, its UEs wait until etcd is back.
 //!
 //! An etcd that has forgotten (another cluster, or a lower revision) is not believed: terms would begin again ([`Event::Replaced`]).
 

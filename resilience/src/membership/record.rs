@@ -13,9 +13,9 @@ use crate::replication::CpfId;
 /// Names a process of the cluster, whichever life it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberId {
-    /// An aggregator.
+    /// A CTA.
     Cta(u16),
-    /// A control function.
+    /// A CPF.
     Cpf(CpfId),
 }
 
@@ -60,7 +60,7 @@ pub struct Member {
     pub region: String,
     /// Where the others reach it.
     pub address: SocketAddr,
-    /// It gets no new phones.
+    /// It gets no new UEs.
     #[serde(default)]
     pub draining: bool,
     /// What code it runs.
@@ -76,7 +76,7 @@ pub(super) struct MemberRecord {
     pub(super) incarnation: Option<u64>,
 }
 
-/// An aggregator in one of its lives: only that one has the log.
+/// A CTA in one of its lives: only that one has the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// Which.
@@ -98,7 +98,7 @@ mod number {
     }
 }
 
-/// The phones of one CTA's numbers, and who serves them.
+/// The UEs of one CTA's numbers, and who serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Home {
     /// Rises with every change; lower ones are refused everywhere.
@@ -106,19 +106,19 @@ pub struct Home {
     /// Serves it.
     pub active: Place,
     /// Holds its log too: nothing leaves without it.
-    pub mirror: Option<Place>,
+    pub cta_replica: Option<Place>,
 }
 
-/// What an aggregator wants of a home.
+/// What a CTA wants of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// To serve a home that is new, or that this aggregator served in a former life and whose log nobody has any more.
+    /// To serve a home that is new, or that this CTA served in a former life and whose log nobody has any more.
     Found,
-    /// The mirror wants to serve it: who did is dead.
+    /// The CTA replica wants to serve it: who did is dead.
     Promote,
-    /// Who serves it wants to go on without a mirror, and that nobody is named as one by what it asked for before.
+    /// Who serves it wants to go on without a CTA replica, and that nobody is named as one by what it asked for before.
     Alone,
-    /// Who serves it alone wants a mirror, which holds the log by now.
+    /// Who serves it alone wants a CTA replica, which holds the log by now.
     Pair(Place),
 }
 
@@ -145,8 +145,8 @@ pub enum ClaimError {
 impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotYours => "the home's record does not name this aggregator in the part that this needs",
-            Self::Outrun => "another aggregator was faster",
+            Self::NotYours => "the home's record does not name this CTA in the part that this needs",
+            Self::Outrun => "another CTA was faster",
             Self::NoAnswer => "etcd does not answer, or has forgotten: without it nobody is promoted",
         })
     }
@@ -156,7 +156,7 @@ impl std::error::Error for ClaimError {}
 
 impl Home {
     /// What there is to be done for a claim of `me`, as the record stands. `proposed`: what this claim has asked etcd for before, without an
-    /// answer; `listed`: whether an aggregator is a member in that life. Errors: [`ClaimError::NotYours`], [`ClaimError::Outrun`].
+    /// answer; `listed`: whether a CTA is a member in that life. Errors: [`ClaimError::NotYours`], [`ClaimError::Outrun`].
     pub fn course(
         before: Option<&Home>,
         me: Place,
@@ -179,12 +179,12 @@ impl Home {
     /// Whether the record says already what a claim of `me` is for. To go on alone it has to be written once more: a former try to pair
     /// may still be on its way to etcd, and comes to nothing only when the record has changed.
     fn grants(&self, me: Place, claim: Claim) -> bool {
-        let mirror = match claim {
+        let cta_replica = match claim {
             Claim::Found | Claim::Promote => None,
             Claim::Pair(other) => Some(other),
             Claim::Alone => return false,
         };
-        self.active == me && self.mirror == mirror
+        self.active == me && self.cta_replica == cta_replica
     }
 
     fn after(
@@ -194,26 +194,29 @@ impl Home {
         listed: impl Fn(&Place) -> bool,
     ) -> Result<Home, ClaimError> {
         let term = before.map_or(1, |home| home.term.saturating_add(1));
-        let (active, mirror) = match (claim, before) {
+        let (active, cta_replica) = match (claim, before) {
             (Claim::Found, None) => (me, None),
             // Only a later life of who served it: another one would give out the same numbers, while the former lives perhaps.
             (Claim::Found, Some(home))
                 if home.active.cta == me.cta
                     && home.active.incarnation < me.incarnation
-                    && !home.mirror.as_ref().is_some_and(&listed) =>
+                    && !home.cta_replica.as_ref().is_some_and(&listed) =>
             {
                 (me, None)
             }
-            (Claim::Promote, Some(home)) if home.mirror == Some(me) => (me, None),
+            (Claim::Promote, Some(home)) if home.cta_replica == Some(me) => (me, None),
             (Claim::Alone, Some(home)) if home.active == me => (me, None),
             (Claim::Pair(other), Some(home))
-                if home.active == me && home.mirror.is_none() && other.cta != me.cta && listed(&other) =>
+                if home.active == me
+                    && home.cta_replica.is_none()
+                    && other.cta != me.cta
+                    && listed(&other) =>
             {
                 (me, Some(other))
             }
             _ => return Err(ClaimError::NotYours),
         };
-        Ok(Home { term, active, mirror })
+        Ok(Home { term, active, cta_replica })
     }
 }
 
@@ -232,12 +235,12 @@ mod tests {
     #[test]
     fn a_home_goes_from_hand_to_hand_only_as_its_record_allows() {
         let alone = Home::after(None, A, Claim::Found, |_| false).unwrap();
-        assert_eq!(alone, Home { term: 1, active: A, mirror: None });
+        assert_eq!(alone, Home { term: 1, active: A, cta_replica: None });
         let pair = after(&alone, A, Claim::Pair(B)).unwrap();
-        assert_eq!(pair, Home { term: 2, active: A, mirror: Some(B) });
-        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, active: B, mirror: None }));
-        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, active: A, mirror: None }));
-        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, active: A, mirror: None }));
+        assert_eq!(pair, Home { term: 2, active: A, cta_replica: Some(B) });
+        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, active: B, cta_replica: None }));
+        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, active: A, cta_replica: None }));
+        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, active: A, cta_replica: None }));
 
         for (home, who, claim) in [
             (&alone, B, Claim::Promote),
@@ -260,12 +263,12 @@ mod tests {
 
     #[test]
     fn a_home_is_founded_anew_only_by_who_served_it_and_when_nobody_is_left_who_had_its_log() {
-        let pair = Home { term: 4, active: A, mirror: Some(B) };
+        let pair = Home { term: 4, active: A, cta_replica: Some(B) };
         let found = |me, listed: &[Place]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));
         assert_eq!(found(A_AGAIN, &[A_AGAIN, B]), Err(ClaimError::NotYours));
         assert_eq!(found(A, &[A]), Err(ClaimError::NotYours));
         assert_eq!(found(Place { cta: 3, incarnation: Incarnation(20) }, &[]), Err(ClaimError::NotYours));
-        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, active: A_AGAIN, mirror: None }));
+        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, active: A_AGAIN, cta_replica: None }));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which of the control functions that have come to an aggregator take phones: the list at etcd says so, and the operator.
+//! Which of the CPFs that have come to a CTA take UEs: the list at etcd says so, and the operator.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::CodeVersion;
 use crate::region::{CpfState, Region, RegionError, Regions};
 use crate::replication::CpfId;
 
-/// A control function that has come to an aggregator.
+/// A CPF that has come to a CTA.
 #[derive(Clone, Copy, Debug)]
 pub struct Present<'a> {
     /// Its number there.
@@ -23,7 +23,7 @@ pub struct Present<'a> {
     pub listed: Option<CpfId>,
 }
 
-/// What etcd says of control functions, as last heard: it stays while etcd is away.
+/// What etcd says of CPFs, as last heard: it stays while etcd is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roll {
     /// By their numbers there, and whether they drain.
@@ -47,7 +47,7 @@ impl Roll {
         Self { configuration, ..self }
     }
 
-    /// Whether a control function of this number is listed.
+    /// Whether a CPF of this number is listed.
     pub fn lists(&self, cpf: CpfId) -> bool {
         self.listed.contains_key(&cpf)
     }
@@ -66,8 +66,8 @@ impl Roll {
     /// judged by its link alone, and one whose region is not among these is on no ring.
     ///
     /// Where those of a region run different code, on its rings are those of the version that most of them run, and among equals of the one that
-    /// came first: a log has to be run again by the version that ran it, so who may have to take a phone over has to be of the same. Those of
-    /// other versions wait, or drain if they have phones.
+    /// came first: a log has to be run again by the version that ran it, so who may have to take a UE over has to be of the same. Those of
+    /// other versions wait, or drain if they have UEs.
     ///
     /// One that is listed no longer lives, perhaps, and does not reach etcd. It is off the rings as long as others of its region are on them:
     /// when none would be left, it is etcd that is not reached, and nobody is judged by it. Errors: those of [`Regions::new`].
@@ -115,7 +115,7 @@ mod tests {
         Roll { listed, configuration: Some(Configuration { draining, ..Configuration::default() }) }
     }
 
-    /// Of control functions numbered from 1, with their regions, who wants to leave, and their numbers at etcd: who is on the rings.
+    /// Of CPFs numbered from 1, with their regions, who wants to leave, and their numbers at etcd: who is on the rings.
     fn on_rings(roll: &Roll, present: &[(&str, bool, Option<u16>)]) -> Vec<u16> {
         let regions: Vec<Region> = present.iter().map(|(at, ..)| at.parse().unwrap()).collect();
         let present: Vec<Present<'_>> = (1..)

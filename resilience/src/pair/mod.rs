@@ -1,4 +1,4 @@
-//! Two aggregators, of which one serves: what each of them decides, without its links, its clock and etcd.
+//! Two CTAs, of which one serves: what each of them decides, without its links, its clock and etcd.
 //!
 //! [`Serving`] is the one that serves, [`Standby`] the other. Both take what happens and give what is to be done. Who they are is a matter of
 //! the home's record at etcd ([`crate::membership::Home`]), which changes only by their claims; whoever acts on what it does not say

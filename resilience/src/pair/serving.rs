@@ -1,11 +1,11 @@
-//! The aggregator that serves.
+//! The CTA that serves.
 
 use crate::membership::{Claim, ClaimError, Home, Place};
 
 /// What the one that serves is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Nothing leaves from now on that the mirror does not hold.
+    /// Nothing leaves from now on that the CTA replica does not hold.
     Wait,
     /// Everything leaves: nobody can take over.
     Open,
@@ -14,14 +14,14 @@ pub enum Duty {
     /// Etcd is to be asked.
     Claim(Claim),
     /// That one can take over at any moment from now on.
-    Mirrored(Place),
+    Replicated(Place),
     /// Nobody can.
-    Unmirrored,
+    Unreplicated,
     /// The other one serves: this one does nothing more.
     Stop,
 }
 
-/// The aggregator that serves.
+/// The CTA that serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Serving {
     me: Place,
@@ -63,7 +63,7 @@ impl Serving {
         self.term
     }
 
-    /// Whom a snapshot goes to, who gets ready, or who mirrors.
+    /// Whom a snapshot goes to, who gets ready, or who CTA replicas.
     pub fn other(&self) -> Option<Place> {
         match self.state {
             State::Copied(other)
@@ -80,7 +80,7 @@ impl Serving {
     }
 
     /// Whether somebody can go on at once, if this one stops.
-    pub fn has_mirror(&self) -> bool {
+    pub fn has_cta_replica(&self) -> bool {
         matches!(self.state, State::Paired(_))
     }
 
@@ -89,7 +89,7 @@ impl Serving {
         self.state == State::Widowed
     }
 
-    /// Another aggregator wants to follow; `listed`: etcd lists it in that life. Whether it is to get a snapshot. One that is not calls
+    /// Another CTA wants to follow; `listed`: etcd lists it in that life. Whether it is to get a snapshot. One that is not calls
     /// again.
     pub fn follows(&mut self, other: Place, listed: bool) -> bool {
         let begins = self.state == State::Alone && listed;
@@ -140,7 +140,7 @@ impl Serving {
             (Claim::Pair(_), Ok(home), State::Named(other)) => {
                 self.term = home.term;
                 self.state = State::Paired(other);
-                vec![Duty::Mirrored(other)]
+                vec![Duty::Replicated(other)]
             }
             (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![Duty::Claim(claim)],
             // An earlier try may still come into effect: a record that says so is not enough, it has to be written anew.
@@ -152,7 +152,7 @@ impl Serving {
             (Claim::Alone, Ok(home), State::Widowed) => {
                 self.term = home.term;
                 self.state = State::Alone;
-                vec![Duty::Open, Duty::Unmirrored]
+                vec![Duty::Open, Duty::Unreplicated]
             }
             (Claim::Alone, Err(_), State::Widowed) => vec![Duty::Claim(claim)],
             _ => Vec::new(),

@@ -1,15 +1,15 @@
-//! The aggregator that does not serve.
+//! The CTA that does not serve.
 
 use crate::membership::{Claim, ClaimError, Home, Place};
 
 /// What the one that does not serve is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The aggregator that serves is to be called.
+    /// The CTA that serves is to be called.
     Call(Place),
     /// Etcd is to be asked.
     Claim(Claim),
-    /// A new life is to begin at etcd: the record names this one as the mirror, and it holds nothing.
+    /// A new life is to begin at etcd: the record names this one as the CTA replica, and it holds nothing.
     Rejoin,
     /// What was heard means nothing any more, and the link to the one that serves is to end.
     Forget,
@@ -17,7 +17,7 @@ pub enum Step {
     Serve(Home),
 }
 
-/// The aggregator that does not serve.
+/// The CTA that does not serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Standby {
     state: State,
@@ -58,7 +58,7 @@ impl Standby {
         }
         Some(match home {
             // It was named, and could not keep what it had: who served may not come back before nobody is named.
-            Some(home) if home.mirror == Some(me) => Step::Rejoin,
+            Some(home) if home.cta_replica == Some(me) => Step::Rejoin,
             Some(home) if home.active.cta != me.cta => {
                 self.state = State::Calling(home.active);
                 Step::Call(home.active)
@@ -89,7 +89,7 @@ impl Standby {
     }
 
     /// The link to the one that serves has ended, or it does not answer. Whether this one may take its place is for etcd to say: it may
-    /// not, if it never became the mirror, or if the other one lives and was faster.
+    /// not, if it never became the CTA replica, or if the other one lives and was faster.
     pub fn lost(&mut self) -> Option<Step> {
         if self.state != (State::Following { whole: true }) {
             return self.give_up();

@@ -8,7 +8,7 @@ use whimbrel_ids::Tac;
 
 use super::Region;
 
-/// The regions of an aggregator's gNBs, where they are not all of its own. NGAP says nothing of places, so the operator does: of some gNBs by
+/// The regions of a CTA's gNBs, where they are not all of its own. NGAP says nothing of places, so the operator does: of some gNBs by
 /// their identifiers, of the others by their tracking areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Areas {

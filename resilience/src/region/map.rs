@@ -1,4 +1,4 @@
-//! The regions of a cluster, and the control functions in them.
+//! The regions of a cluster, and the CPFs in them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{Areas, Geohash, Region, Rings};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
-/// Whether a control function takes phones.
+/// Whether a CPF takes UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpfState {
     /// It does.
@@ -25,7 +25,7 @@ pub enum RegionError {
     Overlap(Region, Region),
     /// There is no such region.
     Unknown(Region),
-    /// The control function is in the cluster already, there.
+    /// The CPF is in the cluster already, there.
     SameCpf(CpfId, Region),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for RegionError {
             }
             Self::Unknown(region) => write!(f, "no region {region} is configured"),
             Self::SameCpf(cpf, region) => {
-                write!(f, "a control function of the number {} is in the region {region} already", cpf.0)
+                write!(f, "a CPF of the number {} is in the region {region} already", cpf.0)
             }
         }
     }
@@ -53,7 +53,7 @@ impl fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
-/// The map of a cluster. It changes when control functions come, drain and go; rings are taken from it anew then.
+/// The map of a cluster. It changes when CPFs come, drain and go; rings are taken from it anew then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// By name.
@@ -82,7 +82,7 @@ impl Regions {
         Ok(map)
     }
 
-    /// A control function comes to a region. Errors: [`RegionError::Unknown`], [`RegionError::SameCpf`].
+    /// A CPF comes to a region. Errors: [`RegionError::Unknown`], [`RegionError::SameCpf`].
     pub fn join(&mut self, cpf: CpfId, region: &Region) -> Result<(), RegionError> {
         self.known(region)?;
         if let Some((present, _)) = self.cpfs.get(&cpf) {
@@ -100,7 +100,7 @@ impl Regions {
         }
     }
 
-    /// It takes phones from now on, or does not. Whether it is in the cluster.
+    /// It takes UEs from now on, or does not. Whether it is in the cluster.
     pub fn set_state(&mut self, cpf: CpfId, state: CpfState) -> bool {
         self.cpfs.get_mut(&cpf).map(|(_, s)| *s = state).is_some()
     }
@@ -111,7 +111,7 @@ impl Regions {
         self.cpfs.remove(&cpf).is_some()
     }
 
-    /// Where a control function is: of a phone's backups, the one in the region that the phone moves to makes its handover a fast
+    /// Where a CPF is: of a UE's backups, the one in the region that the UE moves to makes its handover a fast
     /// one (Neutrino §4.3).
     pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
         self.cpfs.get(&cpf).map(|(region, _)| region)
@@ -123,12 +123,12 @@ impl Regions {
         self.regions.values().find(|r| r.cell().is_some_and(|cell| cell.covers(place)))
     }
 
-    /// The rings of a region's aggregators, with so many backups a phone. Errors: [`RegionError::Unknown`].
+    /// The rings of a region's CTAs, with so many backups a UE. Errors: [`RegionError::Unknown`].
     pub fn rings(&self, region: &Region, backups: usize) -> Result<Rings, RegionError> {
         self.rings_with(region, Areas::default(), backups)
     }
 
-    /// The rings of aggregators that have gNBs of other regions too. Errors: [`RegionError::Unknown`].
+    /// The rings of CTAs that have gNBs of other regions too. Errors: [`RegionError::Unknown`].
     pub fn rings_with(&self, home: &Region, areas: Areas, backups: usize) -> Result<Rings, RegionError> {
         areas.regions().chain([home]).try_for_each(|region| self.known(region))?;
         let serving = self.cpfs.iter().filter(|(_, (_, state))| *state == CpfState::Serving);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_function_is_in_one_region_that_is_there() {
+    fn a_cpf_is_in_one_region_that_is_there() {
         let mut map = map(&["10", "11", "north/harbour"]).unwrap();
         assert_eq!(map.join(CpfId(1), &region("10")), Ok(()));
         assert_eq!(map.join(CpfId(1), &region("11")), Err(RegionError::SameCpf(CpfId(1), region("10"))));

@@ -1,15 +1,15 @@
-//! Which control functions a phone gets.
+//! Which CPFs a UE gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 
 use super::{Areas, Region, Ring};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
-/// A phone's control functions.
+/// A UE's CPFs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Serves it.
@@ -20,21 +20,21 @@ pub struct Placement {
     pub missing: usize,
 }
 
-/// The rings of an aggregator's regions. A draining control function is on none of them.
+/// The rings of a CTA's regions. A draining CPF is on none of them.
 ///
-/// Neutrino §4.3 takes the backups that follow on the level-2 ring. Here regions that have none of the phone's backups yet come first:
-/// two backups seldom fail together then, and more of the regions that a phone may move to hold its state. Before all that come those that run
-/// the code of the phone's primary: no other can run its log again.
+/// Neutrino §4.3 takes the backups that follow on the level-2 ring. Here regions that have none of the UE's backups yet come first:
+/// two backups seldom fail together then, and more of the regions that a UE may move to hold its state. Before all that come those that run
+/// the code of the UE's primary: no other can run its log again.
 ///
 /// Where there are too few:
 ///
-/// | there is | the phone gets |
+/// | there is | the UE gets |
 /// | --- | --- |
 /// | nobody in the larger region but the region's own | backups from the level-1 ring: they fail with the region, not with the primary |
 /// | fewer than the backups wanted, in all | those, and what is missing is told |
-/// | one control function | no backup: if it is lost, its phones register anew |
+/// | one CPF | no backup: if it is lost, its UEs register anew |
 /// | nobody in the region | a primary from the level-2 ring: further away, but served |
-/// | nobody in the larger region | one of another region of the aggregator's, and backups there |
+/// | nobody in the larger region | one of another region of the CTA's, and backups there |
 /// | nobody | none: it is refused as in congestion |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Members", into = "Members")]
@@ -79,7 +79,7 @@ impl From<Members> for Rings {
     }
 }
 
-/// Whether control functions of the region `other` take phones of this one.
+/// Whether CPFs of the region `other` take UEs of this one.
 fn takes(region: &Region, other: &Region) -> bool {
     region == other || region.wider_holds(other)
 }
@@ -99,7 +99,7 @@ impl Levels {
 }
 
 impl Rings {
-    /// Of these control functions, which take phones; those that are in no larger region of the aggregator's are left out.
+    /// Of these CPFs, which take UEs; those that are in no larger region of the CTA's are left out.
     pub(super) fn new(
         home: Region,
         areas: Areas,
@@ -124,33 +124,33 @@ impl Rings {
     }
 
     fn levels(&self, region: &Region) -> &Levels {
-        // A phone may be of a region that the aggregator's configuration had before.
+        // A UE may be of a region that the CTA's configuration had before.
         self.levels.get(region).unwrap_or_else(|| &self.levels[&self.home])
     }
 
-    /// Who serves a phone that begins in a region, and who backs it. `None`: nobody takes phones.
-    pub fn place(&self, region: &Region, phone: PhoneId) -> Option<Placement> {
+    /// Who serves a UE that begins in a region, and who backs it. `None`: nobody takes UEs.
+    pub fn place(&self, region: &Region, ue: UeId) -> Option<Placement> {
         let levels = self.levels(region);
-        let near = levels.level1.first(phone).or_else(|| levels.level2.first(phone));
-        let primary = near.or_else(|| self.everywhere.first(phone))?;
-        let backups = self.further_backups(region, phone, primary, &[]);
+        let near = levels.level1.first(ue).or_else(|| levels.level2.first(ue));
+        let primary = near.or_else(|| self.everywhere.first(ue))?;
+        let backups = self.further_backups(region, ue, primary, &[]);
         let missing = self.backups - backups.len();
         Some(Placement { primary, backups, missing })
     }
 
-    /// Backups that a phone lacks where it lacks most, since there are too few control functions.
+    /// Backups that a UE lacks where it lacks most, since there are too few CPFs.
     pub fn missing(&self) -> usize {
-        let any = PhoneId { slot: 0, generation: 0 };
+        let any = UeId { slot: 0, generation: 0 };
         let of = |region: &Region| self.place(region, any).map_or(self.backups, |placed| placed.missing);
         self.levels.keys().map(of).max().unwrap_or(self.backups)
     }
 
-    /// Who serves a phone that comes to a region: one of its own, or nobody.
-    pub fn own(&self, region: &Region, phone: PhoneId) -> Option<CpfId> {
-        self.levels.get(region)?.level1.first(phone)
+    /// Who serves a UE that comes to a region: one of its own, or nobody.
+    pub fn own(&self, region: &Region, ue: UeId) -> Option<CpfId> {
+        self.levels.get(region)?.level1.first(ue)
     }
 
-    /// The region whose control functions back a phone: its own, or, where its primary is of none that takes that one's phones, the primary's.
+    /// The region whose CPFs back a UE: its own, or, where its primary is of none that takes that one's UEs, the primary's.
     pub fn backed_in<'a>(&'a self, region: &'a Region, primary: CpfId) -> &'a Region {
         match self.backs(region, primary) {
             true => region,
@@ -158,16 +158,16 @@ impl Rings {
         }
     }
 
-    /// Who is to back a phone beside those that have its state already, when one of them, or its primary, was lost or
+    /// Who is to back a UE beside those that have its state already, when one of them, or its primary, was lost or
     /// drains. Who drains does not count as a backup, though its state serves until another has it.
     pub fn further_backups(
         &self,
         region: &Region,
-        phone: PhoneId,
+        ue: UeId,
         primary: CpfId,
         present: &[CpfId],
     ) -> Vec<CpfId> {
-        self.in_place_of(&[], region, phone, primary, present)
+        self.in_place_of(&[], region, ue, primary, present)
     }
 
     /// The same where some are no backups, though they would be next on the rings: it is their places that are taken.
@@ -175,7 +175,7 @@ impl Rings {
         &self,
         late: &[CpfId],
         region: &Region,
-        phone: PhoneId,
+        ue: UeId,
         primary: CpfId,
         present: &[CpfId],
     ) -> Vec<CpfId> {
@@ -189,7 +189,7 @@ impl Rings {
                 break;
             }
             let may = |c: CpfId| c != primary && !late.contains(&c) && (self.code_of(c) == code) == alike;
-            self.fill(region, phone, primary, may, &mut backups);
+            self.fill(region, ue, primary, may, &mut backups);
         }
         backups.split_off(kept)
     }
@@ -198,7 +198,7 @@ impl Rings {
     fn fill(
         &self,
         region: &Region,
-        phone: PhoneId,
+        ue: UeId,
         primary: CpfId,
         may: impl Fn(CpfId) -> bool,
         backups: &mut Vec<CpfId>,
@@ -206,7 +206,7 @@ impl Rings {
         let Levels { level1, level2, regions } = self.levels(region);
         let mut used: BTreeSet<&Region> =
             backups.iter().chain([&primary]).filter_map(|c| self.region_of(*c)).collect();
-        let elsewhere = || level2.walk(phone).filter(|c| may(*c));
+        let elsewhere = || level2.walk(ue).filter(|c| may(*c));
         let mut met = BTreeSet::new();
         for cpf in elsewhere() {
             if backups.len() >= self.backups || met.len() == *regions {
@@ -218,7 +218,7 @@ impl Rings {
                 backups.push(cpf);
             }
         }
-        for cpf in elsewhere().chain(level1.walk(phone).filter(|c| may(*c))) {
+        for cpf in elsewhere().chain(level1.walk(ue).filter(|c| may(*c))) {
             if backups.len() >= self.backups {
                 break;
             }
@@ -228,12 +228,12 @@ impl Rings {
         }
     }
 
-    /// How many backups each phone should have.
+    /// How many backups each UE should have.
     pub fn backups(&self) -> usize {
         self.backups
     }
 
-    /// Whether there are more on the rings than one phone needs: somebody could take a place.
+    /// Whether there are more on the rings than one UE needs: somebody could take a place.
     pub fn has_more(&self) -> bool {
         self.members.len() > 1 + self.backups
     }
@@ -243,22 +243,22 @@ impl Rings {
         self.members.keys().copied()
     }
 
-    /// Whether a control function takes phones of the aggregator's: as primary, or as a backup.
+    /// Whether a CPF takes UEs of the CTA's: as primary, or as a backup.
     pub fn serves(&self, cpf: CpfId) -> bool {
         self.members.contains_key(&cpf)
     }
 
-    /// Where a control function is that takes phones.
+    /// Where a CPF is that takes UEs.
     pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
         self.members.get(&cpf).map(|(region, _)| region)
     }
 
-    /// What code a control function runs that takes phones.
+    /// What code a CPF runs that takes UEs.
     pub fn code_of(&self, cpf: CpfId) -> Option<CodeVersion> {
         self.members.get(&cpf).map(|(_, code)| *code)
     }
 
-    /// Whether it takes phones of this region.
+    /// Whether it takes UEs of this region.
     pub fn backs(&self, region: &Region, cpf: CpfId) -> bool {
         self.region_of(cpf).is_some_and(|at| takes(region, at))
     }
@@ -278,11 +278,11 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn phone(slot: u32) -> PhoneId {
-        PhoneId { slot, generation: 0 }
+    fn ue(slot: u32) -> UeId {
+        UeId { slot, generation: 0 }
     }
 
-    /// A map with control functions numbered from 0, each in the region of this index.
+    /// A map with CPFs numbered from 0, each in the region of this index.
     fn map(cpfs: &[usize]) -> Regions {
         let mut map = Regions::new(REGIONS.map(region)).unwrap();
         for (id, at) in (0..).zip(cpfs) {
@@ -304,7 +304,7 @@ mod tests {
         let map = map(&[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
         let rings = rings(&map, 2);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
+            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
             assert!(placed.primary.0 < 3);
             assert!(placed.backups.iter().all(|c| (3..9).contains(&c.0)), "{placed:?}");
             assert_ne!(map.region_of(placed.backups[0]), map.region_of(placed.backups[1]));
@@ -317,8 +317,8 @@ mod tests {
     fn who_is_late_takes_no_place() {
         let rings = rings(&map(&[0, 1, 1, 2, 2]), 1);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
-            let other = rings.in_place_of(&placed.backups, &region(HERE), phone(slot), placed.primary, &[]);
+            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
+            let other = rings.in_place_of(&placed.backups, &region(HERE), ue(slot), placed.primary, &[]);
             assert!(other.len() == 1 && other != placed.backups);
         }
     }
@@ -332,16 +332,16 @@ mod tests {
         }
         let rings = rings(&map, 2);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
+            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
             let code = |c: &CpfId| rings.code_of(*c);
             assert!(placed.backups.iter().all(|c| code(c) == code(&placed.primary)), "{placed:?}");
             let present = [placed.backups[0]];
-            assert_eq!(rings.further_backups(&region(HERE), phone(slot), placed.primary, &present).len(), 1);
+            assert_eq!(rings.further_backups(&region(HERE), ue(slot), placed.primary, &present).len(), 1);
         }
         map.runs(CpfId(5), CodeVersion::own());
         map.runs(CpfId(1), CodeVersion::own());
         let rings = map.rings(&region("1220"), 2).unwrap();
-        let placed = rings.place(&region("1220"), phone(1)).unwrap();
+        let placed = rings.place(&region("1220"), ue(1)).unwrap();
         assert_eq!(
             (placed.backups.len(), placed.missing),
             (2, 0),
@@ -350,8 +350,8 @@ mod tests {
     }
 
     #[test] // the table at `Rings`, row by row
-    fn with_too_few_a_phone_gets_what_is_there() {
-        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(&region(HERE), phone(7));
+    fn with_too_few_a_ue_gets_what_is_there() {
+        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(&region(HERE), ue(7));
         let placed = |primary, backups: &[u16], missing| {
             Some(Placement {
                 primary: CpfId(primary),
@@ -378,32 +378,32 @@ mod tests {
     }
 
     #[test]
-    fn who_drains_gets_no_more_phones_and_is_replaced_as_backup() {
+    fn who_drains_gets_no_more_ues_and_is_replaced_as_backup() {
         let mut map = map(&[0, 0, 1, 2]);
         map.set_state(CpfId(0), CpfState::Draining);
         map.set_state(CpfId(2), CpfState::Draining);
         let rings = rings(&map, 1);
         for slot in 0..200 {
-            assert_eq!(all(rings.place(&region(HERE), phone(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
+            assert_eq!(all(rings.place(&region(HERE), ue(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
         }
-        assert_eq!(rings.further_backups(&region(HERE), phone(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
+        assert_eq!(rings.further_backups(&region(HERE), ue(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
         map.set_state(CpfId(2), CpfState::Serving);
         let rings = super::tests::rings(&map, 1);
         assert_eq!(
-            rings.further_backups(&region(HERE), phone(1), CpfId(0), &[CpfId(2)]),
+            rings.further_backups(&region(HERE), ue(1), CpfId(0), &[CpfId(2)]),
             [],
-            "it takes phones again: it stays"
+            "it takes UEs again: it stays"
         );
     }
 
-    #[test] // Neutrino §4.2: after a failover the phone gets new backups
+    #[test] // Neutrino §4.2: after a failover the UE gets new backups
     fn after_a_failover_there_are_as_many_backups_as_before() {
         let mut map = map(&[0, 0, 1, 1, 2, 2, 3]);
         for slot in 0..200 {
-            let before = rings(&map, 2).place(&region(HERE), phone(slot)).unwrap();
+            let before = rings(&map, 2).place(&region(HERE), ue(slot)).unwrap();
             map.leave(before.primary);
             let (primary, kept) = (before.backups[0], before.backups[1]);
-            let new = rings(&map, 2).further_backups(&region(HERE), phone(slot), primary, &[primary, kept]);
+            let new = rings(&map, 2).further_backups(&region(HERE), ue(slot), primary, &[primary, kept]);
             assert_eq!(new.len(), 1);
             assert!(![before.primary, primary, kept].contains(&new[0]));
             assert_ne!(map.region_of(new[0]), map.region_of(primary), "another region than both");
@@ -414,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_comes_or_goes_changes_one_holder_of_a_phone_at_most(
+        fn who_comes_or_goes_changes_one_holder_of_a_ue_at_most(
             cpfs in prop::collection::vec(0..5usize, 1..20), gone in any::<prop::sample::Index>(), backups in 0..4usize,
         ) {
             let mut map = map(&cpfs);
@@ -423,7 +423,7 @@ mod tests {
             map.leave(gone);
             let without = rings(&map, backups);
             for slot in 0..100 {
-                let (with, without) = (all(with.place(&region(HERE), phone(slot))), all(without.place(&region(HERE), phone(slot))));
+                let (with, without) = (all(with.place(&region(HERE), ue(slot))), all(without.place(&region(HERE), ue(slot))));
                 if with.contains(&gone) {
                     prop_assert!(with.difference(&without).eq([&gone]), "{with:?} {without:?}");
                 } else {
@@ -437,7 +437,7 @@ mod tests {
             cpfs in prop::collection::vec(0..5usize, 1..12), backups in 0..6usize, slot in 0..1u32 << 24,
         ) {
             let rings = rings(&map(&cpfs), backups);
-            if let Some(placed) = rings.place(&region(HERE), phone(slot)) {
+            if let Some(placed) = rings.place(&region(HERE), ue(slot)) {
                 prop_assert_eq!(placed.backups.len() + placed.missing, backups);
                 prop_assert_eq!(all(Some(placed.clone())).len(), placed.backups.len() + 1);
                 let there = cpfs.iter().filter(|at| **at != 4).count();

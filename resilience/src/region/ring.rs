@@ -1,6 +1,6 @@
 //! The consistent hash.
 
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 
 use crate::replication::CpfId;
 
@@ -33,9 +33,9 @@ impl Ring {
         Self { members, points }
     }
 
-    /// The members, each once, in the order in which they follow on a phone's position.
-    pub fn walk(&self, phone: PhoneId) -> impl Iterator<Item = CpfId> {
-        let key = position(phone);
+    /// The members, each once, in the order in which they follow on a UE's position.
+    pub fn walk(&self, ue: UeId) -> impl Iterator<Item = CpfId> {
+        let key = position(ue);
         let from = self.points.partition_point(|(at, _)| *at < key);
         let mut met = vec![false; self.members.len()];
         self.points[from..]
@@ -47,8 +47,8 @@ impl Ring {
     }
 
     /// The first of them.
-    pub fn first(&self, phone: PhoneId) -> Option<CpfId> {
-        let key = position(phone);
+    pub fn first(&self, ue: UeId) -> Option<CpfId> {
+        let key = position(ue);
         let at = self.points.partition_point(|(at, _)| *at < key);
         let (_, index) = self.points.get(at).or(self.points.first())?;
         Some(self.members[usize::from(*index)])
@@ -60,14 +60,14 @@ impl Ring {
     }
 }
 
-/// Where a member's points lie. Different ones never coincide, since [`mix`] is a bijection; nor does one with a phone's
+/// Where a member's points lie. Different ones never coincide, since [`mix`] is a bijection; nor does one with a UE's
 /// position, whose numbers have another highest bit.
 fn point(member: CpfId, n: u16) -> u64 {
     mix(1 << 63 | u64::from(member.0) << 16 | u64::from(n))
 }
 
-fn position(phone: PhoneId) -> u64 {
-    mix(u64::from(phone.slot) << 16 | u64::from(phone.generation))
+fn position(ue: UeId) -> u64 {
+    mix(u64::from(ue.slot) << 16 | u64::from(ue.generation))
 }
 
 /// The `n`th value of SplitMix64 from the seed 0: it scatters numbers that follow each other, as slots and points do. Nobody
@@ -87,8 +87,8 @@ mod tests {
     use proptest::collection::btree_set;
     use proptest::prelude::*;
 
-    fn phone(slot: u32, generation: u16) -> PhoneId {
-        PhoneId { slot, generation }
+    fn ue(slot: u32, generation: u16) -> UeId {
+        UeId { slot, generation }
     }
 
     fn ring(members: impl IntoIterator<Item = u16>) -> Ring {
@@ -114,11 +114,11 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(mix), published);
     }
 
-    #[test] // to another outcome, every cluster that is upgraded would move its phones
+    #[test] // to another outcome, every cluster that is upgraded would move its UEs
     fn a_ring_is_the_same_in_every_version() {
         let ring = ring([1, 2, 3, 4, 5]);
         let walked =
-            |slot, generation| -> Vec<u16> { ring.walk(phone(slot, generation)).map(|c| c.0).collect() };
+            |slot, generation| -> Vec<u16> { ring.walk(ue(slot, generation)).map(|c| c.0).collect() };
         assert_eq!(walked(0, 0), [4, 5, 3, 2, 1]);
         assert_eq!(walked(1, 0), [5, 2, 3, 1, 4]);
         assert_eq!(walked(1, 1), [4, 5, 3, 2, 1]);
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn an_empty_ring_has_nobody_and_a_ring_of_one_has_one() {
-        assert_eq!(ring([]).first(phone(1, 0)), None);
-        assert_eq!(ring([]).walk(phone(1, 0)).count(), 0);
-        assert_eq!(ring([7, 7]).walk(phone(1, 0)).collect::<Vec<_>>(), [CpfId(7)]);
+        assert_eq!(ring([]).first(ue(1, 0)), None);
+        assert_eq!(ring([]).walk(ue(1, 0)).count(), 0);
+        assert_eq!(ring([7, 7]).walk(ue(1, 0)).collect::<Vec<_>>(), [CpfId(7)]);
     }
 
     proptest! {
@@ -141,14 +141,14 @@ mod tests {
         }
 
         #[test]
-        fn phones_of_consecutive_slots_spread_as_the_arcs_do(members in btree_set(any::<u16>(), 2..=8), from in 0..1u32 << 23) {
+        fn ues_of_consecutive_slots_spread_as_the_arcs_do(members in btree_set(any::<u16>(), 2..=8), from in 0..1u32 << 23) {
             let ring = ring(members);
-            let mut phones = BTreeMap::new();
+            let mut ues = BTreeMap::new();
             for slot in from..from + 10_000 {
-                *phones.entry(ring.first(phone(slot, 0)).unwrap()).or_insert(0.0) += ring.members.len() as f64 / 10_000.0;
+                *ues.entry(ring.first(ue(slot, 0)).unwrap()).or_insert(0.0) += ring.members.len() as f64 / 10_000.0;
             }
             for (member, share) in shares(&ring) {
-                prop_assert!((phones[&member] - share).abs() < 0.2, "{member:?}: {} phones, {share:.3} owned", phones[&member]);
+                prop_assert!((ues[&member] - share).abs() < 0.2, "{member:?}: {} UEs, {share:.3} owned", ues[&member]);
             }
         }
 
@@ -158,9 +158,9 @@ mod tests {
             let before = ring(members);
             let after = Ring::new(before.members.iter().copied().filter(|m| *m != gone));
             for slot in 0..500 {
-                let left: Vec<CpfId> = before.walk(phone(slot, 3)).filter(|m| *m != gone).collect();
-                prop_assert_eq!(after.walk(phone(slot, 3)).collect::<Vec<_>>(), left);
-                prop_assert_eq!(before.first(phone(slot, 3)), before.walk(phone(slot, 3)).next());
+                let left: Vec<CpfId> = before.walk(ue(slot, 3)).filter(|m| *m != gone).collect();
+                prop_assert_eq!(after.walk(ue(slot, 3)).collect::<Vec<_>>(), left);
+                prop_assert_eq!(before.first(ue(slot, 3)), before.walk(ue(slot, 3)).next());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The aggregator's side of one phone.
+//! The CTA's side of one UE.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 
 use super::CpfId;
 
-/// How much of one phone's log is kept. Of no inputs at all: a phone whose control function is lost in the middle of a procedure
+/// How much of one UE's log is kept. Of no inputs at all: a UE whose CPF is lost in the middle of a procedure
 /// registers anew, and one that rests goes on where its state is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bounds {
@@ -26,13 +26,13 @@ impl Default for Bounds {
     }
 }
 
-/// When a replica that has not said to hold what a phone's last procedure led to may not serve the phone any more.
+/// When a replica that has not said to hold what a UE's last procedure led to may not serve the UE any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Marking {
     /// When the log that leads on from what it holds is given up: a further procedure changes nothing (DESIGN §4 rule 6).
     #[default]
     WithoutLog,
-    /// When the phone begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which phones register anew that need
+    /// When the UE begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which UEs register anew that need
     /// not. What the log has of former procedures is of no use then, and is given up with the mark.
     AtNextProcedure,
 }
@@ -54,7 +54,7 @@ struct Replica {
     cpf: CpfId,
     /// The term under which it became one: what it had of an earlier one it was told to forget.
     since: u32,
-    /// The state that it is known to hold: 0 is that of a phone of which nothing is known, which everybody has.
+    /// The state that it is known to hold: 0 is that of a UE of which nothing is known, which everybody has.
     acked: u64,
     /// Since when a checkpoint, or progress, is expected of it.
     behind: Option<Instant>,
@@ -68,7 +68,7 @@ impl Replica {
     }
 }
 
-/// What becomes of a batch that a control function gives.
+/// What becomes of a batch that a CPF gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its outputs leave.
@@ -77,11 +77,11 @@ pub enum Verdict {
     Suppress,
     /// The input ran before, with other outputs: the context is suspect (DESIGN §4 rule 9).
     Diverged,
-    /// Its sender does not serve the phone, or not any more, or is not at this input.
+    /// Its sender does not serve the UE, or not any more, or is not at this input.
     Fenced,
 }
 
-/// What the loss of a control function means for a phone.
+/// What the loss of a CPF means for a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failover<I> {
     /// Nothing that its service needs.
@@ -95,7 +95,7 @@ pub enum Failover<I> {
         /// What it has still to run, oldest first, by clock.
         replay: Vec<(u64, I)>,
     },
-    /// Nobody holds a state that the log begins at: the phone registers anew.
+    /// Nobody holds a state that the log begins at: the UE registers anew.
     Lost,
 }
 
@@ -110,7 +110,7 @@ pub struct Lagging {
     pub up_to_date: Vec<CpfId>,
 }
 
-/// One phone's log, and who may serve it.
+/// One UE's log, and who may serve it.
 ///
 /// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -128,12 +128,12 @@ pub struct Ledger<I> {
     octets: usize,
     /// Those whose places others are to take stand last.
     replicas: Vec<Replica>,
-    /// The newest point where the phone was idle: where replicas are expected.
+    /// The newest point where the UE was idle: where replicas are expected.
     idle: u64,
 }
 
 impl<I: Clone> Ledger<I> {
-    /// A phone that begins: `primary` serves it, `backups` will have its state.
+    /// A UE that begins: `primary` serves it, `backups` will have its state.
     pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: Bounds) -> Self {
         let backups = backups.into_iter().filter(|c| *c != primary);
         Self {
@@ -150,7 +150,7 @@ impl<I: Clone> Ledger<I> {
         }
     }
 
-    /// Who serves the phone, and under which term.
+    /// Who serves the UE, and under which term.
     pub fn assignment(&self) -> (CpfId, u32) {
         (self.primary, self.term)
     }
@@ -181,12 +181,12 @@ impl<I: Clone> Ledger<I> {
         self.retained.len() > inputs / 2 || self.octets > octets / 2
     }
 
-    /// Those that hold the phone's state beside its primary, or shall.
+    /// Those that hold the UE's state beside its primary, or shall.
     pub fn backups(&self) -> impl Iterator<Item = CpfId> {
         self.replicas.iter().map(|r| r.cpf)
     }
 
-    /// Whether one serves the phone, or backs it.
+    /// Whether one serves the UE, or backs it.
     pub fn concerns(&self, cpf: CpfId) -> bool {
         self.primary == cpf || self.backups().any(|backup| backup == cpf)
     }
@@ -210,7 +210,7 @@ impl<I: Clone> Ledger<I> {
         (clock, Some(self.give_up_log()))
     }
 
-    /// Before an input: those that lag are marked, by [`Marking::AtNextProcedure`], and are to be told. A phone that goes on before it is known to
+    /// Before an input: those that lag are marked, by [`Marking::AtNextProcedure`], and are to be told. A UE that goes on before it is known to
     /// rest is spared, which favours the baseline.
     pub fn mark(&mut self) -> Vec<Lagging> {
         if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
@@ -222,7 +222,7 @@ impl<I: Clone> Ledger<I> {
         marked
     }
 
-    /// There is no room for the log: the phone loses its replay until its replicas have caught up, never its service. Those that lack what is
+    /// There is no room for the log: the UE loses its replay until its replicas have caught up, never its service. Those that lack what is
     /// given up are to be told.
     pub fn give_up_log(&mut self) -> Vec<Lagging> {
         let clock = self.clock;
@@ -230,7 +230,7 @@ impl<I: Clone> Ledger<I> {
         self.lagging(|r| r.acked < clock, clock)
     }
 
-    /// Judges the batch of an input. `idle`: no procedure of the phone runs after it.
+    /// Judges the batch of an input. `idle`: no procedure of the UE runs after it.
     pub fn batch(
         &mut self,
         now: Instant,
@@ -269,7 +269,7 @@ impl<I: Clone> Ledger<I> {
         Verdict::Release
     }
 
-    /// A replica holds the phone's state after this input, as it was sent under this term.
+    /// A replica holds the UE's state after this input, as it was sent under this term.
     pub fn acknowledged(&mut self, now: Instant, replica: CpfId, term: u32, clock: u64) {
         // Nobody can hold what was not released (rule 1): who claims it is not believed.
         let clock = clock.min(self.released);
@@ -301,7 +301,7 @@ impl<I: Clone> Ledger<I> {
     pub fn late(&mut self, now: Instant, patience: Duration) -> Vec<CpfId> {
         let idle = self.idle;
         for r in self.replicas.iter_mut().filter(|r| r.acked < idle) {
-            r.behind.get_or_insert(now); // it has become one since the phone rests
+            r.behind.get_or_insert(now); // it has become one since the UE rests
         }
         let late = |r: &&Replica| r.behind.is_some_and(|since| now.since(since) >= patience);
         self.replicas.iter().filter(late).map(|r| r.cpf).collect()
@@ -323,12 +323,12 @@ impl<I: Clone> Ledger<I> {
         lagging
     }
 
-    /// A control function is lost, and all others may run what it ran.
+    /// A CPF is lost, and all others may run what it ran.
     pub fn failed(&mut self, cpf: CpfId) -> Failover<I> {
         self.failed_among(cpf, |_| true)
     }
 
-    /// A control function is lost; `alike`: who runs the same code as it. Another may serve from a state that lacks nothing which was released, since
+    /// A CPF is lost; `alike`: who runs the same code as it. Another may serve from a state that lacks nothing which was released, since
     /// nothing is run again then; the log begins anew there.
     pub fn failed_among(&mut self, cpf: CpfId, alike: impl Fn(CpfId) -> bool) -> Failover<I> {
         self.replicas.retain(|r| r.cpf != cpf);
@@ -358,12 +358,12 @@ impl<I: Clone> Ledger<I> {
         kept.map(|(at, e)| (at, e.input.clone())).collect()
     }
 
-    /// Whether no procedure of the phone runs, and all that was caused has left.
+    /// Whether no procedure of the UE runs, and all that was caused has left.
     pub fn rests(&self) -> bool {
         self.clock == self.released && self.released == self.idle
     }
 
-    /// A replica serves the phone from now on, if the phone rests and its state is there: the fast form of a handover between control functions
+    /// A replica serves the UE from now on, if the UE rests and its state is there: the fast form of a handover between CPFs
     /// (Neutrino §4.3), whose check of the clock this is. `keep`: who served it is a replica then, which has that state too.
     pub fn move_to(&mut self, cpf: CpfId, keep: bool) -> bool {
         if !self.rests() || !self.holds(cpf) {
@@ -379,7 +379,7 @@ impl<I: Clone> Ledger<I> {
         true
     }
 
-    /// Whether a replica holds all of the phone's state, so that [`Self::move_to`] may be had at once.
+    /// Whether a replica holds all of the UE's state, so that [`Self::move_to`] may be had at once.
     pub fn holds(&self, cpf: CpfId) -> bool {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock)
     }
@@ -389,12 +389,12 @@ impl<I: Clone> Ledger<I> {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == 0)
     }
 
-    /// Whether somebody could go on with the phone if its control function were lost.
+    /// Whether somebody could go on with the UE if its CPF were lost.
     pub fn is_backed(&self) -> bool {
         self.replicas.iter().any(|r| r.acked >= self.base)
     }
 
-    /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.
+    /// Another CPF shall hold the UE's state too. It can serve once its state reaches the log.
     pub fn add_backup(&mut self, cpf: CpfId) {
         if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
             self.replicas.push(Replica::joining(cpf, self.term));
@@ -409,7 +409,7 @@ impl<I: Clone> Ledger<I> {
         !missed && self.let_go(cpf)
     }
 
-    /// The same where it is known that enough others have the phone's state, if not all.
+    /// The same where it is known that enough others have the UE's state, if not all.
     pub fn let_go(&mut self, cpf: CpfId) -> bool {
         if !self.rests() {
             return false;
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_is_backed_if_somebody_could_go_on_with_it() {
+    fn a_ue_is_backed_if_somebody_could_go_on_with_it() {
         let (mut ledger, next) = (ledger(), CpfId(3));
         assert!(ledger.is_backed(), "the log has it all");
         ledger.append(|_| (40, "registration request"));
@@ -525,7 +525,7 @@ mod tests {
         ledger.add_backup(next);
         ledger.put_last(&[BACKUP]);
         assert_eq!(ledger.backups().collect::<Vec<_>>(), [next, BACKUP]);
-        // It has become one while the phone rests, and counts from the first look at it.
+        // It has become one while the UE rests, and counts from the first look at it.
         assert_eq!(ledger.late(NOW + patience, patience), [BACKUP]);
         assert_eq!(ledger.late(NOW + patience * 2, patience), [next, BACKUP]);
         assert!(!ledger.dismiss(BACKUP), "what the log leads on from is there alone");
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_log_a_phone_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
+    fn without_a_log_a_ue_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
         let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, ..BOUNDS });
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test] // Neutrino §4.3
-    fn a_phone_moves_to_a_replica_that_has_its_state_and_no_other() {
+    fn a_ue_moves_to_a_replica_that_has_its_state_and_no_other() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert!(!ledger.move_to(BACKUP, true), "an input is under way");
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_that_is_in_the_middle_of_something_stays() {
+    fn a_ue_that_is_in_the_middle_of_something_stays() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
@@ -665,7 +665,7 @@ mod tests {
         assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "told once");
     }
 
-    /// A phone whose second procedure has begun before its backup said that it holds what the first one led to, and the loss of who serves it.
+    /// A UE whose second procedure has begun before its backup said that it holds what the first one led to, and the loss of who serves it.
     fn lost_in_the_second_procedure(marking: Marking, acknowledged_late: bool) -> Failover<&'static str> {
         let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { marking, ..BOUNDS });
         ledger.append(|_| (1, "registration request"));
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test] // Neutrino §4.2.4 (4), failure scenario 3; DESIGN §4 rule 6
-    fn a_second_procedure_costs_the_papers_phone_its_registration_and_ours_nothing() {
+    fn a_second_procedure_costs_the_papers_ue_its_registration_and_ours_nothing() {
         let replay = vec![(1, "registration request"), (2, "service request")];
         let both = Failover::Serve { by: BACKUP, term: 2, replay };
         assert_eq!(lost_in_the_second_procedure(Marking::WithoutLog, false), both);

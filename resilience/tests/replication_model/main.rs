@@ -1,9 +1,9 @@
-//! The replication protocol, tried in every order: phones, an aggregator with or without a mirror, a few control functions, links that
-//! keep their order, states that are lost and overtake each other, phones that move, nodes that die and such as only seem to, control
+//! The replication protocol, tried in every order: UEs, a CTA with or without a CTA replica, a few CPFs, links that
+//! keep their order, states that are lost and overtake each other, UEs that move, nodes that die and such as only seem to, control
 //! functions that leave in order and others that come, replicas that lag.
 //!
-//! The transitions are the product's own: [`nodes`] has its aggregator, its mirror and its control functions with all that they are made of,
-//! down to the octets of every link, and real phones' messages ([`script`]). What is the model's own stands in this file: which message arrives
+//! The transitions are the product's own: [`nodes`] has its CTA, its CTA replica and its CPFs with all that they are made of,
+//! down to the octets of every link, and real UEs' messages ([`script`]). What is the model's own stands in this file: which message arrives
 //! next, and who is lost. What a gNB is told is held against what it is told where nothing goes wrong, octet by octet.
 
 mod nodes;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stateright::{Checker, Model, Property};
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Logs;
@@ -27,33 +27,33 @@ use script::{Part, rehearse};
 /// What may befall the small network.
 #[derive(Clone, Copy)]
 struct Bound {
-    phones: usize,
+    ues: usize,
     cpfs: u16,
     backups: usize,
-    /// Messages of each phone.
+    /// Messages of each UE.
     inputs: usize,
-    /// Deaths and false alarms of control functions together.
+    /// Deaths and false alarms of CPFs together.
     failures: u8,
     /// Whether there are false alarms.
     alarms: bool,
-    /// The same of the aggregator, which has a mirror if there are any.
+    /// The same of the CTA, which has a CTA replica if there are any.
     cta_failures: u8,
-    mirror: bool,
+    cta_replica: bool,
     /// States that the network loses.
     losses: u8,
-    /// Times that a phone is to be served by another control function.
+    /// Times that a UE is to be served by another CPF.
     moves: u8,
-    /// Control functions that leave in order.
+    /// CPFs that leave in order.
     drains: u8,
-    /// Control functions that come.
+    /// CPFs that come.
     joins: u16,
-    /// If time passes: the aggregator does what is due when nothing is under way, and so often while something is.
+    /// If time passes: the CTA does what is due when nothing is under way, and so often while something is.
     looks: Option<u8>,
     /// How much later that is each time.
     tick: Duration,
     /// How long a log waits for a replica that lags.
     outdated_after: Duration,
-    /// Inputs of a phone's log that are kept, at most.
+    /// Inputs of a UE's log that are kept, at most.
     log: usize,
     hasty: bool,
 }
@@ -65,7 +65,7 @@ struct Network {
     began: Instant,
 }
 
-/// A control function and its links.
+/// A CPF and its links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Cpf {
     node: NodeRef,
@@ -73,9 +73,9 @@ struct Cpf {
     /// It is to leave in order; it has.
     drains: bool,
     left: bool,
-    /// The aggregator listens to it.
+    /// The CTA listens to it.
     trusted: bool,
-    /// Its link leads to the aggregator that serves.
+    /// Its link leads to the CTA that serves.
     settled: bool,
     down: VecDeque<(u64, Octets)>,
     up: VecDeque<(u64, Octets)>,
@@ -83,35 +83,35 @@ struct Cpf {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Phone {
+struct Ue {
     /// How many of its messages have come.
     said: usize,
     /// How much of it its gNB was told.
     told: usize,
     /// Nobody could go on with it.
     lost: bool,
-    /// Which of its messages are which inputs of the aggregator: those that the mirror may lack.
+    /// Which of its messages are which inputs of the CTA: those that the CTA replica may lack.
     unsafe_inputs: VecDeque<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     cta: NodeRef,
-    mirror: Option<NodeRef>,
+    cta_replica: Option<NodeRef>,
     records: VecDeque<(Octets, u64)>,
     held: VecDeque<u64>,
-    /// One that was replaced and does not know it: what it may still say is what its mirror has confirmed already.
+    /// One that was replaced and does not know it: what it may still say is what its CTA replica has confirmed already.
     replaced: Option<(NodeRef, VecDeque<u64>)>,
     cpfs: BTreeMap<CpfId, Cpf>,
     between: BTreeSet<(CpfId, Octets)>,
     /// From whom to whom a link has ended, with what was lost, and no other one is there yet.
     broken: BTreeSet<(CpfId, CpfId)>,
-    phones: Vec<Phone>,
+    ues: Vec<Ue>,
     ticks: u32,
     /// When all was quiet, there was nothing to do any more.
     idled: bool,
     failures: u8,
-    /// Of these, those since all backups had all phones' states last.
+    /// Of these, those since all backups had all UEs' states last.
     recent: u8,
     cta_failures: u8,
     losses: u8,
@@ -128,10 +128,10 @@ enum Action {
     ToCpf(CpfId),
     ToCta(CpfId),
     Tried(CpfId),
-    ToMirror,
-    FromMirror,
+    ToCtaReplica,
+    FromCtaReplica,
     ToReplaced,
-    /// Of what is between control functions, the n-th.
+    /// Of what is between CPFs, the n-th.
     Arrives(usize),
     IsLost(usize),
     /// A link that ended is there again.
@@ -140,7 +140,7 @@ enum Action {
     SeemsDead(CpfId),
     CtaDies,
     CtaSeemsDead,
-    /// An aggregator that has taken over finds out by itself.
+    /// A CTA that has taken over finds out by itself.
     IsMissed(CpfId),
     Resumes(CpfId),
     Tick,
@@ -169,31 +169,31 @@ fn config() -> Config {
 
 impl Network {
     fn new(bound: Bound) -> Self {
-        let phone = Bounds { inputs: bound.log, ..Bounds::default() };
+        let ue = Bounds { inputs: bound.log, ..Bounds::default() };
         let terms = Terms {
             config: Arc::new(config()),
             backups: bound.backups,
-            logs: Logs { phone, outdated_after: bound.outdated_after, ..Logs::default() },
+            logs: Logs { ue, outdated_after: bound.outdated_after, ..Logs::default() },
             hasty: bound.hasty,
         };
-        let beginning = rehearse(&terms, bound.phones, bound.cpfs);
-        let roots = beginning.roots(&terms, bound.mirror, bound.joins);
+        let beginning = rehearse(&terms, bound.ues, bound.cpfs);
+        let roots = beginning.roots(&terms, bound.cta_replica, bound.joins);
         let (began, parts) = (beginning.time, beginning.parts);
         Self { bound, nodes: Nodes::new(terms, roots), parts, began }
     }
 
-    fn id(&self, phone: usize) -> PhoneId {
-        self.parts[phone].id.expect("it is registered")
+    fn id(&self, ue: usize) -> UeId {
+        self.parts[ue].id.expect("it is registered")
     }
 
-    /// The aggregator hears something.
+    /// The CTA hears something.
     fn cta(&self, state: &mut State, heard: &In) {
         let (cta, out) = self.nodes.hear(&state.cta, heard);
         state.cta = cta;
         self.leaves(state, &out, Speaker::Serves);
     }
 
-    /// What an aggregator lets go.
+    /// What a CTA lets go.
     fn leaves(&self, state: &mut State, out: &Out, speaker: Speaker) {
         state.wrong = state.wrong.or(out.wrong);
         for octets in &out.ngap {
@@ -207,13 +207,13 @@ impl Network {
                 cpf.down.push_back((*taken, octets.clone()));
             }
         }
-        if state.mirror.is_some() {
+        if state.cta_replica.is_some() {
             state.records.extend(out.records.iter().cloned());
         }
         out.drained.iter().for_each(|id| self.goes(state, *id));
     }
 
-    /// A control function has nothing any more, and goes.
+    /// A CPF has nothing any more, and goes.
     fn goes(&self, state: &mut State, id: CpfId) {
         let mut served = state.cta.facts.served.values();
         if served.any(|(by, backups)| *by == id || backups.contains(&id)) {
@@ -231,14 +231,14 @@ impl Network {
         let of = self.parts.iter().enumerate().find_map(|(n, part)| Some((n, whose(part)?)));
         let lost = state.cta.facts.lost > 0;
         match of {
-            Some((n, at)) if at == state.phones[n].told && speaker != Speaker::Replaced => {
-                state.phones[n].told += 1;
+            Some((n, at)) if at == state.ues[n].told && speaker != Speaker::Replaced => {
+                state.ues[n].told += 1;
             }
-            Some((n, at)) if at < state.phones[n].told && speaker != Speaker::Serves => {}
-            Some((n, at)) if at < state.phones[n].told => state.wrong = Some("said twice"),
+            Some((n, at)) if at < state.ues[n].told && speaker != Speaker::Serves => {}
+            Some((n, at)) if at < state.ues[n].told => state.wrong = Some("said twice"),
             Some(_) => state.wrong = Some("said out of order, or by who was replaced"),
-            None if lost => state.phones.iter_mut().for_each(|p| p.lost = true),
-            None => state.wrong = Some("an answer that no phone gets where nothing goes wrong"),
+            None if lost => state.ues.iter_mut().for_each(|p| p.lost = true),
+            None => state.wrong = Some("an answer that no UE gets where nothing goes wrong"),
         }
     }
 
@@ -261,7 +261,7 @@ impl Network {
         }
     }
 
-    /// A control function at its beginning.
+    /// A CPF at its beginning.
     fn fresh(&self, id: CpfId) -> Cpf {
         Cpf {
             node: self.nodes.root(1 + usize::from(id.0)),
@@ -276,7 +276,7 @@ impl Network {
         }
     }
 
-    /// The aggregator hears that one is lost, or has gone.
+    /// The CTA hears that one is lost, or has gone.
     fn is_lost(&self, state: &mut State, id: CpfId) {
         state.broken.retain(|(from, to)| *from != id && *to != id);
         let members = Self::members(state);
@@ -288,56 +288,56 @@ impl Network {
         self.cta(state, &In::Rings(members));
     }
 
-    /// Those that take phones, as far as it is known.
+    /// Those that take UEs, as far as it is known.
     fn members(state: &State) -> BTreeSet<CpfId> {
         let takes = |cpf: &Cpf| cpf.trusted && !cpf.drains;
         state.cpfs.iter().filter(|(_, cpf)| takes(cpf)).map(|(id, _)| *id).collect()
     }
 
-    /// The phones that are in the middle of something.
+    /// The UEs that are in the middle of something.
     fn at_work(&self, state: &State) -> usize {
-        let runs = |(part, phone): &(&Part, &Phone)| phone.said > 0 && !part.uplinks[phone.said - 1].rests;
-        self.parts.iter().zip(&state.phones).filter(runs).count()
+        let runs = |(part, ue): &(&Part, &Ue)| ue.said > 0 && !part.uplinks[ue.said - 1].rests;
+        self.parts.iter().zip(&state.ues).filter(runs).count()
     }
 
-    /// Whether all phones have had all the time that they need to be backed, by as many as they should.
+    /// Whether all UEs have had all the time that they need to be backed, by as many as they should.
     fn is_whole(&self, state: &State) -> bool {
         let enough = |(_, backups): &(CpfId, Vec<CpfId>)| backups.len() >= self.bound.backups;
         self.is_quiet(state) && state.cta.facts.lost == 0 && state.cta.facts.served.values().all(enough)
     }
 
-    /// Whether all who serve and back a phone live and have the same state of it.
+    /// Whether all who serve and back a UE live and have the same state of it.
     fn agree(state: &State) -> bool {
-        let has = |id: &CpfId, phone: &PhoneId| {
+        let has = |id: &CpfId, ue: &UeId| {
             let cpf = state.cpfs.get(id).filter(|cpf| cpf.trusted && cpf.lives)?;
-            cpf.node.facts.holds.get(phone).copied()
+            cpf.node.facts.holds.get(ue).copied()
         };
         let mut served = state.cta.facts.served.iter();
-        served.all(|(phone, (by, backups))| {
-            let newest = has(by, phone);
-            newest.is_some() && backups.iter().all(|backup| has(backup, phone) == newest)
+        served.all(|(ue, (by, backups))| {
+            let newest = has(by, ue);
+            newest.is_some() && backups.iter().all(|backup| has(backup, ue) == newest)
         })
     }
 
-    /// The mirror takes over. What it had not confirmed, the former cannot say any more, and gNBs say again what it does not have.
+    /// The CTA replica takes over. What it had not confirmed, the former cannot say any more, and gNBs say again what it does not have.
     fn take_over(&self, state: &mut State) {
-        let Some(mirror) = state.mirror.take() else { return };
+        let Some(cta_replica) = state.cta_replica.take() else { return };
         let held = state
             .held
             .back()
             .copied()
             .unwrap_or(0)
             .max(state.cta.facts.last - state.cta.facts.waiting as u64);
-        let (cta, out) = self.nodes.hear(&mirror, &In::TakesOver);
+        let (cta, out) = self.nodes.hear(&cta_replica, &In::TakesOver);
         state.cta = cta;
         state.records.clear();
         for (id, cpf) in &mut state.cpfs {
             (cpf.settled, cpf.trusted) = (false, state.cta.facts.unsettled.contains(id));
         }
-        for phone in &mut state.phones {
-            let missed = phone.unsafe_inputs.iter().filter(|input| **input > held).count();
-            phone.said -= missed;
-            phone.unsafe_inputs.clear();
+        for ue in &mut state.ues {
+            let missed = ue.unsafe_inputs.iter().filter(|input| **input > held).count();
+            ue.said -= missed;
+            ue.unsafe_inputs.clear();
         }
         self.leaves(state, &out, Speaker::InDoubt);
         if self.bound.drains > 0 {
@@ -351,7 +351,7 @@ impl Network {
         rests && !state.cta.facts.failing_over && !self.is_due(state)
     }
 
-    /// The aggregator has something to do by itself, and it was not in vain last time.
+    /// The CTA has something to do by itself, and it was not in vain last time.
     fn is_due(&self, state: &State) -> bool {
         self.bound.looks.is_some() && !state.idled && state.cta.facts.due <= self.next_tick(state)
     }
@@ -377,17 +377,17 @@ impl Model for Network {
 
     fn init_states(&self) -> Vec<State> {
         let all = self.bound.cpfs + self.bound.joins;
-        let phone = Phone { said: 0, told: 0, lost: false, unsafe_inputs: VecDeque::new() };
+        let ue = Ue { said: 0, told: 0, lost: false, unsafe_inputs: VecDeque::new() };
         vec![State {
             cta: self.nodes.root(0),
-            mirror: self.bound.mirror.then(|| self.nodes.root(1 + usize::from(all))),
+            cta_replica: self.bound.cta_replica.then(|| self.nodes.root(1 + usize::from(all))),
             records: VecDeque::new(),
             held: VecDeque::new(),
             replaced: None,
             cpfs: (0..self.bound.cpfs).map(CpfId).map(|id| (id, self.fresh(id))).collect(),
             between: BTreeSet::new(),
             broken: BTreeSet::new(),
-            phones: vec![phone; self.bound.phones],
+            ues: vec![ue; self.bound.ues],
             ticks: 0,
             idled: false,
             failures: 0,
@@ -403,10 +403,9 @@ impl Model for Network {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let bound = &self.bound;
-        for (n, phone) in state.phones.iter().enumerate() {
-            let next =
-                self.parts[n].uplinks.get(phone.said).filter(|_| phone.said < bound.inputs && !phone.lost);
-            actions.extend(next.filter(|u| u.after <= phone.told).map(|_| Action::Input(n)));
+        for (n, ue) in state.ues.iter().enumerate() {
+            let next = self.parts[n].uplinks.get(ue.said).filter(|_| ue.said < bound.inputs && !ue.lost);
+            actions.extend(next.filter(|u| u.after <= ue.told).map(|_| Action::Input(n)));
             if let Some((by, backups)) =
                 state.cta.facts.served.get(&self.id(n)).filter(|_| state.moves < bound.moves)
             {
@@ -433,11 +432,11 @@ impl Model for Network {
                 actions.extend(bound.alarms.then_some(Action::SeemsDead(id)));
             }
         }
-        actions.extend((!state.records.is_empty()).then_some(Action::ToMirror));
-        actions.extend((!state.held.is_empty()).then_some(Action::FromMirror));
+        actions.extend((!state.records.is_empty()).then_some(Action::ToCtaReplica));
+        actions.extend((!state.held.is_empty()).then_some(Action::FromCtaReplica));
         actions
             .extend(state.replaced.as_ref().and_then(|(_, h)| (!h.is_empty()).then_some(Action::ToReplaced)));
-        if state.mirror.is_some() && state.cta_failures < bound.cta_failures {
+        if state.cta_replica.is_some() && state.cta_failures < bound.cta_failures {
             actions.push(Action::CtaDies);
             actions.extend(bound.alarms.then_some(Action::CtaSeemsDead));
         }
@@ -463,13 +462,13 @@ impl Model for Network {
         state.idled &= matches!(action, Action::ToCpf(_));
         match action {
             Action::Input(n) => {
-                let octets = self.parts[n].uplinks[state.phones[n].said].octets.clone();
-                state.phones[n].said += 1;
+                let octets = self.parts[n].uplinks[state.ues[n].said].octets.clone();
+                state.ues[n].said += 1;
                 self.cta(&mut state, &In::Ngap(octets));
-                if state.mirror.is_some() {
+                if state.cta_replica.is_some() {
                     let last = state.cta.facts.last;
                     let safe = last - state.cta.facts.waiting as u64;
-                    let inputs = &mut state.phones[n].unsafe_inputs;
+                    let inputs = &mut state.ues[n].unsafe_inputs;
                     inputs.push_back(last);
                     inputs.retain(|input| *input > safe);
                 }
@@ -486,18 +485,19 @@ impl Model for Network {
                 let trial = state.cpfs.get_mut(&id)?.trials.pop_front()?;
                 self.cpf(&mut state, id, &In::Tried(trial));
             }
-            Action::ToMirror => {
+            Action::ToCtaReplica => {
                 let (octets, left) = state.records.pop_front()?;
-                let (mirror, out) = self.nodes.hear(state.mirror.as_ref()?, &In::Record { octets, left });
-                state.mirror = Some(mirror);
+                let (cta_replica, out) =
+                    self.nodes.hear(state.cta_replica.as_ref()?, &In::Record { octets, left });
+                state.cta_replica = Some(cta_replica);
                 state.wrong = state.wrong.or(out.wrong);
                 state.held.extend(out.held);
             }
-            Action::FromMirror => {
+            Action::FromCtaReplica => {
                 let held = state.held.pop_front()?;
                 self.cta(&mut state, &In::Held(held));
                 let safe = state.cta.facts.last - state.cta.facts.waiting as u64;
-                state.phones.iter_mut().for_each(|p| p.unsafe_inputs.retain(|input| *input > safe));
+                state.ues.iter_mut().for_each(|p| p.unsafe_inputs.retain(|input| *input > safe));
             }
             Action::ToReplaced => {
                 let (cta, mut held) = state.replaced.take()?;
@@ -597,11 +597,11 @@ impl Model for Network {
         vec![
             Property::always(READ_YOUR_WRITES, |_, s: &State| s.wrong.is_none()),
             Property::always(ANSWERED, |n: &Network, s: &State| {
-                let answered = |(part, phone): (&Part, &Phone)| {
-                    let last = phone.said.checked_sub(1).map_or(0, |last| part.uplinks[last].answered);
-                    phone.lost || phone.told == last
+                let answered = |(part, ue): (&Part, &Ue)| {
+                    let last = ue.said.checked_sub(1).map_or(0, |last| part.uplinks[last].answered);
+                    ue.lost || ue.told == last
                 };
-                !n.is_quiet(s) || n.parts.iter().zip(&s.phones).all(answered)
+                !n.is_quiet(s) || n.parts.iter().zip(&s.ues).all(answered)
             }),
             Property::always(PRUNED, |n: &Network, s: &State| {
                 let alone = Self::members(s).len() < 2;
@@ -621,21 +621,21 @@ impl Model for Network {
                 let stays = |cpf: &Cpf| cpf.trusted && cpf.drains;
                 !n.is_quiet(s) || alone || n.at_work(s) > 0 || !s.cpfs.values().any(stays)
             }),
-            Property::sometimes("a phone is served by its backup", |n: &Network, s: &State| {
-                let done = s.phones.iter().any(|p| p.said == n.bound.inputs);
+            Property::sometimes("a UE is served by its backup", |n: &Network, s: &State| {
+                let done = s.ues.iter().any(|p| p.said == n.bound.inputs);
                 n.bound.failures == 0 || s.cta.facts.taken_over > 0 && done
             }),
-            Property::sometimes("a mirror serves", |n: &Network, s: &State| {
-                let done = s.phones.iter().any(|p| p.said == n.bound.inputs);
+            Property::sometimes("a CTA replica serves", |n: &Network, s: &State| {
+                let done = s.ues.iter().any(|p| p.said == n.bound.inputs);
                 n.bound.cta_failures == 0 || s.cta_failures > 0 && done && n.is_quiet(s)
             }),
-            Property::sometimes("a phone moves", |n: &Network, s: &State| {
-                n.bound.moves == 0 || s.cta.facts.moved > s.phones.len() as u64
+            Property::sometimes("a UE moves", |n: &Network, s: &State| {
+                n.bound.moves == 0 || s.cta.facts.moved > s.ues.len() as u64
             }),
-            Property::sometimes("a control function leaves", |n: &Network, s: &State| {
+            Property::sometimes("a CPF leaves", |n: &Network, s: &State| {
                 n.bound.drains == 0 || s.cpfs.values().any(|cpf| cpf.left) && s.failures == n.bound.failures
             }),
-            Property::sometimes("a control function that comes serves", |n: &Network, s: &State| {
+            Property::sometimes("a CPF that comes serves", |n: &Network, s: &State| {
                 let came = |(by, _): &(CpfId, Vec<CpfId>)| by.0 >= n.bound.cpfs;
                 let may = n.bound.joins > 0 && n.bound.failures > 1;
                 !may || s.cta.facts.served.values().any(came) && s.cta.facts.lost == 0
@@ -655,19 +655,19 @@ impl Model for Network {
 const READ_YOUR_WRITES: &str = "read your writes, and say it once";
 const ANSWERED: &str = "where all is quiet, everything was answered";
 const PRUNED: &str = "where all is quiet, nothing is kept that everybody has";
-const NOT_LOST: &str = "as many failures as there are backups cost no phone";
+const NOT_LOST: &str = "as many failures as there are backups cost no UE";
 const CAUGHT_UP: &str = "who was told that it lags has what the others have";
 const LEAVES: &str = "where all is quiet, nobody waits to leave";
 
 const SMALL: Bound = Bound {
-    phones: 1,
+    ues: 1,
     cpfs: 3,
     backups: 1,
     inputs: 2,
     failures: 1,
     alarms: true,
     cta_failures: 0,
-    mirror: false,
+    cta_replica: false,
     losses: 1,
     moves: 0,
     drains: 0,
@@ -687,14 +687,14 @@ fn every_schedule(bound: Bound) {
 }
 
 #[test]
-fn each_phone_is_answered_and_rests_in_between() {
+fn each_ue_is_answered_and_rests_in_between() {
     let network = Network::new(SMALL);
     let answers = network.parts[0].uplinks.iter().map(|u| (u.after, u.answered, u.rests));
     let all = [(0, 1, true), (0, 2, false), (2, 2, true), (2, 3, false), (3, 3, true)];
     assert_eq!(answers.collect::<Vec<_>>(), all);
 }
 
-/// `MODEL="phones=2 inputs=2 cta_failures=1 mirror=1"`: any other bound, for as long as it takes.
+/// `MODEL="ues=2 inputs=2 cta_failures=1 cta_replica=1"`: any other bound, for as long as it takes.
 #[test]
 #[ignore = "as large as it is asked to be"]
 fn any_bound() {
@@ -703,14 +703,14 @@ fn any_bound() {
     for (name, number) in asked.split_whitespace().filter_map(|word| word.split_once('=')) {
         let number: u8 = number.parse().expect("a small number");
         match name {
-            "phones" => bound.phones = number.into(),
+            "ues" => bound.ues = number.into(),
             "cpfs" => bound.cpfs = number.into(),
             "backups" => bound.backups = number.into(),
             "inputs" => bound.inputs = number.into(),
             "failures" => bound.failures = number,
             "alarms" => bound.alarms = number > 0,
             "cta_failures" => bound.cta_failures = number,
-            "mirror" => bound.mirror = number > 0,
+            "cta_replica" => bound.cta_replica = number > 0,
             "losses" => bound.losses = number,
             "moves" => bound.moves = number,
             "drains" => bound.drains = number,
@@ -724,7 +724,7 @@ fn any_bound() {
 }
 
 #[test]
-fn one_failure_of_three_functions_costs_a_phone_nothing() {
+fn one_failure_of_three_functions_costs_a_ue_nothing() {
     every_schedule(SMALL);
 }
 
@@ -734,28 +734,35 @@ fn two_failures_never_give_a_stale_answer() {
 }
 
 #[test]
-fn two_phones_do_not_disturb_each_other() {
-    every_schedule(Bound { phones: 2, failures: 0, losses: 0, ..SMALL });
+fn two_ues_do_not_disturb_each_other() {
+    every_schedule(Bound { ues: 2, failures: 0, losses: 0, ..SMALL });
 }
 
 #[test]
-fn a_phone_that_moves_is_answered_by_who_has_its_state() {
+fn a_ue_that_moves_is_answered_by_who_has_its_state() {
     every_schedule(Bound { moves: 1, failures: 0, losses: 0, ..SMALL });
 }
 
 #[test]
-fn the_loss_of_an_aggregator_that_has_a_mirror_costs_no_phone() {
-    every_schedule(Bound { mirror: true, cta_failures: 1, inputs: 3, failures: 0, losses: 0, ..SMALL });
+fn the_loss_of_a_cta_that_has_a_cta_replica_costs_no_ue() {
+    every_schedule(Bound { cta_replica: true, cta_failures: 1, inputs: 3, failures: 0, losses: 0, ..SMALL });
 }
 
 #[test]
-fn the_loss_of_an_aggregator_and_of_a_function_gives_no_stale_answer() {
-    every_schedule(Bound { mirror: true, cta_failures: 1, inputs: 1, losses: 0, alarms: false, ..SMALL });
+fn the_loss_of_a_cta_and_of_a_function_gives_no_stale_answer() {
+    every_schedule(Bound {
+        cta_replica: true,
+        cta_failures: 1,
+        inputs: 1,
+        losses: 0,
+        alarms: false,
+        ..SMALL
+    });
 }
 
 #[test]
-fn two_phones_outlive_their_aggregator() {
-    let bound = Bound { phones: 2, mirror: true, cta_failures: 1, inputs: 1, ..SMALL };
+fn two_ues_outlive_their_cta() {
+    let bound = Bound { ues: 2, cta_replica: true, cta_failures: 1, inputs: 1, ..SMALL };
     every_schedule(Bound { failures: 0, losses: 0, ..bound });
 }
 
@@ -763,7 +770,7 @@ fn two_phones_outlive_their_aggregator() {
 const DOUBLE: Bound = Bound { backups: 2, alarms: false, inputs: 1, losses: 0, ..SMALL };
 
 #[test]
-fn two_failures_cost_a_phone_with_two_backups_nothing() {
+fn two_failures_cost_a_ue_with_two_backups_nothing() {
     every_schedule(Bound { failures: 2, ..DOUBLE });
 }
 
@@ -774,13 +781,13 @@ fn a_replica_that_lags_is_told_so_and_fetches_what_another_one_has() {
 }
 
 #[test]
-fn a_failure_beside_a_replica_that_lags_costs_no_phone() {
+fn a_failure_beside_a_replica_that_lags_costs_no_ue() {
     let outdated_after = Duration::from_millis(20);
     every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, ..DOUBLE });
 }
 
 #[test]
-fn a_failure_while_another_takes_the_place_of_a_backup_costs_no_phone() {
+fn a_failure_while_another_takes_the_place_of_a_backup_costs_no_ue() {
     let outdated_after = Duration::from_millis(20);
     every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, inputs: 1, ..SINGLE });
 }
@@ -794,23 +801,23 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
 }
 
 #[test]
-fn a_control_function_that_leaves_costs_no_phone() {
+fn a_cpf_that_leaves_costs_no_ue() {
     every_schedule(Bound { drains: 1, looks: Some(1), ..SINGLE });
 }
 
 #[test]
-fn a_failure_while_one_leaves_costs_no_phone() {
+fn a_failure_while_one_leaves_costs_no_ue() {
     every_schedule(Bound { drains: 1, looks: Some(1), failures: 1, inputs: 0, ..SINGLE });
 }
 
 #[test]
-fn the_loss_of_an_aggregator_while_one_leaves_costs_no_phone() {
-    let bound = Bound { mirror: true, cta_failures: 1, inputs: 0, ..SINGLE };
+fn the_loss_of_a_cta_while_one_leaves_costs_no_ue() {
+    let bound = Bound { cta_replica: true, cta_failures: 1, inputs: 0, ..SINGLE };
     every_schedule(Bound { drains: 1, looks: Some(0), ..bound });
 }
 
 #[test]
-fn who_comes_backs_the_phones_that_lost_somebody() {
+fn who_comes_backs_the_ues_that_lost_somebody() {
     every_schedule(Bound { cpfs: 2, joins: 1, failures: 2, inputs: 1, ..SINGLE });
 }
 
@@ -820,14 +827,14 @@ fn one_leaves_and_another_comes_in_its_place() {
 }
 
 #[test]
-fn a_phone_whose_state_does_not_come_where_it_moves_stays_and_is_answered() {
-    let tick = Duration::from_secs(2); // longer than a phone's messages wait for its state
+fn a_ue_whose_state_does_not_come_where_it_moves_stays_and_is_answered() {
+    let tick = Duration::from_secs(2); // longer than a UE's messages wait for its state
     every_schedule(Bound { moves: 1, losses: 1, looks: Some(0), tick, inputs: 1, ..SINGLE });
 }
 
 #[test]
-fn at_the_bound_of_the_log_a_phone_loses_its_replay_and_never_sees_a_stale_answer() {
-    // Then a failure may cost the phone, for its log is gone: all but that property hold.
+fn at_the_bound_of_the_log_a_ue_loses_its_replay_and_never_sees_a_stale_answer() {
+    // Then a failure may cost the UE, for its log is gone: all but that property hold.
     let checker = Network::new(Bound { log: 1, losses: 0, ..SMALL }).checker().threads(2).spawn_bfs().join();
     checker.assert_no_discovery(READ_YOUR_WRITES);
     checker.assert_no_discovery(ANSWERED);
@@ -836,8 +843,8 @@ fn at_the_bound_of_the_log_a_phone_loses_its_replay_and_never_sees_a_stale_answe
 
 #[test]
 fn a_checkpoint_that_leaves_before_its_outputs_is_not_believed() {
-    // Why rule 1 stands: in the paper's order a phone waited for ever, if the state outran the outputs that were lost with their sender. The aggregator
-    // refuses such a state, so that the phone is answered all the same; but then it has nobody, and may be lost.
+    // Why rule 1 stands: in the paper's order a UE waited for ever, if the state outran the outputs that were lost with their sender. The CTA
+    // refuses such a state, so that the UE is answered all the same; but then it has nobody, and may be lost.
     let bound = Bound { hasty: true, inputs: 1, losses: 0, ..SMALL };
     let checker = Network::new(bound).checker().threads(2).spawn_bfs().join();
     checker.assert_no_discovery(READ_YOUR_WRITES);

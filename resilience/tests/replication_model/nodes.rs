@@ -1,8 +1,8 @@
-//! The nodes of the model: the product's own aggregator, mirror and control function, each with what stands between it and its links.
+//! The nodes of the model: the product's own CTA, CTA replica and CPF, each with what stands between it and its links.
 //!
 //! They cannot be copied, and need not be: a node is what it has heard since the beginning. So a node is kept as its history, and run again
 //! from the beginning when it hears something that it has not heard there before; what came of each step is remembered. Two histories that
-//! led an aggregator to the same state are one.
+//! led a CTA to the same state are one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, PhoneId};
+use whimbrel_control::{AssociationId, UeId};
 use whimbrel_ids::Instant;
+use whimbrel_resilience::cta_replica::{Active, CtaReplica, End};
 use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
-use whimbrel_resilience::mirror::{Active, End, Mirror};
 use whimbrel_resilience::region::{Areas, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Entropy, Input, Logs, Member, MemberOutbox, Outbox, Tried};
@@ -22,7 +22,7 @@ use whimbrel_sim::Home;
 
 pub(crate) type Octets = Arc<[u8]>;
 
-/// Entropy that is none, so that what a phone is told does not depend on when the others are.
+/// Entropy that is none, so that what a UE is told does not depend on when the others are.
 pub(crate) struct Constant;
 
 impl Entropy for Constant {
@@ -41,32 +41,32 @@ pub(crate) const NOW: Instant = Instant(1_793_700_000_000_000);
 /// What a node hears.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum In {
-    // To the aggregator:
+    // To the CTA:
     Ngap(Octets),
     Up {
         from: CpfId,
         has: u64,
         octets: Octets,
     },
-    /// Its mirror holds so many inputs.
+    /// Its CTA replica holds so many inputs.
     Held(u64),
     /// The rings are of these.
     Rings(BTreeSet<CpfId>),
     /// One is lost, and the rings are of these.
     Lost(CpfId, BTreeSet<CpfId>),
-    Move(PhoneId, CpfId),
+    Move(UeId, CpfId),
     Tick(Instant),
     Resumes {
         cpf: CpfId,
         has: u64,
     },
-    // To the mirror:
+    // To the CTA replica:
     Record {
         octets: Octets,
         left: u64,
     },
     TakesOver,
-    // To a control function:
+    // To a CPF:
     Down {
         taken: u64,
         octets: Octets,
@@ -75,7 +75,7 @@ pub(crate) enum In {
     /// A link to another one that ended is there again.
     Reached(CpfId),
     Tried(u64),
-    /// The link to the aggregator goes on with another one, which has so many of its messages.
+    /// The link to the CTA goes on with another one, which has so many of its messages.
     Resumed(u64),
 }
 
@@ -85,23 +85,23 @@ pub(crate) struct Out {
     pub ngap: Vec<Octets>,
     pub down: Vec<(CpfId, u64, Octets)>,
     pub records: Vec<(Octets, u64)>,
-    /// The mirror holds so many.
+    /// The CTA replica holds so many.
     pub held: Option<u64>,
     pub up: Vec<(u64, Octets)>,
     pub peers: Vec<(CpfId, Octets)>,
     pub trials: Vec<u64>,
     /// They have nothing any more and may go.
     pub drained: Vec<CpfId>,
-    /// Whether it caused something, now or when its mirror has it.
+    /// Whether it caused something, now or when its CTA replica has it.
     pub caused: bool,
     pub wrong: Option<&'static str>,
 }
 
-/// What the model asks of an aggregator.
+/// What the model asks of a CTA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Who serves and who backs each phone.
-    pub served: BTreeMap<PhoneId, (CpfId, Vec<CpfId>)>,
+    /// Who serves and who backs each UE.
+    pub served: BTreeMap<UeId, (CpfId, Vec<CpfId>)>,
     pub taken_over: u64,
     pub moved: u64,
     pub lost: u64,
@@ -110,18 +110,18 @@ pub(crate) struct Facts {
     pub failing_over: bool,
     /// When it has something to do by itself.
     pub due: Instant,
-    /// Inputs that wait for the mirror.
+    /// Inputs that wait for the CTA replica.
     pub waiting: usize,
-    /// The last input of an aggregator; how many messages of its aggregator a control function has.
+    /// The last input of a CTA; how many messages of its CTA a CPF has.
     pub last: u64,
-    /// Inputs that are kept for phones.
+    /// Inputs that are kept for UEs.
     pub logged: usize,
-    /// Control functions whose links have still to be resumed after a takeover.
+    /// CPFs whose links have still to be resumed after a takeover.
     pub unsettled: Vec<CpfId>,
-    /// Messages of each control function that are here to stay.
+    /// Messages of each CPF that are here to stay.
     pub taken: BTreeMap<CpfId, u64>,
-    /// The clocks of the states that a control function has, as primary or as replica.
-    pub holds: BTreeMap<PhoneId, u64>,
+    /// The clocks of the states that a CPF has, as primary or as replica.
+    pub holds: BTreeMap<UeId, u64>,
 }
 
 /// A node in a state.
@@ -164,13 +164,13 @@ impl std::fmt::Debug for NodeRef {
 
 /// How a node begins.
 pub(crate) enum Root {
-    /// From this snapshot, with control functions that have so many messages; followed by a mirror or not.
+    /// From this snapshot, with CPFs that have so many messages; followed by a CTA replica or not.
     Active {
         snapshot: Vec<u8>,
         has: BTreeMap<CpfId, u64>,
-        mirrored: bool,
+        replicated: bool,
     },
-    Mirror {
+    CtaReplica {
         snapshot: Vec<u8>,
     },
     Cpf {
@@ -226,17 +226,18 @@ impl Nodes {
     fn begin(&self, root: usize) -> Machine {
         let terms = &self.terms;
         match &self.roots[root] {
-            Root::Active { snapshot, has, mirrored } => {
+            Root::Active { snapshot, has, replicated } => {
                 let mut active = settled(terms, snapshot, has);
-                if *mirrored {
+                if *replicated {
                     active.snapshot().expect("all is at rest");
                     active.wait();
                 }
                 Machine::Active(AtWork::new(active))
             }
-            Root::Mirror { snapshot } => {
-                Machine::Mirror(Following { mirror: follow(terms, snapshot), doubtful: VecDeque::new() })
-            }
+            Root::CtaReplica { snapshot } => Machine::CtaReplica(Following {
+                cta_replica: follow(terms, snapshot),
+                doubtful: VecDeque::new(),
+            }),
             Root::Cpf { id, heard } => {
                 let mut cpf = AtCpf::new(*id, terms);
                 heard.iter().for_each(|heard| drop(cpf.hear(heard, terms.hasty)));
@@ -288,12 +289,12 @@ pub(crate) fn digest(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn follow(terms: &Terms, snapshot: &[u8]) -> Mirror<Home, Constant> {
-    Mirror::new(snapshot, terms.directory(), Home::default(), Constant, ())
+fn follow(terms: &Terms, snapshot: &[u8]) -> CtaReplica<Home, Constant> {
+    CtaReplica::new(snapshot, terms.directory(), Home::default(), Constant, ())
         .expect("a snapshot is read as it was written")
 }
 
-/// An aggregator that goes on from a snapshot, with control functions that have so many of its messages.
+/// A CTA that goes on from a snapshot, with CPFs that have so many of its messages.
 pub(crate) fn settled(terms: &Terms, snapshot: &[u8], has: &BTreeMap<CpfId, u64>) -> Serving {
     let mut active = follow(terms, snapshot).take_over().0;
     for (cpf, has) in has {
@@ -306,7 +307,7 @@ pub(crate) fn settled(terms: &Terms, snapshot: &[u8], has: &BTreeMap<CpfId, u64>
 /// A node at work.
 pub(crate) enum Machine {
     Active(AtWork),
-    Mirror(Following),
+    CtaReplica(Following),
     Cpf(AtCpf),
 }
 
@@ -317,13 +318,13 @@ impl Machine {
                 let out = active.hear(heard, terms);
                 (Self::Active(active), out)
             }
-            Self::Mirror(mirror) if *heard == In::TakesOver => {
-                let (active, out) = mirror.take_over();
+            Self::CtaReplica(cta_replica) if *heard == In::TakesOver => {
+                let (active, out) = cta_replica.take_over();
                 (Self::Active(active), out)
             }
-            Self::Mirror(mut mirror) => {
-                let out = mirror.hear(heard);
-                (Self::Mirror(mirror), out)
+            Self::CtaReplica(mut cta_replica) => {
+                let out = cta_replica.hear(heard);
+                (Self::CtaReplica(cta_replica), out)
             }
             Self::Cpf(mut cpf) => {
                 let out = cpf.hear(heard, terms.hasty);
@@ -336,7 +337,7 @@ impl Machine {
         match self {
             Self::Active(active) => active.facts(),
             Self::Cpf(cpf) => cpf.facts(),
-            Self::Mirror(_) => Facts::default(),
+            Self::CtaReplica(_) => Facts::default(),
         }
     }
 
@@ -344,19 +345,19 @@ impl Machine {
     fn state(self) -> u64 {
         match self {
             Self::Active(active) => active.state(),
-            Self::Mirror(mirror) => {
-                let doubtful: Vec<u64> = mirror.doubtful.iter().map(|(_, d)| *d).collect();
-                digest(&(doubtful, mirror.take_over().0.state()))
+            Self::CtaReplica(cta_replica) => {
+                let doubtful: Vec<u64> = cta_replica.doubtful.iter().map(|(_, d)| *d).collect();
+                digest(&(doubtful, cta_replica.take_over().0.state()))
             }
             Self::Cpf(cpf) => cpf.state(),
         }
     }
 }
 
-/// An aggregator that serves.
+/// A CTA that serves.
 pub(crate) struct AtWork {
     pub active: Serving,
-    /// What waits for the mirror, by input.
+    /// What waits for the CTA replica, by input.
     pending: VecDeque<u64>,
 }
 
@@ -371,7 +372,7 @@ impl AtWork {
             In::Ngap(octets) => self.input(NOW, Input::Ngap(GNB, 1, octets), &mut out),
             In::Up { from, has, octets } => {
                 self.active.confirmed(*from, *has);
-                let ToCta::Up(message) = ToCta::read(octets).expect("a control function wrote it") else {
+                let ToCta::Up(message) = ToCta::read(octets).expect("a CPF wrote it") else {
                     unreachable!("nothing else goes up here")
                 };
                 self.input(NOW, Input::Cpf(*from, message), &mut out);
@@ -391,7 +392,7 @@ impl AtWork {
                 self.input(NOW, Input::Rings(terms.rings(members)), &mut out);
                 self.input(NOW, Input::CpfLost(*cpf), &mut out);
             }
-            In::Move(phone, to) => self.input(NOW, Input::Move(*phone, *to), &mut out),
+            In::Move(ue, to) => self.input(NOW, Input::Move(*ue, *to), &mut out),
             In::Tick(at) => self.input(*at, Input::Tick, &mut out),
             In::Resumes { cpf, has } => match self.active.resume(*cpf, *has) {
                 Some(again) => {
@@ -400,7 +401,7 @@ impl AtWork {
                 }
                 None => out.wrong = Some("a link cannot go on after a takeover"),
             },
-            _ => unreachable!("an aggregator does not hear {heard:?}"),
+            _ => unreachable!("a CTA does not hear {heard:?}"),
         }
         out
     }
@@ -429,13 +430,13 @@ impl AtWork {
             .iter()
             .any(|(_, c)| matches!(c, Complaint::Diverged | Complaint::CountAgain | Complaint::Unreadable))
         {
-            out.wrong = Some("a control function is complained of");
+            out.wrong = Some("a CPF is complained of");
         }
     }
 
     fn facts(&self) -> Facts {
         let cta = self.active.cta();
-        let served = some_phones().filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
+        let served = some_ues().filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
         let counts = cta.replicated();
         Facts {
             served,
@@ -472,9 +473,9 @@ impl AtWork {
     }
 }
 
-/// All that the model's phones may be.
-fn some_phones() -> impl Iterator<Item = PhoneId> {
-    (0..4).flat_map(|slot| (0..3).map(move |generation| PhoneId { slot, generation }))
+/// All that the model's UEs may be.
+fn some_ues() -> impl Iterator<Item = UeId> {
+    (0..4).flat_map(|slot| (0..3).map(move |generation| UeId { slot, generation }))
 }
 
 /// Whether what an input caused is nothing but word of what was released before.
@@ -495,33 +496,33 @@ pub(crate) fn down(message: Down) -> Octets {
     octets.into()
 }
 
-/// The mirror.
+/// The CTA replica.
 pub(crate) struct Following {
-    mirror: Mirror<Home, Constant>,
+    cta_replica: CtaReplica<Home, Constant>,
     /// What inputs caused that may not have left the other one, by number.
     doubtful: VecDeque<(u64, u64)>,
 }
 
 impl Following {
     fn hear(&mut self, heard: &In) -> Out {
-        let In::Record { octets, left } = heard else { unreachable!("a mirror hears nothing else") };
-        let before = self.mirror.held();
-        match self.mirror.take(octets) {
+        let In::Record { octets, left } = heard else { unreachable!("a CTA replica hears nothing else") };
+        let before = self.cta_replica.held();
+        match self.cta_replica.take(octets) {
             Ok(held) => {
                 while self.doubtful.front().is_some_and(|(number, _)| number <= left) {
                     self.doubtful.pop_front();
                 }
                 if held > before {
-                    self.doubtful.extend(self.mirror.newest().map(|out| (held, digest_of(out))));
+                    self.doubtful.extend(self.cta_replica.newest().map(|out| (held, digest_of(out))));
                 }
                 Out { held: (held > before).then_some(held), ..Out::default() }
             }
-            Err(_) => Out { wrong: Some("the mirror cannot follow"), ..Out::default() },
+            Err(_) => Out { wrong: Some("the CTA replica cannot follow"), ..Out::default() },
         }
     }
 
     fn take_over(self) -> (AtWork, Out) {
-        let (active, first) = self.mirror.take_over();
+        let (active, first) = self.cta_replica.take_over();
         let mut work = AtWork::new(active);
         let mut out = Out::default();
         work.leave(first, &mut out);
@@ -529,7 +530,7 @@ impl Following {
     }
 }
 
-/// A control function with its end of the link to its aggregator.
+/// A CPF with its end of the link to its CTA.
 pub(crate) struct AtCpf {
     member: Member,
     id: CpfId,
@@ -537,11 +538,11 @@ pub(crate) struct AtCpf {
     past: Past,
 }
 
-/// What a control function has heard, as far as it can matter: of one phone in order, of several in any; except that states wait behind
+/// What a CPF has heard, as far as it can matter: of one UE in order, of several in any; except that states wait behind
 /// what was run before them, whosesoever, until all of that was released.
 #[derive(Default, Hash)]
 struct Past {
-    phones: BTreeMap<PhoneId, u64>,
+    ues: BTreeMap<UeId, u64>,
     trials: Vec<Octets>,
     /// Since nothing waited last.
     since: Vec<Octets>,
@@ -550,16 +551,16 @@ struct Past {
 }
 
 impl Past {
-    fn hears(&mut self, heard: &Octets, phone: Option<PhoneId>) {
+    fn hears(&mut self, heard: &Octets, ue: Option<UeId>) {
         self.since.push(heard.clone());
-        match phone {
-            Some(phone) => self.of(phone, heard),
+        match ue {
+            Some(ue) => self.of(ue, heard),
             None => self.trials.push(heard.clone()),
         }
     }
 
-    fn of(&mut self, phone: PhoneId, what: &impl Hash) {
-        let so_far = self.phones.entry(phone).or_default();
+    fn of(&mut self, ue: UeId, what: &impl Hash) {
+        let so_far = self.ues.entry(ue).or_default();
         *so_far = digest(&(*so_far, what));
     }
 
@@ -570,16 +571,16 @@ impl Past {
     }
 }
 
-/// Whose a message between control functions is.
-fn whose(message: &Peer) -> PhoneId {
+/// Whose a message between CPFs is.
+fn whose(message: &Peer) -> UeId {
     match message {
-        Peer::State(state) => state.phone,
-        Peer::Delta { delta, .. } => delta.phone_id(),
-        Peer::Fetch { phone, .. } => *phone,
+        Peer::State(state) => state.ue,
+        Peer::Delta { delta, .. } => delta.ue_id(),
+        Peer::Fetch { ue, .. } => *ue,
     }
 }
 
-/// Whom a message between control functions is from.
+/// Whom a message between CPFs is from.
 pub(crate) fn sender(octets: &Octets) -> CpfId {
     ToPeer::read(octets).expect("another one wrote it").from
 }
@@ -597,14 +598,14 @@ impl AtCpf {
             In::Down { taken, octets } => {
                 self.end.took();
                 self.end.confirmed(*taken);
-                let ToCpf::Down(message) = ToCpf::read(octets).expect("an aggregator wrote it") else {
+                let ToCpf::Down(message) = ToCpf::read(octets).expect("a CTA wrote it") else {
                     unreachable!("nothing else goes down here")
                 };
                 match &message {
                     Down::Released(batches) => self.past.released = self.past.released.max(*batches),
-                    Down::Run(envelope) => self.past.hears(octets, Some(envelope.phone)),
-                    Down::Serve { phone, .. } | Down::Outdated { phone, .. } | Down::Forget { phone, .. } => {
-                        self.past.hears(octets, Some(*phone));
+                    Down::Run(envelope) => self.past.hears(octets, Some(envelope.ue)),
+                    Down::Serve { ue, .. } | Down::Outdated { ue, .. } | Down::Forget { ue, .. } => {
+                        self.past.hears(octets, Some(*ue));
                     }
                     Down::Try { .. } | Down::Logged(_) | Down::Configure(_) => self.past.hears(octets, None),
                 }
@@ -632,7 +633,7 @@ impl AtCpf {
                     None => out.wrong = Some("a link cannot go on after a takeover"),
                 }
             }
-            _ => unreachable!("a control function does not hear {heard:?}"),
+            _ => unreachable!("a CPF does not hear {heard:?}"),
         }
         if hasty {
             self.member.handle(Down::Released(u64::MAX), &mut does);
@@ -643,10 +644,10 @@ impl AtCpf {
             out.up.push(self.frame(message));
         }
         for (to, message) in does.peers {
-            let phone = whose(&message);
+            let ue = whose(&message);
             let mut octets = Vec::new();
             ToPeer { life: 1, from: self.id, message }.write(&mut octets);
-            self.past.of(phone, &octets);
+            self.past.of(ue, &octets);
             out.peers.push((to, octets.into()));
         }
         self.past.rests();
@@ -661,8 +662,8 @@ impl AtCpf {
     }
 
     fn facts(&self) -> Facts {
-        let served = |phone| Some(self.member.cpf().phone(phone)?.clock);
-        let holds = some_phones().filter_map(|p| Some((p, served(p).or_else(|| self.member.holds(p))?)));
+        let served = |ue| Some(self.member.cpf().context(ue)?.clock);
+        let holds = some_ues().filter_map(|p| Some((p, served(p).or_else(|| self.member.holds(p))?)));
         Facts { last: self.end.taken(), holds: holds.collect(), ..Facts::default() }
     }
 

@@ -1,44 +1,44 @@
-//! What comes before the model begins, and what phones do in it.
+//! What comes before the model begins, and what UEs do in it.
 //!
-//! Emulated phones register through an emulated gNB, at a control function that then leaves, so that the others begin with little history.
+//! Emulated UEs register through an emulated gNB, at a CPF that then leaves, so that the others begin with little history.
 //! What they do then is done once in order, with nothing lost, and noted: the messages that come from the gNB, and what it is told. That is
 //! what the model plays in every order, and what it holds everything against that the gNB is told there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Gnb};
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
-use whimbrel_ran::{Outbox as RanOutbox, PhoneId as Camper};
-use whimbrel_resilience::mirror::Active;
+use whimbrel_ran::{Outbox as RanOutbox, UeId as Camper};
+use whimbrel_resilience::cta_replica::Active;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
-use whimbrel_sim::{Home, gnb_config, phone_config};
+use whimbrel_sim::{Home, gnb_config, ue_config};
 
 use crate::nodes::{AtCpf, AtWork, Constant, GNB, In, Machine, NOW, Octets, Out, Root, Terms, settled};
 
-/// Where phones register before the model begins.
+/// Where UEs register before the model begins.
 const BEFORE: CpfId = CpfId(9);
 
-/// A message of a phone's gNB: it comes when that was told so much of the phone.
+/// A message of a UE's gNB: it comes when that was told so much of the UE.
 #[derive(Clone, Debug)]
 pub(crate) struct Uplink {
     pub after: usize,
     pub octets: Octets,
-    /// How much of the phone the gNB is told in all, once this is answered.
+    /// How much of the UE the gNB is told in all, once this is answered.
     pub answered: usize,
-    /// Whether the phone rests then, and all who shall have its state do.
+    /// Whether the UE rests then, and all who shall have its state do.
     pub rests: bool,
 }
 
-/// What a phone does, and what its gNB is told.
+/// What a UE does, and what its gNB is told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
-    pub id: Option<PhoneId>,
+    pub id: Option<UeId>,
     pub uplinks: Vec<Uplink>,
     pub told: Vec<Octets>,
 }
@@ -58,7 +58,7 @@ struct Rehearsal<'a> {
     cta: Option<Machine>,
     cpfs: BTreeMap<CpfId, (AtCpf, Vec<In>)>,
     gnb: Gnb,
-    phones: Vec<Ue>,
+    ues: Vec<Ue>,
     /// From the gNB, and whether it says so because it was told something.
     up: VecDeque<(Octets, bool)>,
     told: Vec<Octets>,
@@ -109,18 +109,18 @@ impl Rehearsal<'_> {
         for output in out.drain().collect::<Vec<_>>() {
             match output {
                 gnb::Output::Ngap { octets, .. } => self.up.push_back((octets.into(), told)),
-                gnb::Output::Radio(phone, down) => self.phone(phone, ue::Input::Radio(down), told),
+                gnb::Output::Radio(ue, down) => self.ue(ue, ue::Input::Radio(down), told),
                 _ => {}
             }
         }
     }
 
-    fn phone(&mut self, phone: Camper, input: ue::Input, told: bool) {
+    fn ue(&mut self, ue: Camper, input: ue::Input, told: bool) {
         let mut out = RanOutbox::new();
-        self.phones[phone.0 as usize].handle(NOW, input, &mut out);
+        self.ues[ue.0 as usize].handle(NOW, input, &mut out);
         for output in out.drain().collect::<Vec<_>>() {
             if let ue::Output::Radio(up) = output {
-                self.gnb(gnb::Input::Radio(phone, up), told);
+                self.gnb(gnb::Input::Radio(ue, up), told);
             }
         }
     }
@@ -152,8 +152,8 @@ fn nowhere() -> SessionRequest {
     SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 }
 }
 
-/// Registers so many phones and has so many control functions run them; then has each phone do its part.
-pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
+/// Registers so many UEs and has so many CPFs run them; then has each UE do its part.
+pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
     let rings = terms.rings([&BEFORE]);
     let mut cta =
         Cta::of_region(terms.config.clone(), terms.directory(), Home::default(), Constant, (), rings, NOW);
@@ -164,7 +164,7 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
         cta: Some(Machine::Active(active)),
         cpfs: [(BEFORE, (AtCpf::new(BEFORE, terms), Vec::new()))].into(),
         gnb: Gnb::new(gnb_config(1)),
-        phones: (0..phones).map(|n| Ue::new(phone_config(n as u32))).collect(),
+        ues: (0..ues).map(|n| Ue::new(ue_config(n as u32))).collect(),
         up: VecDeque::new(),
         told: Vec::new(),
         time: NOW,
@@ -175,17 +175,17 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
     net.gnb(gnb::Input::AssociationUp { streams: 16, syntax: TransferSyntax::Per }, false);
     net.settle();
     let mut parts = Vec::new();
-    for n in 0..phones {
+    for n in 0..ues {
         let tai = net.gnb.config().tai();
-        net.phone(Camper(n as u32), ue::Input::Cell(tai), false);
-        net.phone(Camper(n as u32), ue::Input::Command(Command::Register), false);
+        net.ue(Camper(n as u32), ue::Input::Cell(tai), false);
+        net.ue(Camper(n as u32), ue::Input::Command(Command::Register), false);
         net.settle();
-        let supi = net.phones[n].config().supi;
+        let supi = net.ues[n].config().supi;
         let id = net.active().active.cta().find(supi);
-        assert!(id.is_some(), "phone {n} is registered: {:?}", net.phones[n].state());
+        assert!(id.is_some(), "UE {n} is registered: {:?}", net.ues[n].state());
         parts.push(Part { id, ..Part::default() });
     }
-    // The control functions of the model come, and the one before leaves.
+    // The CPFs of the model come, and the one before leaves.
     let members: Vec<CpfId> = (0..cpfs).map(CpfId).collect();
     for &cpf in &members {
         net.cpfs.insert(cpf, (AtCpf::new(cpf, terms), Vec::new()));
@@ -219,15 +219,15 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
     let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();
     for (n, part) in parts.iter_mut().enumerate() {
         net.told.clear();
-        let phone = Camper(n as u32);
-        // A session that nobody offers is refused at once, which is a whole procedure; the gNB may let the phone go before that is answered; and
-        // then the phone comes back.
-        net.phone(phone, ue::Input::Command(Command::EstablishSession(nowhere())), false);
+        let ue = Camper(n as u32);
+        // A session that nobody offers is refused at once, which is a whole procedure; the gNB may let the UE go before that is answered; and
+        // then the UE comes back.
+        net.ue(ue, ue::Input::Command(Command::EstablishSession(nowhere())), false);
         part.uplinks.extend(net.settle());
         let inactive = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
-        net.gnb(gnb::Input::Release(phone, inactive), false);
+        net.gnb(gnb::Input::Release(ue, inactive), false);
         part.uplinks.extend(net.settle());
-        net.phone(phone, ue::Input::Command(Command::ServiceRequest), false);
+        net.ue(ue, ue::Input::Command(Command::ServiceRequest), false);
         part.uplinks.extend(net.settle());
         // Each comes no earlier than the one before it.
         let mut after = 0;
@@ -241,17 +241,17 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
 }
 
 impl Beginning {
-    /// The aggregator first, then the control functions in order, of which some come later, then the mirror.
-    pub(crate) fn roots(&self, terms: &Terms, mirrored: bool, joining: u16) -> Vec<Root> {
+    /// The CTA first, then the CPFs in order, of which some come later, then the CTA replica.
+    pub(crate) fn roots(&self, terms: &Terms, replicated: bool, joining: u16) -> Vec<Root> {
         let Self { snapshot, has, heard, .. } = self;
-        let mut roots = vec![Root::Active { snapshot: snapshot.clone(), has: has.clone(), mirrored }];
+        let mut roots = vec![Root::Active { snapshot: snapshot.clone(), has: has.clone(), replicated }];
         roots.extend(heard.iter().map(|(id, heard)| Root::Cpf { id: *id, heard: heard.clone() }));
         let present = heard.len() as u16;
         let joining = (present..present + joining).map(CpfId);
         roots.extend(joining.map(|id| Root::Cpf { id, heard: Vec::new() }));
-        if mirrored {
+        if replicated {
             let snapshot = settled(terms, snapshot, has).snapshot().expect("all is at rest");
-            roots.push(Root::Mirror { snapshot: snapshot.octets().to_vec() });
+            roots.push(Root::CtaReplica { snapshot: snapshot.octets().to_vec() });
         }
         roots
     }

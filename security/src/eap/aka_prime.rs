@@ -26,11 +26,11 @@ secret!(
 
 /// The one key derivation function that is defined (RFC 9048 §3.2).
 const KDF_AKA_PRIME: u16 = 1;
-/// A failure before the phone was authenticated: no success, no AT_MAC (RFC 4187 §10.19).
+/// A failure before the UE was authenticated: no success, no AT_MAC (RFC 4187 §10.19).
 const GENERAL_FAILURE: u16 = 0x4000;
 /// The success bit of a notification code (RFC 4187 §10.19).
 const NOTIFIES_SUCCESS: u16 = 0x8000;
-/// The phone cannot process the packet (RFC 4187 §10.20).
+/// The UE cannot process the packet (RFC 4187 §10.20).
 const UNABLE_TO_PROCESS: u16 = 0;
 
 /// The identity that the keys are bound to: of an IMSI its NAI in 5G (RFC 9048 §5.3.1.1, TS 23.003 §28.7.2).
@@ -63,7 +63,7 @@ pub struct EapAkaPrimeVector {
     pub rand: Rand,
     /// Its token.
     pub autn: Autn,
-    /// What the phone must answer.
+    /// What the UE must answer.
     pub xres: Res,
     /// CK bound to the serving network.
     pub ck_prime: Ck,
@@ -143,11 +143,11 @@ fn mac<'k>(k_aut: &'k KAut) -> impl FnOnce(&[&[u8]]) -> [u8; 32] + use<'k> {
 /// Why an EAP-AKA' authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EapRefusal {
-    /// RES or AT_MAC is wrong: the phone holds another key.
+    /// RES or AT_MAC is wrong: the UE holds another key.
     WrongResponse,
-    /// The phone does not take AUTN or the network's name (EAP-Response/AKA'-Authentication-Reject).
+    /// The UE does not take AUTN or the network's name (EAP-Response/AKA'-Authentication-Reject).
     AuthenticationReject,
-    /// The phone could not process the message; its code (EAP-Response/AKA'-Client-Error).
+    /// The UE could not process the message; its code (EAP-Response/AKA'-Client-Error).
     ClientError(u16),
     /// The message breaks a rule; which.
     Malformed(&'static str),
@@ -156,7 +156,7 @@ pub enum EapRefusal {
 /// What the AUSF makes of a response.
 #[derive(Clone, Debug)]
 pub enum EapVerdict {
-    /// The phone proved its key.
+    /// The UE proved its key.
     Accepted(KAusf),
     /// SQN was not fresh for the USIM.
     SynchronizationFailure(Auts),
@@ -245,7 +245,7 @@ impl EapAkaPrimeServer {
     }
 
     /// EAP-Request/AKA'-Notification of a general failure: what a server sends before EAP-Failure where it was not the
-    /// phone that gave up (RFC 4187 §6.3.1, §9.10).
+    /// UE that gave up (RFC 4187 §6.3.1, §9.10).
     pub fn failure_notification(&self) -> Vec<u8> {
         let next = self.identifier.wrapping_add(1);
         Writer::new(Code::Request, next, Subtype::Notification).notification(GENERAL_FAILURE).plain()
@@ -262,14 +262,14 @@ impl EapAkaPrimeServer {
     }
 }
 
-/// The phone's side.
+/// The UE's side.
 #[derive(Clone, Debug)]
 pub struct EapAkaPrimePeer {
     identity: EapIdentity,
     serving_network: ServingNetworkName,
 }
 
-/// What the phone answers to an EAP message.
+/// What the UE answers to an EAP message.
 #[derive(Clone, Debug)]
 pub enum PeerAnswer {
     /// It accepts the challenge; this goes back, and this is the home network's key.
@@ -306,7 +306,7 @@ impl EapAkaPrimePeer {
         let answered = Packet::parse(message).and_then(|p| match p.subtype {
             Subtype::Challenge => self.challenged(usim, &p),
             Subtype::Notification => notified(&p),
-            _ => Err(Malformed("an EAP-AKA' message that only phones send")),
+            _ => Err(Malformed("an EAP-AKA' message that only UEs send")),
         });
         Some(answered.unwrap_or_else(unable))
     }
@@ -318,13 +318,13 @@ impl EapAkaPrimePeer {
         let answer = |subtype| Writer::new(Code::Response, p.identifier, subtype);
         match p.kdfs.first() {
             Some(&KDF_AKA_PRIME) => {}
-            // RFC 9048 §3.2: of what is offered the phone picks what it knows.
+            // RFC 9048 §3.2: of what is offered the UE picks what it knows.
             Some(_) if p.kdfs.contains(&KDF_AKA_PRIME) => {
                 return Ok(PeerAnswer::Answered(answer(Subtype::Challenge).kdf(KDF_AKA_PRIME).plain()));
             }
             _ => return Ok(PeerAnswer::Answered(answer(Subtype::AuthenticationReject).plain())),
         }
-        // RFC 9048 §3.1: another name than that of the network which the phone is in counts as a wrong AUTN.
+        // RFC 9048 §3.1: another name than that of the network which the UE is in counts as a wrong AUTN.
         if name != self.serving_network.octets() {
             return Ok(PeerAnswer::Answered(answer(Subtype::AuthenticationReject).plain()));
         }

@@ -1,4 +1,4 @@
-//! Brings a phone to where a procedure begins, from wherever it is. Nobody is lost meanwhile.
+//! Brings a UE to where a procedure begins, from wherever it is. Nobody is lost meanwhile.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use whimbrel_control::smf::{Modification, UpState};
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::PhoneId as Camper;
+use whimbrel_ran::UeId as Camper;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 use whimbrel_security::{Usim, UsimSqn};
@@ -15,13 +15,13 @@ use whimbrel_security::{Usim, UsimSqn};
 use super::flows;
 use crate::{GnbIndex, Sim, UeIndex, registered};
 
-/// All that brings a phone somewhere is over by then: what is not sent again after that was given up.
+/// All that brings a UE somewhere is over by then: what is not sent again after that was given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BRIEFLY: Duration = Duration::from_secs(8);
 /// More would be another test than of procedures.
 const SESSIONS_MAX: usize = 3;
 
-/// A phone, by its gNB's name.
+/// A UE, by its gNB's name.
 pub(super) fn camper(ue: UeIndex) -> Camper {
     Camper(ue.0 as u32)
 }
@@ -46,8 +46,8 @@ fn brought(net: &mut Sim, what: &str, is_there: impl Fn(&Sim) -> bool) {
 }
 
 pub(super) fn order(net: &mut Sim, ue: UeIndex, command: CoreCommand) {
-    let phone = net.known(ue).expect("it is registered").id;
-    net.order(phone, command);
+    let context = net.known(ue).expect("it is registered").id;
+    net.order(context, command);
 }
 
 pub(super) fn modify(net: &mut Sim, ue: UeIndex, modification: Modification) {
@@ -76,8 +76,8 @@ fn leave(net: &mut Sim, ue: UeIndex) {
 pub(super) fn is_gone(net: &Sim, ue: UeIndex) -> bool {
     let tmsi = net.ue_ref(ue).s_tmsi().map(|t| t.tmsi);
     // Who is here for an emergency is known by that alone.
-    let known = |p: &whimbrel_control::Phone| p.amf.emergency && p.amf.tmsi == tmsi;
-    net.ue_ref(ue).state() == MmState::Deregistered && net.known(ue).is_none() && !net.phones().any(known)
+    let known = |p: &whimbrel_control::UeContext| p.amf.emergency && p.amf.tmsi == tmsi;
+    net.ue_ref(ue).state() == MmState::Deregistered && net.known(ue).is_none() && !net.contexts().any(known)
 }
 
 /// It has left, and its USIM has seen no challenge yet: the first one is too far ahead.
@@ -90,7 +90,7 @@ pub(super) fn gone_and_fresh(net: &mut Sim, ue: UeIndex) {
 
 /// It is registered, with its subscription.
 pub(super) fn at_home(net: &mut Sim, ue: UeIndex) {
-    if net.phones().any(|p| p.amf.emergency) {
+    if net.contexts().any(|p| p.amf.emergency) {
         gone(net, ue);
     }
     if !registered(net, ue) {
@@ -138,8 +138,8 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
 
 /// Whether packets of all its sessions flow.
 pub(super) fn all_flow(net: &Sim, ue: UeIndex) -> bool {
-    let phone = net.ue_ref(ue);
-    phone.sessions().all(|s| phone.has_user_plane(s.id))
+    let context = net.ue_ref(ue);
+    context.sessions().all(|s| context.has_user_plane(s.id))
 }
 
 /// Whether the core has let the user plane of its first session go.
@@ -165,7 +165,7 @@ pub(super) fn idle(net: &mut Sim, ue: UeIndex) {
 pub(super) fn go_idle(net: &mut Sim, ue: UeIndex) {
     net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
     brought(net, "it is idle", |net| {
-        let connected = net.known(ue).is_some_and(whimbrel_control::Phone::is_connected);
+        let connected = net.known(ue).is_some_and(whimbrel_control::UeContext::is_connected);
         !net.ue_ref(ue).is_connected() && !connected
     });
 }

@@ -1,12 +1,12 @@
-//! The procedures that a loss may hit, each from wherever a phone is: what has to be there before it, what begins it, what it comes to.
+//! The procedures that a loss may hit, each from wherever a UE is: what has to be there before it, what begins it, what it comes to.
 //!
 //! | file | begun by |
 //! | --- | --- |
-//! | `registrations` | phones that register, in all ways, and leave |
-//! | `sessions` | phones, gNBs and packets, of sessions and connections |
-//! | `handovers` | gNBs that hand phones over |
+//! | `registrations` | UEs that register, in all ways, and leave |
+//! | `sessions` | UEs, gNBs and packets, of sessions and connections |
+//! | `handovers` | gNBs that hand UEs over |
 //! | `orders` | the operator, the subscribers' store, UPFs |
-//! | `bring` | nobody: it brings phones where a procedure begins |
+//! | `bring` | nobody: it brings UEs where a procedure begins |
 
 mod bring;
 mod handovers;
@@ -21,13 +21,13 @@ use std::time::Duration;
 use whimbrel_control::config::{Config, Emergency};
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Setup, packet_filter};
 use whimbrel_control::udm::{Ambr, Arp};
-use whimbrel_control::{Phone, PhoneId};
+use whimbrel_control::{UeContext, UeId};
 use whimbrel_ids::{FiveQi, PduSessionId, SNssai};
 use whimbrel_ran::gnb;
 
 use crate::{CtaLoss, GnbIndex, Sim, UeIndex, default_config};
 
-/// What becomes of the phone's registration and sessions, beside what the procedure is for.
+/// What becomes of the UE's registration and sessions, beside what the procedure is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// It stays registered as it is, and keeps its sessions with their addresses.
@@ -106,7 +106,7 @@ impl Procedure {
         (self.act)(net, ue);
     }
 
-    /// Sets right what it had gone wrong in phone, gNBs or home.
+    /// Sets right what it had gone wrong in UE, gNBs or home.
     pub(crate) fn after(&self, net: &mut Sim, ue: UeIndex) {
         (self.after)(net, ue);
         for gnb in (0..net.gnbs()).map(GnbIndex) {
@@ -128,31 +128,31 @@ impl Procedure {
         let now = Was::of(net, ue);
         let stands = |(id, address)| now.sessions.get(id) == Some(address);
         let ended = was.sessions.iter().filter(|session| !stands(*session)).count();
-        now.phone == was.phone && ended <= may_end
+        now.ue == was.ue && ended <= may_end
     }
 
-    /// The first of the aggregator's inputs, from its beginning on, at which that may be lost so: an order that is lost with it is given again
+    /// The first of the CTA's inputs, from its beginning on, at which that may be lost so: an order that is lost with it is given again
     /// by who gave it.
     pub(crate) fn first_loss(&self, how: CtaLoss) -> u64 {
         1 + u64::from(self.ordered && matches!(how, CtaLoss::Before | CtaLoss::Untold))
     }
 
-    /// Whether its phone need not register anew.
+    /// Whether its UE need not register anew.
     pub(crate) fn keeps_registration(&self) -> bool {
         matches!(self.ends, Ends::Nothing | Ends::Session)
     }
 
-    /// Whether phones beside its own keep what they have.
+    /// Whether UEs beside its own keep what they have.
     pub(crate) fn spares_others(&self) -> bool {
         self.ends != Ends::Others
     }
 }
 
-/// How a phone was before a procedure.
+/// How a UE was before a procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Was {
     /// The core's name of it, which is another one when it has registered anew.
-    pub(crate) phone: Option<PhoneId>,
+    pub(crate) ue: Option<UeId>,
     gnb: GnbIndex,
     sessions: BTreeMap<PduSessionId, Option<Ipv4Addr>>,
     flows: usize,
@@ -165,7 +165,7 @@ impl Was {
         let known = net.known(ue);
         let terms = known.and_then(|p| p.amf.subscription.as_ref());
         Self {
-            phone: known.map(|p| p.id),
+            ue: known.map(|p| p.id),
             gnb: net.gnb_of(ue),
             sessions: net.ue_ref(ue).sessions().map(|s| (s.id, s.ipv4)).collect(),
             flows: known.map_or(0, flows),
@@ -175,17 +175,17 @@ impl Was {
 }
 
 impl Sim {
-    /// A phone as the core knows it under its subscription.
-    pub(crate) fn known(&self, ue: UeIndex) -> Option<&Phone> {
+    /// A UE as the core knows it under its subscription.
+    pub(crate) fn known(&self, ue: UeIndex) -> Option<&UeContext> {
         let supi = Some(self.ue_ref(ue).config().supi);
-        self.phones().find(|p| p.amf.supi == supi)
+        self.contexts().find(|p| p.amf.supi == supi)
     }
 
     /// Runs until nothing is on its way, no procedure runs and `what` holds, or until the time is over. Whether it came to that.
     pub fn comes_to(&mut self, patience: Duration, what: impl Fn(&Self) -> bool) -> bool {
         let until = self.now() + patience;
         loop {
-            if self.is_quiet() && self.phones().all(Phone::is_idle) && what(self) {
+            if self.is_quiet() && self.contexts().all(UeContext::is_idle) && what(self) {
                 return true;
             }
             match self.next_event().filter(|at| *at <= until) {
@@ -197,8 +197,8 @@ impl Sim {
 }
 
 /// The flows that its first session has beside the default one.
-fn flows(phone: &Phone) -> usize {
-    phone.sessions.values().next().map_or(0, |s| s.flows.len())
+fn flows(ue: &UeContext) -> usize {
+    ue.sessions.values().next().map_or(0, |s| s.flows.len())
 }
 
 const ARP: Arp = Arp { priority: 5, may_preempt: false, preemptable: true };

@@ -1,5 +1,5 @@
-//! What operator, subscribers' store and UPF begin (TS 23.502 §4.2.2.3.3, §4.3.3.2, §4.3.4.2, §4.5.1, §4.10; TS 23.527 §4.3.2), and phones that
-//! are to be served by another control function.
+//! What operator, subscribers' store and UPF begin (TS 23.502 §4.2.2.3.3, §4.3.3.2, §4.3.4.2, §4.5.1, §4.10; TS 23.527 §4.3.2), and UEs that
+//! are to be served by another CPF.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ordered(),
     Procedure::new(
-        "modification by the network, of an idle phone",
+        "modification by the network, of an idle UE",
         |net, ue| {
             without_flows(net, ue);
             go_idle(net, ue);
@@ -70,7 +70,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Session)
     .ordered(),
     Procedure::new(
-        "session release by the network, of an idle phone, which hears of it when it comes",
+        "session release by the network, of an idle UE, which hears of it when it comes",
         idle,
         |net, ue| {
             modify(net, ue, Modification::Release);
@@ -114,7 +114,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration)
     .ordered(),
     Procedure::new(
-        "deregistration by the network, of an idle phone",
+        "deregistration by the network, of an idle UE",
         idle,
         |net, ue| order(net, ue, CoreCommand::Deregister),
         |net, ue, _| is_gone(net, ue),
@@ -122,7 +122,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration)
     .ordered(),
     Procedure::new(
-        "location reporting, of an idle phone",
+        "location reporting, of an idle UE",
         |net, ue| {
             connected(net, ue);
             go_idle(net, ue);
@@ -161,25 +161,22 @@ pub(super) static ALL: &[Procedure] = &[
         },
     )
     .ends(Ends::Others),
-    Procedure::new(
-        "another control function for a phone that rests",
-        with_session,
-        change_control_function,
-        |net, ue, _| registered(net, ue) && all_flow(net, ue),
-    )
+    Procedure::new("another CPF for a UE that rests", with_session, change_cpf, |net, ue, _| {
+        registered(net, ue) && all_flow(net, ue)
+    })
     .ordered(),
     Procedure::new(
-        "another control function for a phone that is at something",
+        "another CPF for a UE that is at something",
         with_session,
         |net, ue| {
             net.command(ue, session(PduSessionType::Ipv4));
             net.settle(Duration::from_millis(5));
-            change_control_function(net, ue);
+            change_cpf(net, ue);
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() == was.sessions.len() + 1 && all_flow(net, ue),
     ),
     Procedure::new(
-        "a control function that leaves while its phone is at something",
+        "a CPF that leaves while its UE is at something",
         idle,
         |net, ue| {
             let serves = net.known(ue).and_then(|p| net.cta().served_by(p.id));
@@ -189,7 +186,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),
     ),
     Procedure::new(
-        "a control function that comes while a phone is at something",
+        "a CPF that comes while a UE is at something",
         idle,
         |net, ue| {
             net.command(ue, Command::ServiceRequest);
@@ -204,11 +201,11 @@ fn has_flow(net: &Sim, ue: UeIndex, _: &Was) -> bool {
 }
 
 /// To one of those that could, by the time.
-fn change_control_function(net: &mut Sim, ue: UeIndex) {
-    let Some(phone) = net.known(ue).map(|p| p.id) else { return }; // it is being taken over
-    let others: Vec<_> = net.members().filter(|cpf| net.cta().served_by(phone) != Some(*cpf)).collect();
+fn change_cpf(net: &mut Sim, ue: UeIndex) {
+    let Some(context) = net.known(ue).map(|p| p.id) else { return }; // it is being taken over
+    let others: Vec<_> = net.members().filter(|cpf| net.cta().served_by(context) != Some(*cpf)).collect();
     let nth = net.now().0 as usize % others.len().max(1);
     if let Some(&cpf) = others.get(nth) {
-        net.move_phone(phone, cpf);
+        net.move_context(context, cpf);
     }
 }

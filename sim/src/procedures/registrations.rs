@@ -1,4 +1,4 @@
-//! Registration in all ways, and deregistration by the phone (TS 23.502 §4.2.2).
+//! Registration in all ways, and deregistration by the UE (TS 23.502 §4.2.2).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "initial registration of a phone that has forgotten that it was here",
+        "initial registration of a UE that has forgotten that it was here",
         with_session,
         |net, ue| {
             net.lose_power(ue);
@@ -87,7 +87,7 @@ pub(super) static ALL: &[Procedure] = &[
             net.command(ue, Command::RegisterForEmergency);
             net.command(ue, Command::EstablishEmergencySession);
         },
-        |net, _, _| net.phones().any(|p| p.amf.emergency && p.sessions.len() == 1),
+        |net, _, _| net.contexts().any(|p| p.amf.emergency && p.sessions.len() == 1),
     )
     .ends(Ends::Registration),
     Procedure::new(
@@ -97,7 +97,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| registered(net, ue),
     ),
     Procedure::new(
-        "mobility registration update of an idle phone in another cell",
+        "mobility registration update of an idle UE in another cell",
         |net, ue| {
             idle(net, ue);
             let there = super::bring::other_gnb(net, ue);
@@ -126,21 +126,21 @@ pub(super) static ALL: &[Procedure] = &[
         },
     ),
     Procedure::new(
-        "deregistration by the phone",
+        "deregistration by the UE",
         with_session,
         |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "deregistration by a phone that is switched off",
+        "deregistration by a UE that is switched off",
         with_session,
         |net, ue| net.command(ue, Command::Deregister { switch_off: true }),
         |net, ue, _| is_gone(net, ue),
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "deregistration by an idle phone",
+        "deregistration by an idle UE",
         idle,
         |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
@@ -154,7 +154,8 @@ pub(super) static ALL: &[Procedure] = &[
             net.command(ue, Command::ServiceRequest);
         },
         |net, ue, _| {
-            let flows = |p: &whimbrel_control::Phone| p.sessions.values().all(|s| s.up == UpState::Active);
+            let flows =
+                |p: &whimbrel_control::UeContext| p.sessions.values().all(|s| s.up == UpState::Active);
             net.ue_ref(ue).state() == MmState::Registered && net.known(ue).is_some_and(flows)
         },
     ),

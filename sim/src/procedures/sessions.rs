@@ -18,7 +18,7 @@ use crate::{Sim, UeIndex};
 
 pub(super) static ALL: &[Procedure] = &[
     Procedure::new(
-        "service request by the phone",
+        "service request by the UE",
         idle,
         |net, ue| net.command(ue, Command::ServiceRequest),
         |net, ue, _| all_flow(net, ue) && net.ue_ref(ue).is_connected(),
@@ -39,7 +39,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
     ),
     Procedure::new(
-        "network triggered service request while the phone comes by itself",
+        "network triggered service request while the UE comes by itself",
         idle,
         |net, ue| {
             assert!(net.downlink(ue, first(net, ue)).is_some());
@@ -48,13 +48,13 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| all_flow(net, ue),
     ),
     Procedure::new(
-        "a packet for a connected phone",
+        "a packet for a connected UE",
         without_user_plane,
         |net, ue| assert!(net.downlink(ue, first(net, ue)).is_some()),
         |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
     ),
     Procedure::new(
-        "service request of a connected phone",
+        "service request of a connected UE",
         without_user_plane,
         |net, ue| net.command(ue, Command::ServiceRequest),
         |net, ue, _| all_flow(net, ue),
@@ -81,27 +81,27 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
     ),
     Procedure::new(
-        "session establishment by an idle phone",
+        "session establishment by an idle UE",
         idle,
         |net, ue| net.command(ue, session(PduSessionType::Ipv4)),
         |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
     ),
     Procedure::new(
-        "session release by the phone",
+        "session release by the UE",
         with_two,
         |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(Ends::Session),
     Procedure::new(
-        "session release by an idle phone",
+        "session release by an idle UE",
         idle,
         |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(Ends::Session),
     Procedure::new(
-        "modification by the phone",
+        "modification by the UE",
         without_flows,
         |net, ue| net.command(ue, Command::ModifySession(first(net, ue), Box::new(wish()))),
         |net, ue, was| net.known(ue).is_some_and(|p| flows(p) == was.flows + 1),

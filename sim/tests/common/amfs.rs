@@ -1,11 +1,11 @@
-//! Two AMFs of one network, and a phone with two sessions.
+//! Two AMFs of one network, and a UE with two sessions.
 
-use whimbrel_control::Phone;
+use whimbrel_control::UeContext;
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Lost, Sim, UeIndex, neighbours, phone_config};
+use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Lost, Sim, UeIndex, neighbours, ue_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -15,7 +15,7 @@ pub(crate) const HERE: GnbIndex = GnbIndex(0);
 pub(crate) const THERE: GnbIndex = GnbIndex(1);
 pub(crate) const UE: UeIndex = UeIndex(0);
 
-/// A phone with two sessions at the gNB of one core; another core has a gNB in another tracking area.
+/// A UE with two sessions at the gNB of one core; another core has a gNB in another tracking area.
 pub(crate) fn scene(seed: u64) -> Sim {
     let (home, abroad) = neighbours();
     let mut net = Sim::with(seed, home, Faults::default());
@@ -29,7 +29,7 @@ pub(crate) fn with(net: Sim, abroad: Config) -> Sim {
     net.add_abroad(abroad);
     net.add_gnb(gnb_config(1));
     net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
-    net.add_ue(HERE, phone_config(1));
+    net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
     net.settle(SECOND);
@@ -41,30 +41,30 @@ pub(crate) fn with(net: Sim, abroad: Config) -> Sim {
     net
 }
 
-/// The phone's record at the core of the simulation, if it is registered there.
-pub(crate) fn at_home(net: &Sim) -> Option<&Phone> {
-    net.phones().find(|p| p.amf.registered)
+/// The UE's record at the core of the simulation, if it is registered there.
+pub(crate) fn at_home(net: &Sim) -> Option<&UeContext> {
+    net.contexts().find(|p| p.amf.registered)
 }
 
-pub(crate) fn abroad(net: &Sim) -> Option<&Phone> {
-    net.abroad().phones().find(|p| p.amf.registered)
+pub(crate) fn abroad(net: &Sim) -> Option<&UeContext> {
+    net.abroad().contexts().find(|p| p.amf.registered)
 }
 
-/// All that is here is where the phone is, with its sessions.
-pub(crate) fn served_by(net: &Sim, phone: Option<&Phone>, other: Option<&Phone>, gnb: GnbIndex) {
-    let phone = phone.expect("it is registered");
+/// All that is here is where the UE is, with its sessions.
+pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeContext>, gnb: GnbIndex) {
+    let ue = ue.expect("it is registered");
     assert!(other.is_none(), "and nowhere else");
     assert_eq!(net.gnb_of(UE), gnb);
     assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
-    assert!(phone.is_connected() && phone.amf.target.is_none() && phone.amf.source.is_none());
-    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the phone's 5G-GUTI is of this AMF");
-    assert_eq!(phone.sessions.len(), 2);
-    assert!(phone.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
+    assert!(ue.is_connected() && ue.amf.target.is_none() && ue.amf.source.is_none());
+    assert_eq!(ue.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the UE's 5G-GUTI is of this AMF");
+    assert_eq!(ue.sessions.len(), 2);
+    assert!(ue.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
     assert!([1, 2].iter().all(|&n| net.ue_ref(UE).has_user_plane(psi(n))));
     net.check_user_plane();
 }
 
-/// Whatever has happened, the phone is served where it is, or can be.
+/// Whatever has happened, the UE is served where it is, or can be.
 pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     net.settle(SECOND * 40);
     net.mend_n14();
@@ -75,19 +75,19 @@ pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
         HERE => (at_home(net), abroad(net)),
         _ => (abroad(net), at_home(net)),
     };
-    let phone = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
+    let ue = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
     assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "{what}");
-    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
+    assert_eq!(ue.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
     let sessions: Vec<_> = net.ue_ref(UE).sessions().map(|s| s.id).collect();
-    assert_eq!(phone.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
-    assert!(!other.is_some_and(Phone::is_connected), "{what}: nobody else has a connection of it");
+    assert_eq!(ue.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
+    assert!(!other.is_some_and(UeContext::is_connected), "{what}: nobody else has a connection of it");
     net.check_user_plane();
     let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
     assert_eq!(strangers, 0, "{what}: nothing is left of it");
 }
 
-/// A home of several processes loses one of them at each input and each message of what the phone does. `goes_well` looks at it without a loss, `on` at
-/// one whose control function was lost.
+/// A home of several processes loses one of them at each input and each message of what the UE does. `goes_well` looks at it without a loss, `on` at
+/// one whose CPF was lost.
 pub(crate) fn with_each_loss(
     home: impl Fn() -> Sim,
     does: impl Fn(&mut Sim),
@@ -103,8 +103,8 @@ pub(crate) fn with_each_loss(
         is_in_one_place(net, what);
         assert_eq!(net.ue_ref(UE).sessions().count(), sessions, "{what}");
         match of {
-            Lost::Aggregator => comes_to_rest(net, what),
-            Lost::ControlFunction => on(net, what),
+            Lost::Cta => comes_to_rest(net, what),
+            Lost::Cpf => on(net, what),
         }
     });
 }
@@ -124,7 +124,7 @@ pub(crate) fn each_loss(
             let mut net = home();
             net.lose_cta_at(input, how);
             does(&mut net);
-            look(&mut net, &format!("{how:?} at input {input}"), Lost::Aggregator);
+            look(&mut net, &format!("{how:?} at input {input}"), Lost::Cta);
         }
     }
     for how in Loss::ALL {
@@ -133,7 +133,7 @@ pub(crate) fn each_loss(
             net.lose_cpf_at(message, how);
             does(&mut net);
             net.settle(SECOND * 3);
-            look(&mut net, &format!("{how:?} at message {message}"), Lost::ControlFunction);
+            look(&mut net, &format!("{how:?} at message {message}"), Lost::Cpf);
         }
     }
 }
@@ -141,7 +141,7 @@ pub(crate) fn each_loss(
 /// What a handover or a registration that came to nothing leaves behind is over by then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One of the cores has the phone, the other one nothing of it, and all hold the same of one another.
+/// One of the cores has the UE, the other one nothing of it, and all hold the same of one another.
 pub(crate) fn is_in_one_place(net: &mut Sim, what: &str) {
     if !net.comes_to(PATIENCE, |net| net.agree().is_ok()) {
         panic!("{what}: {:?}", net.agree());

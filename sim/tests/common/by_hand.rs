@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use whimbrel_control::smf::UpState;
-use whimbrel_control::{Connection, Phone};
+use whimbrel_control::{Connection, UeContext};
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{
     AmfUeNgapId, GlobalGnbId, NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, Tac, Tai, Teid,
@@ -24,28 +24,28 @@ use whimbrel_ngap::transfer::{
     HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer, PathSwitchRequestTransfer,
 };
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 use whimbrel_user::{Destination, DnIndex, Origin};
 
 use super::{SECOND, gnb_config, network};
 
-/// The gNB at which the phone registers; it is an emulated one.
+/// The gNB at which the UE registers; it is an emulated one.
 pub(crate) const SOURCE: GnbIndex = GnbIndex(0);
-/// The gNB to which the phone goes.
+/// The gNB to which the UE goes.
 pub(crate) const TARGET: GnbIndex = GnbIndex(1);
-/// What the second gNB calls the phone.
+/// What the second gNB calls the UE.
 pub(crate) const RAN_ID: RanUeNgapId = RanUeNgapId(4711);
 /// Where the second gNB has its tunnels: session `n` at this TEID plus `n`.
 pub(crate) const TUNNELS: u32 = 0x7700_0000;
 /// The second gNB's N3 address.
 pub(crate) const TARGET_N3: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 2);
 
-/// A registered phone with so many sessions at the first of two gNBs; the second is driven by hand.
+/// A registered UE with so many sessions at the first of two gNBs; the second is driven by hand.
 pub(crate) fn two_gnbs(seed: u64, sessions: usize) -> (Sim, UeIndex) {
     let mut net = network(seed);
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
-    let ue = net.add_ue(SOURCE, phone_config(1));
+    let ue = net.add_ue(SOURCE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -55,26 +55,26 @@ pub(crate) fn two_gnbs(seed: u64, sessions: usize) -> (Sim, UeIndex) {
         net.settle(SECOND);
     }
     net.take_over(TARGET);
-    assert_eq!(phone(&net).sessions.values().filter(|s| s.up == UpState::Active).count(), sessions);
+    assert_eq!(context(&net).sessions.values().filter(|s| s.up == UpState::Active).count(), sessions);
     (net, ue)
 }
 
-/// The only phone.
-pub(crate) fn phone(net: &Sim) -> &Phone {
-    net.cta().phones().next().expect("a phone")
+/// The only UE.
+pub(crate) fn context(net: &Sim) -> &UeContext {
+    net.cta().contexts().next().expect("a UE")
 }
 
 pub(crate) fn connection(net: &Sim) -> &Connection {
-    phone(net).amf.connection.as_ref().expect("a connection")
+    context(net).amf.connection.as_ref().expect("a connection")
 }
 
 pub(crate) fn psi(n: u8) -> PduSessionId {
     PduSessionId::new(n).expect("a PDU session identity")
 }
 
-/// The phone's security capabilities as its first gNB was told them.
+/// The UE's security capabilities as its first gNB was told them.
 pub(crate) fn capabilities(net: &Sim) -> UeSecurityCapabilities {
-    let c = phone(net).amf.ue_security_capability.expect("told at registration");
+    let c = context(net).amf.ue_security_capability.expect("told at registration");
     let shifted = |map: u8| u16::from(map << 1) << 8;
     UeSecurityCapabilities::new(shifted(c.nea()), shifted(c.nia()), shifted(c.eea()), shifted(c.eia()))
 }
@@ -115,9 +115,9 @@ pub(crate) fn path_switch_request(net: &Sim, sessions: &[u8]) -> PathSwitchReque
 /// One end of a tunnel.
 pub(crate) type End = (IpAddr, Teid);
 
-/// A packet for a session's phone: the tunnel that the UPF sends it into, and what the UPF sent before.
+/// A packet for a session's UE: the tunnel that the UPF sends it into, and what the UPF sent before.
 pub(crate) fn downlink(net: &mut Sim, n: u8) -> (Option<End>, Vec<(End, u8)>) {
-    let address = phone(net).sessions.get(&psi(n)).and_then(|s| s.ipv4).expect("an address");
+    let address = context(net).sessions.get(&psi(n)).and_then(|s| s.ipv4).expect("an address");
     let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     packet.extend(address.octets());
     packet.extend([0x10, 0, 0x10, 1, 0, 12, 0, 0, 1, 2, 3, 4]);
@@ -140,7 +140,7 @@ pub(crate) const END_MARKER: u8 = 254;
 
 /// The tunnel of a session at its gNB, as the SMF has it.
 pub(crate) fn an(net: &Sim, n: u8) -> Option<End> {
-    phone(net).sessions.get(&psi(n)).and_then(|s| s.an.as_deref()).map(|t| (t.address, t.teid))
+    context(net).sessions.get(&psi(n)).and_then(|s| s.an.as_deref()).map(|t| (t.address, t.teid))
 }
 
 /// The second gNB's tunnel of a session.

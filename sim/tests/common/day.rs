@@ -1,33 +1,33 @@
-//! A day of phones that do one thing after the other, in a region.
+//! A day of UEs that do one thing after the other, in a region.
 
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{self, Command};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 use super::by_hand::psi;
 use super::stage::session;
 use super::*;
 
-/// Two gNBs and some phones.
+/// Two gNBs and some UEs.
 pub(crate) struct Stage {
     pub(crate) net: Sim,
     pub(crate) gnbs: [GnbIndex; 2],
     pub(crate) ues: Vec<UeIndex>,
 }
 
-/// With three control functions, and one backup a phone.
-pub(crate) fn stage(seed: u64, phones: u32) -> Stage {
-    of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), phones)
+/// With three CPFs, and one backup a UE.
+pub(crate) fn stage(seed: u64, ues: u32) -> Stage {
+    of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), ues)
 }
 
-pub(crate) fn of(mut net: Sim, phones: u32) -> Stage {
+pub(crate) fn of(mut net: Sim, ues: u32) -> Stage {
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
-    let ues = (1..=phones).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    let ues = (1..=ues).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
     Stage { net, gnbs, ues }
 }
 
-/// What one phone does, step by step.
+/// What one UE does, step by step.
 type Step = (&'static str, fn(&mut Stage, UeIndex));
 
 const DAY: [Step; 11] = [
@@ -47,7 +47,7 @@ const DAY: [Step; 11] = [
     ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
 ];
 
-/// Everyone lives through the day; at each point phones and core agree.
+/// Everyone lives through the day; at each point UEs and core agree.
 pub(crate) fn live(stage: &mut Stage, what: &dyn Fn() -> String) {
     live_patiently(stage, SECOND * 3, what);
     no_violations(&stage.net);
@@ -70,6 +70,6 @@ pub(crate) fn live_patiently(stage: &mut Stage, patience: Duration, what: &dyn F
         let agreed = stage.net.agree();
         assert_eq!(agreed, Ok(()), "{} in {step}", what());
     }
-    assert_eq!(stage.net.phones().count(), 0, "{}: everyone has left", what());
+    assert_eq!(stage.net.contexts().count(), 0, "{}: everyone has left", what());
     assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());
 }

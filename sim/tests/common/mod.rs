@@ -14,7 +14,7 @@ use whimbrel_ids::{FiveQi, GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, SupportedTa};
 use whimbrel_ran::ue::{Event, MmState, Reason};
-use whimbrel_sim::{Sim, UeIndex, phone_config};
+use whimbrel_sim::{Sim, UeIndex, ue_config};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,11 +25,11 @@ pub(crate) fn network(seed: u64) -> Sim {
     net
 }
 
-/// A network with one gNB and one phone.
-pub(crate) fn one_phone(seed: u64) -> (Sim, UeIndex) {
+/// A network with one gNB and one UE.
+pub(crate) fn one_ue(seed: u64) -> (Sim, UeIndex) {
     let mut net = network(seed);
     let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     (net, ue)
 }
@@ -47,11 +47,11 @@ pub(crate) fn area(tac: u32) -> SupportedTa {
     SupportedTa { tac: Tac::new(tac).expect("24 bits"), plmns: vec![(PlmnId::TEST, vec![SNssai::sst(1)])] }
 }
 
-/// Both sides hold the phone registered.
+/// Both sides hold the UE registered.
 pub(crate) fn registered(net: &Sim, ue: UeIndex) -> bool {
     let supi = net.ue_ref(ue).config().supi;
     net.ue_ref(ue).state() == MmState::Registered
-        && net.phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
+        && net.contexts().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
 }
 
 pub(crate) fn refused_with(net: &Sim, ue: UeIndex, wanted: Reason) -> bool {
@@ -69,14 +69,14 @@ pub(crate) fn first_refusal(net: &Sim) -> Option<Refusal> {
     })
 }
 
-/// The gNB finds the phone inactive and has its connection released.
+/// The gNB finds the UE inactive and has its connection released.
 pub(crate) fn go_idle(net: &mut Sim, ue: UeIndex) {
     net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
     net.settle(SECOND);
-    assert!(!net.ue_ref(ue).is_connected(), "the phone is idle");
+    assert!(!net.ue_ref(ue).is_connected(), "the UE is idle");
 }
 
-/// Neither phones nor gNBs found the core at fault.
+/// Neither UEs nor gNBs found the core at fault.
 pub(crate) fn no_violations(net: &Sim) {
     for i in 0..net.ues() {
         for (at, event) in net.ue_events(UeIndex(i)) {

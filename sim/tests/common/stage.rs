@@ -1,4 +1,4 @@
-//! A stage for those who misbehave: a phone and a gNB that do, and a canary on a gNB of its own that must not notice.
+//! A stage for those who misbehave: a UE and a gNB that do, and a canary on a gNB of its own that must not notice.
 
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
@@ -11,13 +11,13 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{InitialUeMessage, UplinkNasTransport};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState, phone_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState, ue_config};
 
 use super::{SECOND, core_events, gnb_config, registered};
 
-/// The phone that misbehaves, at the first gNB.
+/// The UE that misbehaves, at the first gNB.
 pub(crate) const VICTIM: UeIndex = UeIndex(0);
-/// The phone that must not notice, at the second.
+/// The UE that must not notice, at the second.
 pub(crate) const CANARY: UeIndex = UeIndex(1);
 /// The third gNB, whose messages a test writes.
 pub(crate) const BY_HAND: GnbIndex = GnbIndex(2);
@@ -28,7 +28,7 @@ pub(crate) fn session() -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
-/// Three gNBs, the third driven by hand; a canary with a session on the second, and a phone that is nobody yet on the first.
+/// Three gNBs, the third driven by hand; a canary with a session on the second, and a UE that is nobody yet on the first.
 pub(crate) fn stage(net: Sim) -> Sim {
     let mut net = net;
     for n in 1..=3 {
@@ -37,7 +37,7 @@ pub(crate) fn stage(net: Sim) -> Sim {
     net.settle(SECOND / 10);
     net.take_over(BY_HAND);
     for n in 0..2 {
-        net.add_ue(GnbIndex(n), phone_config(n as u32 + 1));
+        net.add_ue(GnbIndex(n), ue_config(n as u32 + 1));
     }
     net.command(CANARY, Command::Register);
     net.command(CANARY, session());
@@ -55,7 +55,7 @@ pub(crate) fn unharmed(net: &Sim, what: &dyn Fn() -> String) {
     assert!(registered(net, CANARY) && sessions == 1, "the canary suffers of {}", what());
 }
 
-/// [`unharmed`]; then the phone leaves, and comes back, and nothing is left of who never was anybody.
+/// [`unharmed`]; then the UE leaves, and comes back, and nothing is left of who never was anybody.
 pub(crate) fn judge(net: &mut Sim, what: &dyn Fn() -> String) {
     net.settle(SECOND / 10);
     unharmed(net, what);
@@ -149,10 +149,10 @@ pub(crate) fn registration(n: u32, capability: &[u8]) -> Vec<u8> {
 /// A capability in order.
 pub(crate) const CAPABILITY: [u8; 4] = [0xf0, 0x70, 0xf0, 0x70];
 
-/// Has the core forget a phone that misbehaves, by the operator's word.
+/// Has the core forget a UE that misbehaves, by the operator's word.
 pub(crate) fn deregister(net: &mut Sim, ue: UeIndex) {
     let supi = net.ue_ref(ue).config().supi;
-    if let Some(phone) = net.cta().find(supi) {
-        net.order(phone, CoreCommand::Deregister);
+    if let Some(context) = net.cta().find(supi) {
+        net.order(context, CoreCommand::Deregister);
     }
 }

@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(names("TS 24.501 §5.5.1.2.5 #22: congestion"), ["24.501 5.5.1.2.5 #22"]);
         assert_eq!(names("TS 38.413 §10.3.4.1A: unknown"), ["38.413 10.3.4.1A "]);
         assert_eq!(names("RFC 9260 §5.1"), Vec::<String>::new());
-        assert_eq!(names("several sessions of one phone"), Vec::<String>::new());
+        assert_eq!(names("several sessions of one UE"), Vec::<String>::new());
     }
 
     #[test] // several, separated by commas, semicolons, "and", "to"

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::mark::{self, Mark};
 
 /// The folders with code and tests of the core, nearest to the procedures first: what stands in the table where many files
-/// name a clause. The emulated phones and gNBs of `ran/` are the other side of a clause, and so are their tests.
+/// name a clause. The emulated UEs and gNBs of `ran/` are the other side of a clause, and so are their tests.
 pub const FOLDERS: [&str; 10] =
     ["control", "user", "resilience", "security", "wire", "app", "store", "fabric", "sim", "tests"];
 

@@ -1,4 +1,4 @@
-"""The phone's cryptography, written from the standards and sharing nothing with the core's: Milenage (TS 35.206), the
+"""The UE's cryptography, written from the standards and sharing nothing with the core's: Milenage (TS 35.206), the
 key hierarchy (TS 33.501 Annex A), 128-NIA2 and 128-NEA2 (TS 33.501 Annex D), and the SUCI profile A (Annex C.3.4.1).
 
 `python3 crypto.py` checks it against published test sets.
@@ -114,7 +114,7 @@ def nea2(key, count, bearer, direction, message):
 
 
 def conceal_profile_a(home_public, text, ephemeral=None):
-    """The scheme output of profile A: the phone's public key, the text concealed, and its tag."""
+    """The scheme output of profile A: the UE's public key, the text concealed, and its tag."""
     ephemeral = ephemeral or X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
     shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(home_public))

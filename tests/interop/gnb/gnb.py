@@ -1,4 +1,4 @@
-"""A gNB (TS 38.413) and the radio link of each phone that uses it. Every `expect_` takes the next message of the core,
+"""A gNB (TS 38.413) and the radio link of each UE that uses it. Every `expect_` takes the next message of the core,
 checks it as a gNB would, and raises `Wrong` if it is not the one that is due.
 """
 import socket
@@ -6,7 +6,7 @@ import time
 
 import gtpu
 import ngap
-from phone import Wrong, demand
+from ue import Wrong, demand
 
 ANSWER_S = 4.0  # how long the core may take for one answer; in the guest kernel a sleep is 10-20 ms coarse
 SILENCE_S = 0.4  # how long to listen where nothing may come
@@ -70,10 +70,10 @@ class Gnb:
             self.waiting.append(message)
 
     def expect(self, *names, timeout=ANSWER_S):
-        """The next message without a phone, which must be one of `names`: (name, IEs)."""
+        """The next message without a UE, which must be one of `names`: (name, IEs)."""
         stream, name, ies = self.next_message(lambda _, ies: "RAN-UE-NGAP-ID" not in ies and "UE-NGAP-IDs" not in ies, timeout)
         demand(name in names, f"came {name} {ies}, awaited {' or '.join(names)}")
-        demand(stream == 0, f"{name} came on stream {stream}; what concerns no phone has a stream of its own (TS 38.412 §7)")
+        demand(stream == 0, f"{name} came on stream {stream}; what concerns no UE has a stream of its own (TS 38.412 §7)")
         return name, ies
 
     def silence(self):
@@ -152,19 +152,19 @@ class Gnb:
             self.n3.close()
         self.association.close()
 
-    def link(self, phone):
-        """A new radio link for `phone`."""
-        self.links.append(Link(self, phone, len(self.links) + 1))
+    def link(self, ue):
+        """A new radio link for `ue`."""
+        self.links.append(Link(self, ue, len(self.links) + 1))
         return self.links[-1]
 
 
 class Link:
-    """One phone's logical NG connection: from the initial message to the release."""
+    """One UE's logical NG connection: from the initial message to the release."""
 
-    def __init__(self, gnb, phone, ran_id):
-        self.gnb, self.phone, self.ran_id = gnb, phone, ran_id
+    def __init__(self, gnb, ue, ran_id):
+        self.gnb, self.ue, self.ran_id = gnb, ue, ran_id
         self.amf_id = None
-        self.stream = 1 + ran_id % 7  # one stream a phone; never stream 0
+        self.stream = 1 + ran_id % 7  # one stream a UE; never stream 0
         self.core_stream = None
         self.security_capabilities = None  # as the core gave them
         self.tunnels = {}  # session: (UPF address, uplink TEID, QFI, downlink TEID)
@@ -202,7 +202,7 @@ class Link:
         return kind == "aMF-UE-NGAP-ID" and value == self.amf_id
 
     def expect(self, *names, timeout=ANSWER_S):
-        """The next message for this phone, which must be one of `names`: (name, IEs).
+        """The next message for this UE, which must be one of `names`: (name, IEs).
 
         A configuration update may come between any two steps; it is answered here."""
         while True:
@@ -210,7 +210,7 @@ class Link:
             if name == "DownlinkNASTransport" and self._configuration_update(ies):
                 continue
             demand(name in names, f"came {name} {ies}, awaited {' or '.join(names)}")
-            demand(stream != 0, f"{name} for a phone came on stream 0 (TS 38.412 §7)")
+            demand(stream != 0, f"{name} for a UE came on stream 0 (TS 38.412 §7)")
             demand(self.core_stream in (None, stream), f"{name} came on stream {stream}, earlier ones on {self.core_stream}")
             self.core_stream = stream
             amf_id = ies.get("AMF-UE-NGAP-ID")
@@ -220,15 +220,15 @@ class Link:
             return name, ies
 
     def _configuration_update(self, ies):
-        """Whether the NAS message within was a configuration update (tried on a copy of the phone's downlink count)."""
-        nas, phone = ies["NAS-PDU"], self.phone
-        if phone.keys is None or nas[1] & 0x0F == 0:
+        """Whether the NAS message within was a configuration update (tried on a copy of the UE's downlink count)."""
+        nas, ue = ies["NAS-PDU"], self.ue
+        if ue.keys is None or nas[1] & 0x0F == 0:
             return False
-        count = phone.downlink_count
+        count = ue.downlink_count
         try:
-            answer = phone.updated(nas)
+            answer = ue.updated(nas)
         except Wrong:
-            phone.downlink_count = count
+            ue.downlink_count = count
             return False
         if answer is not None:
             self.up(answer)
@@ -245,11 +245,11 @@ class Link:
         for needed in ("GUAMI", "AllowedNSSAI", "UESecurityCapabilities", "SecurityKey"):
             demand(needed in ies, f"INITIAL CONTEXT SETUP REQUEST without {needed} (TS 38.413 §9.2.2.1)")
         key = ngap.octets_of(ies["SecurityKey"])
-        demand(key == self.phone.k_gnb(), f"K_gNB {key.hex()}, the phone has {self.phone.k_gnb().hex()}")
+        demand(key == self.ue.k_gnb(), f"K_gNB {key.hex()}, the UE has {self.ue.k_gnb().hex()}")
         # TS 38.413 §9.3.1.86: bit 1 stands for algorithm 1, unlike in NAS, where the first bit is algorithm 0.
         encryption = ngap.octets_of(ies["UESecurityCapabilities"]["nRencryptionAlgorithms"])[0]
-        awaited = self.phone.capability[0] << 1 & 0xE0
-        demand(encryption & 0xE0 == awaited, f"NR encryption algorithms {encryption:#x}, the phone said {awaited:#x}")
+        awaited = self.ue.capability[0] << 1 & 0xE0
+        demand(encryption & 0xE0 == awaited, f"NR encryption algorithms {encryption:#x}, the UE said {awaited:#x}")
         self.security_capabilities = ies["UESecurityCapabilities"]
         answer = self.ids()
         sessions = ies.get("PDUSessionResourceSetupListCxtReq")
@@ -300,7 +300,7 @@ class Link:
                 {"pDUSessionID": session, "pDUSessionResourceSetupResponseTransfer": response}],
         }, self.stream)
         nas = item.get("pDUSessionNAS-PDU") or ies.get("NAS-PDU")
-        demand(nas is not None, "no NAS message for the phone")
+        demand(nas is not None, "no NAS message for the UE")
         return session, nas
 
     def session_torn_down(self):
@@ -316,7 +316,7 @@ class Link:
         }, self.stream)
         for session in sessions:
             self.tunnels.pop(session, None)
-        demand("NAS-PDU" in ies, "PDU SESSION RESOURCE RELEASE COMMAND without the phone's NAS message")
+        demand("NAS-PDU" in ies, "PDU SESSION RESOURCE RELEASE COMMAND without the UE's NAS message")
         return ies["NAS-PDU"]
 
     def released(self, sessions=()):
@@ -329,7 +329,7 @@ class Link:
         return ies["Cause"]
 
     def ask_release(self, sessions=()):
-        """UE CONTEXT RELEASE REQUEST: the phone has been quiet (TS 38.413 §8.3.2)."""
+        """UE CONTEXT RELEASE REQUEST: the UE has been quiet (TS 38.413 §8.3.2)."""
         ies = self.ids()
         if sessions:
             ies["PDUSessionResourceListCxtRelReq"] = [{"pDUSessionID": session} for session in sessions]
@@ -339,7 +339,7 @@ class Link:
     # ---- user plane ------------------------------------------------------------------------------------------------------
 
     def ping(self, session, source, destination, sequence=1):
-        """One ping from the phone's address through its tunnel; the answer checked, headers and all."""
+        """One ping from the UE's address through its tunnel; the answer checked, headers and all."""
         peer, uplink_teid, qfi, downlink_teid = self.tunnels[session]
         packet = gtpu.ping(source, destination, self.ran_id, sequence)
         kind, teid, _, extensions, inner = self.gnb.n3_exchange(gtpu.g_pdu(uplink_teid, qfi, packet), peer)

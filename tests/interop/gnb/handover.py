@@ -1,4 +1,4 @@
-"""A phone moves between two gNBs: Xn handover (TS 38.413 §8.4.4) and N2 handover (§8.4.1 to §8.4.3, §8.4.5), as the gNBs see it.
+"""A UE moves between two gNBs: Xn handover (TS 38.413 §8.4.4) and N2 handover (§8.4.1 to §8.4.3, §8.4.5), as the gNBs see it.
 
 Both gNBs share one N3 socket, for both are at one address; their tunnels differ.
 """
@@ -7,7 +7,7 @@ import socket
 import gtpu
 import ngap
 from gnb import address_of
-from phone import demand
+from ue import demand
 
 # What the gNBs tell each other through the core, which must not look inside: the least that TS 38.331 §11.2.2 allows, in PER.
 PREPARATION = bytes.fromhex("0000")  # HandoverPreparationInformation without capabilities
@@ -47,18 +47,18 @@ def forwarding_teid(link, session):
 
 
 def fresh_keys(link, context):
-    """The security context that a target gets: the phone must come to the same NH from the NCC alone (TS 33.501 §6.9.2.1.1)."""
+    """The security context that a target gets: the UE must come to the same NH from the NCC alone (TS 33.501 §6.9.2.1.1)."""
     ncc, nh = context["nextHopChainingCount"], ngap.octets_of(context["nextHopNH"])
-    awaited = link.phone.next_hop(ncc)
-    demand(nh == awaited, f"NH {nh.hex()} for NCC {ncc}, the phone derives {awaited.hex()}")
+    awaited = link.ue.next_hop(ncc)
+    demand(nh == awaited, f"NH {nh.hex()} for NCC {ncc}, the UE derives {awaited.hex()}")
 
 
-# ---- Xn: the phone is at the target already ----------------------------------------------------------------------------
+# ---- Xn: the UE is at the target already ----------------------------------------------------------------------------
 
 
 def path_switch(source, target):
     """PATH SWITCH REQUEST for all sessions of `source`, and its acknowledgement checked; the link at the target."""
-    link = target.link(source.phone)
+    link = target.link(source.ue)
     sessions = []
     for session, (peer, teid, qfi, _) in source.tunnels.items():
         link.tunnels[session] = peer, teid, qfi, downlink_teid(link, session)
@@ -111,9 +111,9 @@ def require(source, target, gnb_id=None):
 
 def request(source, target):
     """HANDOVER REQUEST awaited at the target and checked; the link to be, with the core's tunnels."""
-    link = target.link(source.phone)
+    link = target.link(source.ue)
     stream, name, ies = target.next_message(lambda name, _: name == "HandoverRequest")
-    demand(stream != 0, f"{name} for a phone came on stream 0 (TS 38.412 §7)")
+    demand(stream != 0, f"{name} for a UE came on stream 0 (TS 38.412 §7)")
     for needed in ("AMF-UE-NGAP-ID", "HandoverType", "Cause", "UEAggregateMaximumBitRate", "UESecurityCapabilities", "SecurityContext",
                    "PDUSessionResourceSetupListHOReq", "AllowedNSSAI", "SourceToTarget-TransparentContainer", "GUAMI"):
         demand(needed in ies, f"HANDOVER REQUEST without {needed} (TS 38.413 §9.2.3.4)")

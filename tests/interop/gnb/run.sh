@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The gNB and phone of this folder against the core: the core in a network namespace, the gNB in a guest kernel beside it,
+# The gNB and UE of this folder against the core: the core in a network namespace, the gNB in a guest kernel beside it,
 # because it needs the kernel's SCTP. Prints `ok - `, `not ok - ` or `skip - ` lines. What the core sent is judged by tshark,
 # too, in a run of its own with the null cipher, in a network whose MNC has three digits.
 #
@@ -15,7 +15,7 @@ PLMN=${PLMN:-999/70}
 PLMN_CAPTURED=310/260                 # of three digits: NAS and NGAP order them differently (TS 24.501 §9.11.3.4, TS 38.413 §9.3.3.5)
 K=465b5ce8b199b49faa5f0a2ee238a6bc    # TS 35.208 §4.3, test set 1
 OPC=cd63cb71954a9f4e48a5994e37a02baf
-UE_GATEWAY=10.45.0.1                  # the first address of the default pool is the core's own: what the phone pings
+UE_GATEWAY=10.45.0.1                  # the first address of the default pool is the core's own: what the UE pings
 
 skip() { echo "skip - $NAME: $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "needs root for namespaces and a TAP device"
@@ -54,7 +54,7 @@ core_configure() {
   cat >"$out/whimbrel.yaml" <<YAML
 plmn: $1
 security:
-  ciphering: [NEA2, NEA0]  # NEA0 for the phone that offers nothing else, so that its capture can be read
+  ciphering: [NEA2, NEA0]  # NEA0 for the UE that offers nothing else, so that its capture can be read
 n2:
   addresses: [$GUEST_HOST_IP]
 n3:
@@ -129,7 +129,7 @@ if command -v tshark >/dev/null; then
   ip netns exec "$GUEST_NS" tshark -q -i tap0 -f 'ip proto 132 or udp port 2152 or udp port 9899' -w "$out/core.pcap" >"$out/tshark.log" 2>&1 &
   capture=$!
   sleep 1
-  scenarios gnb-null-cipher "$PLMN_CAPTURED" --null-cipher "one phone's day" "return with a 5G-GUTI" "GTP-U" "paging" "Xn handover" "N2 handover"
+  scenarios gnb-null-cipher "$PLMN_CAPTURED" --null-cipher "one UE's day" "return with a 5G-GUTI" "GTP-U" "paging" "Xn handover" "N2 handover"
   end "$capture" 5
   if JUDGE_FROM=$GUEST_HOST_IP "$here/../tshark_judge.sh" "$out/core.pcap" >"$out/judge.log" 2>&1; then
     echo "ok - tshark: nothing malformed or unknown in what the core sent"

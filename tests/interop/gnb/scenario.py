@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A gNB and a phone that share no code with the core take it through its procedures, and judge each answer.
+"""A gNB and a UE that share no code with the core take it through its procedures, and judge each answer.
 
     scenario.py --amf ADDRESS --n3 OWN-ADDRESS --imsi IMSI --k HEX --opc HEX [--ping ADDRESS] [--null-cipher] [--trace FILE] [NAME...]
     scenario.py --selftest    check the cryptography and, against a stand-in core, the judge itself
@@ -19,7 +19,7 @@ import handover
 import ngap
 import sctp
 from gnb import Gnb
-from phone import CIPHERED, Phone, Wrong, demand, element
+from ue import CIPHERED, Ue, Wrong, demand, element
 
 SCENARIOS = {}
 SESSION = 1
@@ -33,7 +33,7 @@ def scenario(name):
 
 
 class Run:
-    """One scenario's gNB, phone and steps."""
+    """One scenario's gNB, UE and steps."""
 
     def __init__(self, name, options, connect):
         self.name, self.options, self.connect = name, options, connect
@@ -53,16 +53,16 @@ class Run:
 
     def gnb(self, **changes):
         o = self.options
-        phone = self.phone()
-        values = {"plmn": phone.ngap_plmn(), "tac": o.tac, "sst": 1, "n3_address": o.n3, "trace": o.trace_line, **changes}
+        ue = self.ue()
+        values = {"plmn": ue.ngap_plmn(), "tac": o.tac, "sst": 1, "n3_address": o.n3, "trace": o.trace_line, **changes}
         gnb = Gnb(self.connect(), **values)
         self.gnbs.append(gnb)
         return gnb
 
-    def phone(self, **changes):
+    def ue(self, **changes):
         o = self.options
         values = {"imsi": o.imsi, "k": o.k, "opc": o.opc, "mcc": o.mcc, "mnc": o.mnc, "null_cipher": o.null_cipher, **changes}
-        return Phone(**values)
+        return Ue(**values)
 
     def ready(self, **changes):
         """A gNB that is set up."""
@@ -84,13 +84,13 @@ class Run:
 # ---- what several scenarios need ----------------------------------------------------------------------------------
 
 
-def registered(run, gnb, phone, kind=1, quiet=False):
+def registered(run, gnb, ue, kind=1, quiet=False):
     """Registration (TS 23.502 §4.2.2.2.2) from idle; the link, connected. Each of the core's choices is allowed: whether
     to ask for the identity, to authenticate anew, to change the security context."""
     say = (lambda text: None) if quiet else run.step
-    link = gnb.link(phone)
+    link = gnb.link(ue)
     say("REGISTRATION REQUEST is answered")
-    link.initial(phone.registration_request(kind), s_tmsi=phone.s_tmsi() if phone.guti else None)
+    link.initial(ue.registration_request(kind), s_tmsi=ue.s_tmsi() if ue.guti else None)
     while True:
         name, ies = link.expect("DownlinkNASTransport", "InitialContextSetupRequest")
         if name == "InitialContextSetupRequest":
@@ -103,31 +103,31 @@ def registered(run, gnb, phone, kind=1, quiet=False):
         header, kind_of = nas[1] & 15, nas[2]
         if header == 0 and kind_of == 0x5B:
             say("IDENTITY REQUEST asks for the SUCI")
-            link.up(phone.identity_response())
+            link.up(ue.identity_response())
         elif header == 0 and kind_of == 0x56:
             say("AUTHENTICATION REQUEST: AUTN is genuine and fresh, ABBA and ngKSI are right")
-            link.up(phone.authenticate(nas))
+            link.up(ue.authenticate(nas))
         elif header == 3:
             say("SECURITY MODE COMMAND: integrity, replayed capabilities, algorithms, ngKSI")
-            link.up(phone.secure(nas))
+            link.up(ue.secure(nas))
         else:
             say("REGISTRATION ACCEPT: integrity, a new 5G-GUTI, TAI list, allowed NSSAI")
-            answer = phone.accepted(nas)
+            answer = ue.accepted(nas)
             if answer:
                 link.up(answer)
             return link
 
 
 def session_opened(run, link, quiet=False):
-    """PDU session establishment (TS 23.502 §4.3.2.2.1); the phone's address."""
+    """PDU session establishment (TS 23.502 §4.3.2.2.1); the UE's address."""
     say = (lambda text: None) if quiet else run.step
-    phone = link.phone
+    ue = link.ue
     say("PDU SESSION RESOURCE SETUP REQUEST: tunnel, QoS flow, session type")
-    link.up(phone.session_request(SESSION, run.options.dnn))
+    link.up(ue.session_request(SESSION, run.options.dnn))
     session, nas = link.session_set_up()
     demand(session == SESSION, f"PDU session {session}, asked for {SESSION}")
     say("PDU SESSION ESTABLISHMENT ACCEPT: address, QoS rules, DNS server")
-    address, options = phone.session_accepted(nas, SESSION)
+    address, options = ue.session_accepted(nas, SESSION)
     demand(b"\x00\x0d\x04" in options, f"no IPv4 DNS server in the options {options.hex()}")
     return address
 
@@ -140,15 +140,15 @@ def idle(run, link, quiet=False):
     link.released(sessions)
 
 
-def returned(run, gnb, phone, sessions=(SESSION,), quiet=False):
+def returned(run, gnb, ue, sessions=(SESSION,), quiet=False):
     """Service request (TS 23.502 §4.2.3.2); the new link with its tunnels."""
     if not quiet:
         run.step("SERVICE REQUEST: context set-up with the session's tunnel, SERVICE ACCEPT")
-    link = gnb.link(phone)
-    link.initial(phone.service_request(sessions), s_tmsi=phone.s_tmsi(), cause="mo-Data")
+    link = gnb.link(ue)
+    link.initial(ue.service_request(sessions), s_tmsi=ue.s_tmsi(), cause="mo-Data")
     _, ies = link.expect("InitialContextSetupRequest")
     nas = link.context_set_up(ies)
-    phone.service_accepted(nas if nas is not None else link.nas())
+    ue.service_accepted(nas if nas is not None else link.nas())
     for session in sessions:
         if session not in link.tunnels:  # the core may send the sessions in a message of their own
             link.session_set_up()
@@ -156,15 +156,15 @@ def returned(run, gnb, phone, sessions=(SESSION,), quiet=False):
 
 
 def gone(run, link, quiet=False):
-    """Deregistration by the phone (TS 23.502 §4.2.2.3.2)."""
+    """Deregistration by the UE (TS 23.502 §4.2.2.3.2)."""
     if not quiet:
         run.step("DEREGISTRATION ACCEPT, then release")
-    phone = link.phone
-    link.up(phone.deregistration_request())
-    phone.read(link.nas(), "5GMMMODeregistrationAccept")
+    ue = link.ue
+    link.up(ue.deregistration_request())
+    ue.read(link.nas(), "5GMMMODeregistrationAccept")
     link.released()
-    phone.guti = None
-    phone.forget_keys()
+    ue.guti = None
+    ue.forget_keys()
 
 
 def error_indication(gnb, link=None):
@@ -205,22 +205,22 @@ def ng_setup_refused(run):
         demand("Cause" in ies, "no cause")
 
 
-@scenario("one phone's day")
-def one_phones_day(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone)
+@scenario("one UE's day")
+def one_ues_day(run):
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue)
     run.step("UE radio capability is taken")
     gnb.send("UERadioCapabilityInfoIndication", {**link.ids(), "UERadioCapability": bytes(range(64))}, link.stream)
     address = session_opened(run, link)
     run.step(f"ping {run.options.ping} through the tunnel")
     link.ping(SESSION, address, run.options.ping)
     idle(run, link)
-    link = returned(run, gnb, phone)
+    link = returned(run, gnb, ue)
     run.step("ping again, through the new tunnel")
     link.ping(SESSION, address, run.options.ping, 2)
-    run.step("PDU SESSION RELEASE COMMAND on the phone's request")
-    link.up(phone.session_release_request(SESSION))
-    link.up(phone.session_released(link.session_torn_down(), SESSION))
+    run.step("PDU SESSION RELEASE COMMAND on the UE's request")
+    link.up(ue.session_release_request(SESSION))
+    link.up(ue.session_released(link.session_torn_down(), SESSION))
     gone(run, link)
     run.step("silence after the release")
     gnb.silence()
@@ -228,47 +228,47 @@ def one_phones_day(run):
 
 @scenario("return with a 5G-GUTI")
 def return_with_guti(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     idle(run, link, quiet=True)
-    first = phone.guti
-    link = registered(run, gnb, phone, kind=3)  # periodic registration updating
+    first = ue.guti
+    link = registered(run, gnb, ue, kind=3)  # periodic registration updating
     run.step("the 5G-GUTI is a new one")
-    demand(phone.guti != first, "the same 5G-GUTI")
+    demand(ue.guti != first, "the same 5G-GUTI")
     gone(run, link, quiet=True)
 
 
 @scenario("service request for signalling")
 def signalling(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     idle(run, link, quiet=True)
     run.step("SERVICE ACCEPT without a session")
-    link = returned(run, gnb, phone, sessions=(), quiet=True)
+    link = returned(run, gnb, ue, sessions=(), quiet=True)
     gone(run, link, quiet=True)
 
 
 # test: TS 23.502 §4.2.3.3: paging
 @scenario("paging")
 def paging(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     address = session_opened(run, link, quiet=True)
     peer, teid, qfi, _ = link.tunnels[SESSION]
     idle(run, link, quiet=True)
-    # A straggler: its answer comes when the phone is idle.
+    # A straggler: its answer comes when the UE is idle.
     packet = gtpu.ping(address, run.options.ping, 7, 7)
     gnb.n3_socket().sendto(gtpu.g_pdu(teid, qfi, packet), (peer, gtpu.PORT))
-    run.step("PAGING: the phone's 5G-S-TMSI, the gNB's tracking area")
+    run.step("PAGING: the UE's 5G-S-TMSI, the gNB's tracking area")
     _, ies = gnb.expect("Paging")
     kind, named = ies["UEPagingIdentity"]
     (amf_set, _), (pointer, _) = named["aMFSetID"], named["aMFPointer"]
     octets = (amf_set << 6 | pointer).to_bytes(2, "big") + named["fiveG-TMSI"]
-    demand(octets == phone.s_tmsi(), f"{kind} {octets.hex()}, the phone is {phone.s_tmsi().hex()}")
+    demand(octets == ue.s_tmsi(), f"{kind} {octets.hex()}, the UE is {ue.s_tmsi().hex()}")
     areas = [item["tAI"]["tAC"] for item in ies["TAIListForPaging"]]
     demand(gnb.tac.to_bytes(3, "big") in areas, f"tracking areas {areas}")
-    link = returned(run, gnb, phone)
-    run.step("what waited for the phone arrives")
+    link = returned(run, gnb, ue)
+    run.step("what waited for the UE arrives")
     _, _, _, downlink = link.tunnels[SESSION]
     kind, teid, _, _, inner = gnb.n3_next()
     demand(kind == gtpu.G_PDU and teid == downlink and gtpu.is_pong(inner, packet), f"came message {kind} for TEID {teid:#x}")
@@ -276,9 +276,9 @@ def paging(run):
 
 
 def at_a_gnb_with_a_neighbour(run):
-    """A phone with a session, its link, its address, and another gNB."""
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    """A UE with a session, its link, its address, and another gNB."""
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     address = session_opened(run, link, quiet=True)
     other = run.neighbour(gnb)
     return link, address, other
@@ -288,7 +288,7 @@ def at_a_gnb_with_a_neighbour(run):
 @scenario("Xn handover")
 def xn_handover(run):
     source, address, other = at_a_gnb_with_a_neighbour(run)
-    run.step("PATH SWITCH REQUEST ACKNOWLEDGE: NH as the phone derives it, the session switched")
+    run.step("PATH SWITCH REQUEST ACKNOWLEDGE: NH as the UE derives it, the session switched")
     link = handover.path_switch(source, other)
     run.step("END MARKER on the former tunnel")
     handover.end_marker(source, SESSION)
@@ -325,9 +325,9 @@ def n2_handover(run):
     demand(cause == ("radioNetwork", "successful-handover"), f"cause {cause}")
     run.step("ping through the target")
     link.ping(SESSION, address, run.options.ping, 2)
-    run.step("the phone goes idle there and returns")
+    run.step("the UE goes idle there and returns")
     idle(run, link, quiet=True)
-    link = returned(run, other, source.phone, quiet=True)
+    link = returned(run, other, source.ue, quiet=True)
     link.ping(SESSION, address, run.options.ping, 3)
     gone(run, link, quiet=True)
 
@@ -344,7 +344,7 @@ def n2_handover_refused(run):
     handover.require(source, other)
     handover.refuse(handover.request(source, other))
     source.expect("HandoverPreparationFailure")
-    run.step("HANDOVER CANCEL is acknowledged, and the target lets the phone go")
+    run.step("HANDOVER CANCEL is acknowledged, and the target lets the UE go")
     handover.require(source, other)
     link = handover.request(source, other)
     handover.acknowledge(link)
@@ -352,26 +352,26 @@ def n2_handover_refused(run):
     source.gnb.send("HandoverCancel", {**source.ids(), "Cause": ("radioNetwork", "handover-cancelled")}, source.stream)
     source.expect("HandoverCancelAcknowledge")
     link.released()
-    run.step("ping where the phone has been all along")
+    run.step("ping where the UE has been all along")
     source.ping(SESSION, address, run.options.ping, 2)
     gone(run, source, quiet=True)
 
 
 @scenario("a 5G-GUTI that nobody gave")
 def unknown_guti(run):
-    gnb, phone = run.ready(), run.phone()
-    phone.guti = b"\xf2" + phone.plmn() + b"\x01\x00\x41\xde\xad\xbe\xef"
-    gone(run, registered(run, gnb, phone), quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    ue.guti = b"\xf2" + ue.plmn() + b"\x01\x00\x41\xde\xad\xbe\xef"
+    gone(run, registered(run, gnb, ue), quiet=True)
 
 
-@scenario("a phone that restarts")
+@scenario("a UE that restarts")
 def restart(run):
-    gnb, phone = run.ready(), run.phone()
-    old = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    old = registered(run, gnb, ue, quiet=True)
     session_opened(run, old, quiet=True)
     run.step("it registers anew while its old context is there")
-    again = run.phone()
-    again.sqn = phone.sqn
+    again = run.ue()
+    again.sqn = ue.sqn
     link = registered(run, gnb, again, quiet=True)
     run.step("the old logical connection is released")
     old.released()
@@ -387,19 +387,19 @@ def restart(run):
 
 @scenario("SQN out of step")
 def out_of_step(run):
-    gnb, phone = run.ready(), run.phone()
-    link = gnb.link(phone)
+    gnb, ue = run.ready(), run.ue()
+    link = gnb.link(ue)
     run.step("AUTHENTICATION REQUEST")
-    link.initial(phone.registration_request())
+    link.initial(ue.registration_request())
     request = link.nas()
-    run.step("after AUTHENTICATION FAILURE (synch failure) a new one, with an SQN above the phone's")
-    link.up(phone.claim_stale(request, ahead=1 << 24))
-    link.up(phone.authenticate(link.nas()))
+    run.step("after AUTHENTICATION FAILURE (synch failure) a new one, with an SQN above the UE's")
+    link.up(ue.claim_stale(request, ahead=1 << 24))
+    link.up(ue.authenticate(link.nas()))
     run.step("SECURITY MODE COMMAND")
-    link.up(phone.secure(link.nas()))
+    link.up(ue.secure(link.nas()))
     _, ies = link.expect("InitialContextSetupRequest")
     nas = link.context_set_up(ies)
-    answer = phone.accepted(nas if nas is not None else link.nas())
+    answer = ue.accepted(nas if nas is not None else link.nas())
     if answer:
         link.up(answer)
     gone(run, link, quiet=True)
@@ -407,37 +407,37 @@ def out_of_step(run):
 
 @scenario("wrong RES*")
 def wrong_res_star(run):
-    gnb, phone = run.ready(), run.phone()
-    link = gnb.link(phone)
-    link.initial(phone.registration_request())
+    gnb, ue = run.ready(), run.ue()
+    link = gnb.link(ue)
+    link.initial(ue.registration_request())
     run.step("AUTHENTICATION REJECT, then release")
-    good = phone.authenticate(link.nas())
+    good = ue.authenticate(link.nas())
     link.up(good[:-1] + bytes([good[-1] ^ 1]))
     nas = link.nas()
     if nas[2] == 0x5B:  # TS 24.501 §5.4.1.3.5: with a 5G-GUTI the network may first ask who it is
-        link.up(phone.identity_response())
+        link.up(ue.identity_response())
         nas = link.nas()
-    phone.read(nas, "5GMMAuthenticationReject", protected=False)
+    ue.read(nas, "5GMMAuthenticationReject", protected=False)
     link.released()
 
 
 @scenario("unknown subscriber")
 def unknown_subscriber(run):
-    gnb, phone = run.ready(), run.phone(imsi=run.options.imsi[:5] + "9" * (len(run.options.imsi) - 5))
-    link = gnb.link(phone)
+    gnb, ue = run.ready(), run.ue(imsi=run.options.imsi[:5] + "9" * (len(run.options.imsi) - 5))
+    link = gnb.link(ue)
     run.step("REGISTRATION REJECT, then release")
-    link.initial(phone.registration_request())
-    phone.read(link.nas(), "5GMMRegistrationReject", "5GMMAuthenticationReject", protected=False)
+    link.initial(ue.registration_request())
+    ue.read(link.nas(), "5GMMRegistrationReject", "5GMMAuthenticationReject", protected=False)
     link.released()
 
 
 @scenario("unknown DNN")
 def unknown_dnn(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
-    run.step("refused with a cause, and the phone stays registered")
-    link.up(phone.session_request(SESSION, dnn="nowhere"))
-    outer = phone.read(link.nas(), "5GMMDLNASTransport")
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
+    run.step("refused with a cause, and the UE stays registered")
+    link.up(ue.session_request(SESSION, dnn="nowhere"))
+    outer = ue.read(link.nas(), "5GMMDLNASTransport")
     payload = element(outer, "PayloadContainer")
     rejected = payload[3] == 0xC3  # PDU SESSION ESTABLISHMENT REJECT
     demand(rejected or element(outer, "5GMMCause"), f"neither a 5GSM reject nor a 5GMM cause: {payload.hex()}")
@@ -448,8 +448,8 @@ def unknown_dnn(run):
 
 @scenario("GTP-U")
 def gtp_u(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     address = session_opened(run, link, quiet=True)
     peer, teid, qfi, _ = link.tunnels[SESSION]
     run.step("ECHO RESPONSE with the sequence number and Recovery")
@@ -463,42 +463,42 @@ def gtp_u(run):
     demand(kind == gtpu.ERROR_INDICATION, f"message {kind}")
     named = gtpu.elements(rest).get(16)
     demand(named == stray.to_bytes(4, "big"), f"it names TEID {named}")
-    run.step("a packet with another source address than the phone's is dropped")
+    run.step("a packet with another source address than the UE's is dropped")
     forged = gtpu.g_pdu(teid, qfi, gtpu.ping("10.99.99.99", run.options.ping, 1, 1))
     try:
         kind = gnb.n3_exchange(forged, peer, timeout=0.5)[0]
         raise Wrong(f"answered with message {kind}")
     except Wrong as silence:
         demand("no answer" in str(silence), str(silence))
-    run.step("and the phone's own packets still pass")
+    run.step("and the UE's own packets still pass")
     link.ping(SESSION, address, run.options.ping, 3)
     gone(run, link, quiet=True)
 
 
 @scenario("NG reset")
 def ng_reset(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     session_opened(run, link, quiet=True)
     run.step("NG RESET ACKNOWLEDGE")
     gnb.send("NGReset", {"Cause": ("misc", "om-intervention"), "ResetType": ("nG-Interface", "reset-all")})
     gnb.expect("NGResetAcknowledge")
-    link = returned(run, gnb, phone)
+    link = returned(run, gnb, ue)
     gone(run, link, quiet=True)
 
 
 @scenario("a gNB loses its power")
 def power_loss(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
     address = session_opened(run, link, quiet=True)
     run.step("a new association of the same gNB is set up")
     gnb.n3_socket().close()
     gnb.n3 = None
     gnb.association.abort()
     gnb = run.ready()
-    link = returned(run, gnb, phone)
-    run.step("ping from the phone that came back")
+    link = returned(run, gnb, ue)
+    run.step("ping from the UE that came back")
     link.ping(SESSION, address, run.options.ping)
     gone(run, link, quiet=True)
 
@@ -518,39 +518,39 @@ def bad_ngap(run):
         _, name, _ = gnb.next_message(lambda *_: True)
         demand(name in ("ErrorIndication", "NGSetupFailure"), f"came {name}")
     run.step("ERROR INDICATION for an AMF-UE-NGAP-ID that nobody gave")
-    stray = gnb.link(run.phone())
+    stray = gnb.link(run.ue())
     stray.amf_id = 0x123456789
     stray.up(b"\x7e\x00\x67\x01\x00\x04\x2e\x01\x01\xc1\xff\xff\x91")
     ies = error_indication(gnb)
     demand(ies.get("Cause", (None, None))[0] == "radioNetwork", f"cause {ies.get('Cause')}")
-    run.step("the same association still serves a phone")
-    gone(run, registered(run, gnb, run.phone(), quiet=True), quiet=True)
+    run.step("the same association still serves a UE")
+    gone(run, registered(run, gnb, run.ue(), quiet=True), quiet=True)
 
 
 @scenario("bad NAS")
 def bad_nas(run):
-    gnb, phone = run.ready(), run.phone()
-    link = registered(run, gnb, phone, quiet=True)
-    run.step("garbage as first messages of other phones disturbs nobody")
+    gnb, ue = run.ready(), run.ue()
+    link = registered(run, gnb, ue, quiet=True)
+    run.step("garbage as first messages of other UEs disturbs nobody")
     for size in (1, 2, 3, 7, 40, 2000):
-        other = gnb.link(phone)
+        other = gnb.link(ue)
         other.initial(os.urandom(size))
-    run.step("a forged message in the phone's name is not heard")
-    count = phone.uplink_count
-    forged = bytearray(phone.deregistration_request())
-    phone.uplink_count = count
+    run.step("a forged message in the UE's name is not heard")
+    count = ue.uplink_count
+    forged = bytearray(ue.deregistration_request())
+    ue.uplink_count = count
     forged[2] ^= 0xFF
     link.up(bytes(forged))
     run.step("a replayed message is not heard")
-    phone.uplink_count = 0
-    replayed = phone.deregistration_request()
-    phone.uplink_count = count
+    ue.uplink_count = 0
+    replayed = ue.deregistration_request()
+    ue.uplink_count = count
     link.up(replayed)
     run.step("an unknown message type within good protection gets 5GMM STATUS #97 (TS 24.501 §7.4)")
-    link.up(phone.protect(b"\x7e\x00\xee", CIPHERED))
-    cause = element(phone.read(link.nas(), "5GMMStatus"), "5GMMCause")
+    link.up(ue.protect(b"\x7e\x00\xee", CIPHERED))
+    cause = element(ue.read(link.nas(), "5GMMStatus"), "5GMMCause")
     demand(cause == bytes([97]), f"cause {cause}")
-    run.step("the phone is still served")
+    run.step("the UE is still served")
     time.sleep(0.2)
     gnb.waiting.clear()
     session_opened(run, link, quiet=True)
@@ -590,7 +590,7 @@ def options_of(arguments):
     parser.add_argument("--k", type=bytes.fromhex, default=bytes.fromhex("465b5ce8b199b49faa5f0a2ee238a6bc"))
     parser.add_argument("--opc", type=bytes.fromhex, default=bytes.fromhex("cd63cb71954a9f4e48a5994e37a02baf"))
     parser.add_argument("--ping", default="10.45.0.1")
-    parser.add_argument("--null-cipher", action="store_true", help="the phone offers 5G-EA0 alone, so that captures can be read")
+    parser.add_argument("--null-cipher", action="store_true", help="the UE offers 5G-EA0 alone, so that captures can be read")
     parser.add_argument("--trace", help="a file for each message sent and received, in hexadecimal")
     parser.add_argument("--selftest", action="store_true")
     parser.add_argument("--serve", action="store_true")

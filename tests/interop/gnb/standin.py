@@ -1,7 +1,7 @@
 """A stand-in core, to judge the judge: just enough of an AMF, SMF and UPF for every scenario to pass, in the same process
 and without sockets; and faults that can be planted in it, each of which some scenario must find.
 
-It is no measure of anything: it shares crypto.py and pycrate with the gNB and phone.
+It is no measure of anything: it shares crypto.py and pycrate with the gNB and ue.
 """
 import contextlib
 import copy
@@ -14,33 +14,33 @@ import gtpu
 import ngap
 import sctp
 from gnb import Gnb
-from phone import MM, SM, parse_NAS5G
-from phone import BEARER, CIPHERED, DOWNLINK, INTEGRITY_NEW, SESSION_OPTIONS_ANSWER, UPLINK, element
+from ue import MM, SM, parse_NAS5G
+from ue import BEARER, CIPHERED, DOWNLINK, INTEGRITY_NEW, SESSION_OPTIONS_ANSWER, UPLINK, element
 
 UPF, ADDRESS, TEID, FORWARDING, QFI = "127.0.0.7", "10.45.0.2", 0xABCD, 0xF0F0, 1
 
 # What can be planted, and the scenario that must find it.
 FAULTS = {
-    "AUTN of another key": "one phone's day",
-    "separation bit not set": "one phone's day",
-    "capabilities replayed wrongly": "one phone's day",
-    "wrong K_gNB": "one phone's day",
-    "no allowed NSSAI": "one phone's day",
-    "downlink COUNT used again": "one phone's day",
-    "another TEID downlink": "one phone's day",
-    "no PDU session container": "one phone's day",
-    "the phone's messages on stream 0": "one phone's day",
+    "AUTN of another key": "one UE's day",
+    "separation bit not set": "one UE's day",
+    "capabilities replayed wrongly": "one UE's day",
+    "wrong K_gNB": "one UE's day",
+    "no allowed NSSAI": "one UE's day",
+    "downlink COUNT used again": "one UE's day",
+    "another TEID downlink": "one UE's day",
+    "no PDU session container": "one UE's day",
+    "the UE's messages on stream 0": "one UE's day",
     "another PPID": "NG setup",
     "the same 5G-GUTI again": "return with a 5G-GUTI",
-    "an SQN below the phone's": "SQN out of step",
+    "an SQN below the UE's": "SQN out of step",
     "any RES* will do": "wrong RES*",
     "anybody may come": "unknown subscriber",
     "deaf to garbage": "bad NGAP",
     "source addresses are not checked": "GTP-U",
     "replays are heard": "bad NAS",
-    "old contexts stay": "a phone that restarts",
+    "old contexts stay": "a UE that restarts",
     "nobody is paged": "paging",
-    "another phone is paged": "paging",
+    "another UE is paged": "paging",
     "the NH is not a fresh one": "Xn handover",
     "no end marker": "Xn handover",
     "the source's container is changed": "N2 handover",
@@ -62,7 +62,7 @@ def teid_of(tunnel):
 
 
 class Context:
-    """What the stand-in knows of one phone."""
+    """What the stand-in knows of one UE."""
 
     def __init__(self, ran_id, amf_id):
         self.ran_id, self.amf_id, self.stream = ran_id, amf_id, 1
@@ -84,7 +84,7 @@ class Core:
         self.gnbs = []
         self.n3 = []  # what the UPF sends of itself
         self.plmn = b"\x99\xf9\x07"
-        self.user = None  # the phone with the session
+        self.user = None  # the UE with the session
         self.waiting = []  # packets for it while it is idle
         self.forwarding = None
 
@@ -112,7 +112,7 @@ class StandIn:
         return self.queue.pop(0)
 
     def answer(self, name, ies, context=None):
-        stream = context.stream if context and not self.core.has("the phone's messages on stream 0") else 0
+        stream = context.stream if context and not self.core.has("the UE's messages on stream 0") else 0
         if context:
             ies = {"AMF-UE-NGAP-ID": context.amf_id, "RAN-UE-NGAP-ID": context.ran_id, **ies}
         self.queue.append((stream, 0 if self.core.has("another PPID") else 60, ngap.encode(name, ies)))
@@ -188,7 +188,7 @@ class StandIn:
     # ---- handover ------------------------------------------------------------------------------------------------------
 
     def fresh(self, context):
-        """The next NH of a phone's chain."""
+        """The next NH of a UE's chain."""
         if context.ncc == 0:
             context.sync, context.ncc = crypto.next_hop(context.kamf, context.k_gnb), 1
         if not self.core.has("the NH is not a fresh one"):
@@ -362,7 +362,7 @@ class StandIn:
     def on_AuthenticationFailure(self, context, message, plain):
         auts, (rand, _, suci) = element(message, "AUTS"), context.challenged
         usim = crypto.Milenage(self.core.options.k, self.core.options.opc)
-        if not self.core.has("an SQN below the phone's"):
+        if not self.core.has("an SQN below the UE's"):
             self.core.sqn = int.from_bytes(crypto.xor(auts[:6], usim.f5_star(rand)), "big")
         self.challenge(context, suci)
 
@@ -499,7 +499,7 @@ class StandIn:
         if self.core.has("nobody is paged"):
             return
         guti = self.core.user.guti
-        tmsi = bytes(4) if self.core.has("another phone is paged") else guti[7:]
+        tmsi = bytes(4) if self.core.has("another UE is paged") else guti[7:]
         number = int.from_bytes(guti[5:7], "big")
         for gnb in self.core.gnbs:
             gnb.queue.append((0, 60, ngap.encode("Paging", {

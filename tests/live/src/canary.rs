@@ -1,4 +1,4 @@
-//! Canary phones: whatever the others do, these register, open a session, ping, sleep, are paged, return and leave, each
+//! Canary UEs: whatever the others do, these register, open a session, ping, sleep, are paged, return and leave, each
 //! step within its time, on gNBs of their own.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use whimbrel_ran::edge::{self, Mode, RunnerConfig, Watch};
 use whimbrel_ran::fleet::Subscription;
 use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, Step};
 use whimbrel_ran::ue::{Event, UeConfig};
-use whimbrel_ran::{PhoneId, gnb};
+use whimbrel_ran::{UeId, gnb};
 
 use crate::program::{CORE, GATEWAY};
 use crate::radio;
@@ -21,7 +21,7 @@ use crate::radio;
 const RATE: f64 = 4.0;
 /// How long a step may take, on a host whose cores others use as well.
 const PATIENCE_S: f64 = 12.0;
-/// From going to sleep to the packet that has the phone paged, and from there to the next: who wants to reach it tries again.
+/// From going to sleep to the packet that has the UE paged, and from there to the next: who wants to reach it tries again.
 const PAGED_AFTER: Duration = Duration::from_millis(60);
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -48,10 +48,10 @@ impl Health {
 struct Keeper {
     health: Arc<Health>,
     stop: Arc<AtomicBool>,
-    addresses: BTreeMap<PhoneId, Ipv4Addr>,
-    /// Every second sleep is ended by paging, the others by the phone itself.
-    sleeps: BTreeMap<PhoneId, u32>,
-    wake: BTreeMap<PhoneId, Instant>,
+    addresses: BTreeMap<UeId, Ipv4Addr>,
+    /// Every second sleep is ended by paging, the others by the UE itself.
+    sleeps: BTreeMap<UeId, u32>,
+    wake: BTreeMap<UeId, Instant>,
     waker: UdpSocket,
     failed: bool,
 }
@@ -68,22 +68,22 @@ impl Watch for Keeper {
         }
     }
 
-    fn phone(&mut self, phone: PhoneId, event: &Event) {
+    fn ue(&mut self, ue: UeId, event: &Event) {
         match event {
             Event::SessionUp { session, .. } => {
-                self.addresses.extend(session.ipv4.map(|a| (phone, a)));
-                self.sleeps.insert(phone, 0);
+                self.addresses.extend(session.ipv4.map(|a| (ue, a)));
+                self.sleeps.insert(ue, 0);
             }
             Event::Idle => {
-                let sleeps = self.sleeps.entry(phone).or_default();
+                let sleeps = self.sleeps.entry(ue).or_default();
                 *sleeps += 1;
                 if *sleeps % 2 == 1 {
-                    self.wake.insert(phone, Instant::now() + PAGED_AFTER);
+                    self.wake.insert(ue, Instant::now() + PAGED_AFTER);
                 }
             }
-            Event::Paged => drop(self.wake.remove(&phone)),
+            Event::Paged => drop(self.wake.remove(&ue)),
             Event::Violation(_) | Event::Discarded(_) | Event::Status(_) | Event::SessionStatus(_) => {
-                self.health.complain(format!("canary {phone}: {event:?}"));
+                self.health.complain(format!("canary {ue}: {event:?}"));
             }
             _ => {}
         }
@@ -91,9 +91,9 @@ impl Watch for Keeper {
 
     fn stop(&mut self) -> bool {
         let now = Instant::now();
-        for (phone, at) in self.wake.iter_mut().filter(|(_, at)| **at <= now) {
+        for (ue, at) in self.wake.iter_mut().filter(|(_, at)| **at <= now) {
             *at = now + TRIED_AGAIN_AFTER;
-            if let Some(address) = self.addresses.get(phone) {
+            if let Some(address) = self.addresses.get(ue) {
                 let _ = self.waker.send_to(b"wake", (*address, 9));
             }
         }
@@ -102,7 +102,7 @@ impl Watch for Keeper {
 }
 
 /// Lets canaries play until told to stop, or until one fails. What went wrong stands in `health`.
-pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
+pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
     let ping = || Step::Ping(GATEWAY.to_string());
     let steps = vec![
         Step::Register,
@@ -118,7 +118,7 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
         Step::Deregister,
     ];
     let scenario = Scenario {
-        phones: phones.len() as u32,
+        ues: ues.len() as u32,
         gnbs: 2,
         before: Vec::new(),
         before_rate: 500.0,
@@ -138,7 +138,7 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
         sctp_udp_ports: (9899, 9899),
         // Far from the names of the others' gNBs: no few flipped bits make one of the other.
         gnbs: (1..=2).map(|n| radio::place(0x0abc_de00 | u32::from(n), address(n))).collect(),
-        phones: phones.iter().map(radio::phone).collect::<Vec<UeConfig>>(),
+        ues: ues.iter().map(radio::ue).collect::<Vec<UeConfig>>(),
         scenario,
         seed: 1,
         namespace: None,
@@ -168,8 +168,7 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
                     health.complain(format!("a canary's violation: {v}"));
                 }
                 if report.starved > 0 {
-                    health
-                        .complain(format!("canaries take too long: {} found no phone free", report.starved));
+                    health.complain(format!("canaries take too long: {} found no UE free", report.starved));
                 }
             }
         }

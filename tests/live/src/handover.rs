@@ -23,13 +23,13 @@ use whimbrel_ngap::transfer::{
 use crate::mutate::Pdu;
 use crate::rng::Rng;
 
-/// Whether the sender has a name of its own for the phone, which is another than the one that served it had.
+/// Whether the sender has a name of its own for the UE, which is another than the one that served it had.
 pub(crate) fn names_anew(pdu: &Pdu) -> bool {
     // PATH SWITCH REQUEST, and the acknowledgement of HANDOVER REQUEST (TS 38.413 §9.4.7).
     pdu.head[1] == 25 || (pdu.head[0] == 0x20 && pdu.head[1] == 13)
 }
 
-/// One of them. Names of the phone are put in by the caller.
+/// One of them. Names of the UE are put in by the caller.
 pub(crate) fn message(rng: &mut Rng, to: GlobalGnbId, near: u8) -> Vec<u8> {
     let amf = AmfUeNgapId::new(1).expect("one is a name");
     let ran = RanUeNgapId(u32::from(near) + rng.below(4) as u32);

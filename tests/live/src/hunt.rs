@@ -14,17 +14,17 @@ use crate::http::Clients;
 use crate::op::{Done, Op, Part};
 use crate::packets::Packets;
 use crate::program::{self, Program, Usage};
-use crate::radio::{GNBS, PHONES, Radio};
+use crate::radio::{GNBS, Radio, UES};
 use crate::rng::Rng;
 use crate::smf::Smfs;
 
-/// Phones of the canaries: with four a second, none is still at it when its turn comes again.
+/// UEs of the canaries: with four a second, none is still at it when its turn comes again.
 const CANARIES: u32 = 64;
 /// Between two looks at the program.
 const LOOK: Duration = Duration::from_millis(250);
 /// After this long the memory counts as warm.
 const WARM: Duration = Duration::from_secs(15);
-/// What the program may take above what it took when warm: sessions, phones and strangers of the fuzzer are bounded by the
+/// What the program may take above what it took when warm: sessions, UEs and strangers of the fuzzer are bounded by the
 /// time for which they are remembered, and stay far under this.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
 const DESCRIPTORS_MAX: u64 = 400;
@@ -134,7 +134,7 @@ impl Crowd {
         let first = |imsi: &str| imsi.parse().expect("fifteen digits are a SUPI");
         Self {
             canaries: fleet::subscriptions(&[1; 32], first(canary), CANARIES),
-            bad: fleet::subscriptions(&[2; 32], first(bad), u32::from(PHONES) * 2),
+            bad: fleet::subscriptions(&[2; 32], first(bad), u32::from(UES) * 2),
         }
     }
 }
@@ -163,12 +163,12 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     let (stop, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let health = Arc::new(Health::default());
     let keeper = {
-        let (phones, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
+        let (ues, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
         let seconds = match &plan.work {
             Work::Draw { time, .. } => time.as_secs_f64() + 600.0,
             Work::Again { .. } => 3600.0,
         };
-        std::thread::spawn(move || canary::keep(&phones, seconds, health, over))
+        std::thread::spawn(move || canary::keep(&ues, seconds, health, over))
     };
     let findings = Findings::default();
     let count = AtomicU64::new(0);
@@ -262,7 +262,7 @@ fn draw(
         }
     };
     while !stop.load(Ordering::Relaxed) {
-        let op = part.draw(&mut rng, PHONES, GNBS);
+        let op = part.draw(&mut rng, UES, GNBS);
         if done.len() < DONE_MAX {
             done.push((count.fetch_add(1, Ordering::Relaxed), Done { part, op: op.clone() }));
         }
@@ -373,17 +373,17 @@ impl Watch {
         self.most.threads = self.most.threads.max(usage.threads);
     }
 
-    /// When everybody has left, nothing may stay: phones are forgotten after T3512 and the time after it, here 70 s.
+    /// When everybody has left, nothing may stay: UEs are forgotten after T3512 and the time after it, here 70 s.
     fn afterwards(&mut self, program: &mut Program, findings: &Findings) {
         const FORGOTTEN_WITHIN: Duration = Duration::from_secs(100);
         let begin = Instant::now();
         loop {
             let all = program::metrics().unwrap_or_default();
             let left = |name: &str| all.get(name).copied().unwrap_or(u64::MAX);
-            let (phones, sessions, gnbs) =
-                (left("whimbrel_phones"), left("whimbrel_pdu_sessions"), left("whimbrel_gnbs"));
-            self.left = json!({"phones": phones, "sessions": sessions, "gnbs": gnbs});
-            if phones + sessions + gnbs == 0 {
+            let (ues, sessions, gnbs) =
+                (left("whimbrel_ues"), left("whimbrel_pdu_sessions"), left("whimbrel_gnbs"));
+            self.left = json!({"ues": ues, "sessions": sessions, "gnbs": gnbs});
+            if ues + sessions + gnbs == 0 {
                 break;
             }
             if begin.elapsed() > FORGOTTEN_WITHIN {

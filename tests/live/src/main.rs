@@ -1,8 +1,8 @@
 //! The live fuzzer: `./x fuzz live [n2|n4|n3|api|all] [SECONDS] [--seed N]`, or `--replay FILE`, or `named`.
 //!
-//! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, phones, SMFs and HTTP
+//! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, UEs, SMFs and HTTP
 //! clients, and alters them: messages, elements, octets, order, names, protection, inside security and outside. Canary
-//! phones on gNBs of their own must go on working all the while, the program's memory, descriptors and threads must stay
+//! UEs on gNBs of their own must go on working all the while, the program's memory, descriptors and threads must stay
 //! within bounds, its log must tell of no fault, and nothing may be left when everybody has gone. What goes wrong is cut
 //! down to the least that brings it about again, and written as a file for `--replay`.
 //!

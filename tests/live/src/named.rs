@@ -15,7 +15,7 @@ use crate::canary::{self, Health};
 use crate::hunt::Crowd;
 use crate::op::{Act, Op, Part};
 use crate::program::{self, Program};
-use crate::radio::{GNBS, PHONES, Radio};
+use crate::radio::{GNBS, Radio, UES};
 use crate::rng::Rng;
 
 /// Canaries that must end their rounds after each input: one of each second, and one more.
@@ -54,8 +54,8 @@ const INPUTS: [Input; 9] = [
     ("associations that are set up and shut down, 400 times", |r| r.come_and_go(400, true)),
     ("associations lost in the middle of a clean-up", |r| {
         for n in 0..60 {
-            (0..PHONES).for_each(|phone| r.perform(&Op::Phone { phone, act: Act::Register }));
-            (0..PHONES).for_each(|phone| r.perform(&Op::Phone { phone, act: Act::SwitchOff }));
+            (0..UES).for_each(|ue| r.perform(&Op::Ue { ue, act: Act::Register }));
+            (0..UES).for_each(|ue| r.perform(&Op::Ue { ue, act: Act::SwitchOff }));
             (0..GNBS).for_each(|gnb| r.perform(&Op::Restart { gnb, gracefully: n % 2 == 0 }));
             r.perform(&Op::Pause { ms: 20 });
         }
@@ -71,11 +71,10 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
     let mut core = Program::start_telling_all(program, &all)?;
     let (health, over) = (Arc::new(Health::default()), Arc::new(AtomicBool::new(false)));
     let keeper = {
-        let (phones, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
-        std::thread::spawn(move || canary::keep(&phones, 3600.0, health, over))
+        let (ues, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
+        std::thread::spawn(move || canary::keep(&ues, 3600.0, health, over))
     };
-    let mut radio =
-        Radio::open(0, crowd.bad.get(..usize::from(PHONES)).unwrap_or_default(), &crowd.canaries)?;
+    let mut radio = Radio::open(0, crowd.bad.get(..usize::from(UES)).unwrap_or_default(), &crowd.canaries)?;
     let mut told = Told { clean: true };
     told.of("canaries before anything is done", judge(&mut core, &health, 0));
     let before = core.usage();
@@ -91,7 +90,7 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
     }
     let mut rng = Rng::new(7);
     for _ in 0..EVENING {
-        radio.perform(&Part::N2.draw(&mut rng, PHONES, GNBS));
+        radio.perform(&Part::N2.draw(&mut rng, UES, GNBS));
     }
     told.of("an evening of everything", judge(&mut core, &health, before.descriptors + DESCRIPTORS_MORE));
     radio.leave();

@@ -1,4 +1,4 @@
-//! NAS messages by hand: each that a phone can send, with little but valid content (TS 24.501 §8.2, §8.3), and some that
+//! NAS messages by hand: each that a UE can send, with little but valid content (TS 24.501 §8.2, §8.3), and some that
 //! only the network sends.
 
 use crate::mutate;
@@ -10,7 +10,7 @@ const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
 /// Names that a message may bear.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    /// 5G-S-TMSIs heard in pagings or had by phones: set and pointer, TMSI.
+    /// 5G-S-TMSIs heard in pagings or had by UEs: set and pointer, TMSI.
     pub(crate) tmsis: Vec<[u8; 6]>,
     /// The last ten digits of subscribers' IMSIs, canaries among them.
     pub(crate) msins: Vec<[u8; 5]>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
 
-/// What a phone of the fuzzer is told to do in earnest.
+/// What a UE of the fuzzer is told to do in earnest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Act {
@@ -39,20 +39,20 @@ const ACTS: [Act; 12] = [
     Act::Camp,
 ];
 
-/// Things that are done, on the average, before phones and gNBs are new ones. Long enough to break much, short enough that not
-/// all phones stay refused for good.
+/// Things that are done, on the average, before UEs and gNBs are new ones. Long enough to break much, short enough that not
+/// all UEs stay refused for good.
 const RENEW_AFTER: usize = 400;
 
 /// One thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "op")]
 pub(crate) enum Op {
-    /// A phone does something in earnest.
-    Phone { phone: u16, act: Act },
-    /// The phone's next protected message is altered before it is protected.
-    AlterNas { phone: u16, seed: u64 },
-    /// The phone says something that its state does not ask for, protected where protection stands.
-    SayNas { phone: u16, seed: u64 },
+    /// A UE does something in earnest.
+    Ue { ue: u16, act: Act },
+    /// The UE's next protected message is altered before it is protected.
+    AlterNas { ue: u16, seed: u64 },
+    /// The UE says something that its state does not ask for, protected where protection stands.
+    SayNas { ue: u16, seed: u64 },
     /// The gNB's next message is altered.
     AlterNgap { gnb: u8, seed: u64 },
     /// The gNB's next message is lost.
@@ -61,11 +61,11 @@ pub(crate) enum Op {
     Twice { gnb: u8 },
     /// The gNB's next message waits until the one after it.
     Hold { gnb: u8 },
-    /// Some message of NGAP, with names of phones of this gNB, of others, or of nobody.
+    /// Some message of NGAP, with names of UEs of this gNB, of others, or of nobody.
     Ngap { gnb: u8, seed: u64 },
-    /// A message of a handover, at any step and in any order, with names of phones of this gNB or of others.
+    /// A message of a handover, at any step and in any order, with names of UEs of this gNB or of others.
     Handover { gnb: u8, seed: u64 },
-    /// The gNBs and phones are new ones: what they had come to is forgotten on their side.
+    /// The gNBs and UEs are new ones: what they had come to is forgotten on their side.
     Renew,
     /// An INITIAL UE MESSAGE by hand: some NAS message in clear or as if protected, some names.
     Stranger { gnb: u8, seed: u64 },
@@ -81,7 +81,7 @@ pub(crate) enum Op {
     AlterGtpu { gnb: u8, seed: u64 },
     /// A GTP-U datagram by hand.
     Gtpu { gnb: u8, seed: u64 },
-    /// A packet from the data network towards phones.
+    /// A packet from the data network towards UEs.
     Downlink { seed: u64 },
     /// A message of PFCP from an SMF of the fuzzer.
     Pfcp { seed: u64 },
@@ -114,16 +114,16 @@ impl Part {
     }
 
     /// The next thing to do.
-    pub(crate) fn draw(self, rng: &mut Rng, phones: u16, gnbs: u8) -> Op {
-        let phone = rng.below(usize::from(phones)) as u16;
+    pub(crate) fn draw(self, rng: &mut Rng, ues: u16, gnbs: u8) -> Op {
+        let ue = rng.below(usize::from(ues)) as u16;
         let gnb = rng.below(usize::from(gnbs)) as u8;
         let seed = rng.number() >> 16;
         let act = ACTS[rng.below(ACTS.len())];
         let earnest = |rng: &mut Rng| match rng.below(3) {
             // Most of what there is to break stands behind a registration and a session.
-            0 => Op::Phone { phone, act: Act::Register },
-            1 => Op::Phone { phone, act: Act::Session },
-            _ => Op::Phone { phone, act },
+            0 => Op::Ue { ue, act: Act::Register },
+            1 => Op::Ue { ue, act: Act::Session },
+            _ => Op::Ue { ue, act },
         };
         if rng.once_in(40) {
             let long = if rng.once_in(10) { 2500 } else { 60 };
@@ -133,8 +133,8 @@ impl Part {
             Self::N2 if rng.once_in(RENEW_AFTER) => Op::Renew,
             Self::N2 => match rng.below(36) {
                 0..=8 => earnest(rng),
-                9..=11 => Op::AlterNas { phone, seed },
-                12..=15 => Op::SayNas { phone, seed },
+                9..=11 => Op::AlterNas { ue, seed },
+                12..=15 => Op::SayNas { ue, seed },
                 16..=18 => Op::AlterNgap { gnb, seed },
                 19 => Op::Lose { gnb },
                 20 => Op::Twice { gnb },
@@ -144,13 +144,13 @@ impl Part {
                 27 => Op::Again { gnb, seed },
                 28 => Op::Sctp { seed },
                 29..=31 => Op::Handover { gnb, seed },
-                32..=34 => Op::Phone { phone, act: [Act::XnHandover, Act::N2Handover][rng.below(2)] },
+                32..=34 => Op::Ue { ue, act: [Act::XnHandover, Act::N2Handover][rng.below(2)] },
                 _ if rng.once_in(6) => Op::Restart { gnb, gracefully: seed & 1 == 0 },
                 _ => Op::Transport { gnb, seed },
             },
             Self::N3 => match rng.below(16) {
                 0..=1 => earnest(rng),
-                2..=3 => Op::Phone { phone, act: Act::Ping },
+                2..=3 => Op::Ue { ue, act: Act::Ping },
                 4..=6 => Op::AlterGtpu { gnb, seed },
                 7..=12 => Op::Gtpu { gnb, seed },
                 _ => Op::Downlink { seed },

@@ -1,4 +1,4 @@
-//! The fuzzer's own gNBs and phones: conversations as they should be, altered on their way to the core; and messages by
+//! The fuzzer's own gNBs and UEs: conversations as they should be, altered on their way to the core; and messages by
 //! hand between them.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ use whimbrel_ran::fleet::Subscription;
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Alter, Command, Profile, SessionRequest, SuciSource, UeConfig};
 use whimbrel_ran::user_plane::Task;
-use whimbrel_ran::{Outbox, PhoneId};
+use whimbrel_ran::{Outbox, UeId};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
 use whimbrel_security::UsimSqn;
 
@@ -27,9 +27,9 @@ use crate::op::{Act, Op};
 use crate::program::{CORE, GATEWAY};
 use crate::rng::Rng;
 
-/// gNBs and phones of one part of the fuzzer.
+/// gNBs and UEs of one part of the fuzzer.
 pub(crate) const GNBS: u8 = 3;
-pub(crate) const PHONES: u16 = 18;
+pub(crate) const UES: u16 = 18;
 const PPID_NGAP: u32 = 60;
 /// Messages, names and tunnels that are remembered to be used again.
 const KEPT_MAX: usize = 64;
@@ -49,8 +49,8 @@ pub(crate) fn place(id: u32, address: IpAddr) -> GnbPlace {
     GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address, amf: None }
 }
 
-/// A phone of that subscription, whose SUCI hides nothing.
-pub(crate) fn phone(s: &Subscription) -> UeConfig {
+/// A UE of that subscription, whose SUCI hides nothing.
+pub(crate) fn ue(s: &Subscription) -> UeConfig {
     let (k, opc) = s.key();
     let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]));
     UeConfig { profile, supi: s.supi, pei: s.pei, k, opc, sqn: UsimSqn::default(), suci: SuciSource::Null }
@@ -78,7 +78,7 @@ fn transport(
     Transport::open(&settings, secret, now)
 }
 
-/// INITIAL UE MESSAGE of a phone that the core does not know, and asks who it is.
+/// INITIAL UE MESSAGE of a UE that the core does not know, and asks who it is.
 fn stranger(ran: u32) -> Vec<u8> {
     let nas =
         [0x7e, 0, 0x41, 0x79, 0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4, 0x2e, 4, 0xf0, 0x70, 0xf0, 0x70].to_vec();
@@ -99,14 +99,14 @@ fn address(which: u8, n: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 2, which * 16 + n + 1)
 }
 
-/// gNBs and phones that have done nothing yet.
-fn cells(which: u8, phones: &[Subscription]) -> Cells {
+/// gNBs and UEs that have done nothing yet.
+fn cells(which: u8, ues: &[Subscription]) -> Cells {
     let mut cells = Cells::new(UserPlane::Stack, u64::from(which));
     for n in 0..GNBS {
         cells.add_gnb(place(0x10 + u32::from(which) * 16 + u32::from(n), address(which, n).into()).config);
     }
-    for (i, s) in phones.iter().enumerate() {
-        cells.add_phone(GnbId(i as u16 % u16::from(GNBS)), phone(s));
+    for (i, s) in ues.iter().enumerate() {
+        cells.add_ue(GnbId(i as u16 % u16::from(GNBS)), ue(s));
     }
     cells
 }
@@ -125,11 +125,11 @@ struct Site {
     hold: bool,
     held: Option<(u16, Vec<u8>)>,
     alter_gtpu: Option<u64>,
-    /// Names of phones as they stood in messages of the core: element values.
+    /// Names of UEs as they stood in messages of the core: element values.
     ids: VecDeque<(Vec<u8>, Vec<u8>)>,
 }
 
-/// gNBs and phones.
+/// gNBs and UEs.
 pub(crate) struct Radio {
     which: u8,
     subscriptions: Vec<Subscription>,
@@ -142,26 +142,22 @@ pub(crate) struct Radio {
     out: Outbox<Output>,
     events: Events,
     buffer: Vec<u8>,
-    /// Pairs of what a phone was at, and what was said in its name.
+    /// Pairs of what a UE was at, and what was said in its name.
     pub(crate) pairs: BTreeSet<(u8, u8, u8)>,
-    /// Phones were moved so often: the next goes to the gNB after that of the last.
+    /// UEs were moved so often: the next goes to the gNB after that of the last.
     moves: u16,
-    /// What the core said last to any phone.
+    /// What the core said last to any UE.
     last: u8,
     pub(crate) messages: u64,
 }
 
 impl Radio {
-    /// gNBs of their own addresses and names (`which` tells several radios apart), and phones of these subscriptions.
+    /// gNBs of their own addresses and names (`which` tells several radios apart), and UEs of these subscriptions.
     ///
     /// Errors: a socket that cannot be had.
-    pub(crate) fn open(
-        which: u8,
-        phones: &[Subscription],
-        canaries: &[Subscription],
-    ) -> Result<Self, String> {
+    pub(crate) fn open(which: u8, ues: &[Subscription], canaries: &[Subscription]) -> Result<Self, String> {
         let clock = Clock::default();
-        let cells = cells(which, phones);
+        let cells = cells(which, ues);
         let sites = (0..GNBS).map(|n| Site::open(address(which, n), clock.now()));
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
         let msin = |s: &Subscription| {
@@ -172,10 +168,10 @@ impl Radio {
             }
             bcd
         };
-        let names = Names { tmsis: vec![], msins: phones.iter().chain(canaries).map(msin).collect() };
+        let names = Names { tmsis: vec![], msins: ues.iter().chain(canaries).map(msin).collect() };
         let mut radio = Self {
             which,
-            subscriptions: phones.to_vec(),
+            subscriptions: ues.to_vec(),
             clock,
             cells,
             sites,
@@ -202,7 +198,7 @@ impl Radio {
         }
     }
 
-    /// New gNBs and phones of the same names, on new associations: what the core holds of the former is the core's to clear up.
+    /// New gNBs and UEs of the same names, on new associations: what the core holds of the former is the core's to clear up.
     fn renew(&mut self, now: Instant) {
         for gnb in 0..GNBS {
             self.restart(now, gnb, gnb % 2 == 0);
@@ -221,31 +217,31 @@ impl Radio {
         self.sites.get_mut(n)
     }
 
-    fn command(&mut self, phone: u16, command: Command) {
+    fn command(&mut self, ue: u16, command: Command) {
         let now = self.clock.now();
-        self.cells.handle(now, Input::Command(PhoneId(phone.into()), command), &mut self.out);
+        self.cells.handle(now, Input::Command(UeId(ue.into()), command), &mut self.out);
     }
 
     /// Does one thing, and waits for what it brings.
     pub(crate) fn perform(&mut self, op: &Op) {
         let now = self.clock.now();
         match *op {
-            Op::Phone { phone, act } => self.act(now, phone, act),
-            Op::AlterNas { phone, seed } => {
-                if let Some(ue) = self.cells.phone_mut(PhoneId(phone.into())) {
+            Op::Ue { ue, act } => self.act(now, ue, act),
+            Op::AlterNas { ue, seed } => {
+                if let Some(ue) = self.cells.ue_mut(UeId(ue.into())) {
                     let alter = move |m: &mut Vec<u8>| mutate::octets(&mut Rng::new(seed), m);
                     ue.faults_mut().alter = Some(Alter(Arc::new(alter)));
                 }
             }
-            Op::SayNas { phone, seed } => {
+            Op::SayNas { ue, seed } => {
                 let plain = nas::message(&mut Rng::new(seed), &self.names);
-                let state = self.cells.phone(PhoneId(phone.into())).map_or(0, |ue| {
+                let state = self.cells.ue(UeId(ue.into())).map_or(0, |ue| {
                     ue.state() as u8 * 4
                         + u8::from(ue.is_connected()) * 2
                         + u8::from(ue.sessions().next().is_some())
                 });
                 self.pairs.insert((state, self.last, plain.get(2).copied().unwrap_or(0)));
-                self.command(phone, Command::Say(plain));
+                self.command(ue, Command::Say(plain));
             }
             Op::AlterNgap { gnb, seed } => self.with(gnb, |s| s.alter = Some(seed)),
             Op::Lose { gnb } => self.with(gnb, |s| s.lose = true),
@@ -278,9 +274,9 @@ impl Radio {
         }
     }
 
-    fn act(&mut self, now: Instant, phone: u16, act: Act) {
-        let id = PhoneId(phone.into());
-        let session = self.cells.phone(id).and_then(|ue| ue.sessions().last().map(|s| s.id));
+    fn act(&mut self, now: Instant, ue: u16, act: Act) {
+        let id = UeId(ue.into());
+        let session = self.cells.ue(id).and_then(|ue| ue.sessions().last().map(|s| s.id));
         let command = match act {
             Act::Register => Command::Register,
             Act::Periodic => Command::PeriodicRegistration,
@@ -290,7 +286,7 @@ impl Radio {
                     whimbrel_nas::ie::PduSessionType::Ipv6,
                     whimbrel_nas::ie::PduSessionType::Ipv4v6,
                 ];
-                let pdu_session_type = kinds[usize::from(phone) % 3];
+                let pdu_session_type = kinds[usize::from(ue) % 3];
                 Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
             }
             Act::ReleaseSession => match session {
@@ -322,8 +318,8 @@ impl Radio {
                 );
             }
         };
-        self.command(phone, command);
-        self.names.tmsis.extend(self.cells.phone(id).and_then(|ue| ue.s_tmsi()).map(|t| {
+        self.command(ue, command);
+        self.names.tmsis.extend(self.cells.ue(id).and_then(|ue| ue.s_tmsi()).map(|t| {
             let head = t.set << 6 | u16::from(t.pointer);
             let (h, t) = (head.to_be_bytes(), t.tmsi.0.to_be_bytes());
             [h[0], h[1], t[0], t[1], t[2], t[3]]
@@ -384,7 +380,7 @@ impl Radio {
         self.emit(gnb, rng.below(8) as u16, &octets);
     }
 
-    /// A message of a handover, mostly as it should be, for whatever state the phone is in.
+    /// A message of a handover, mostly as it should be, for whatever state the UE is in.
     fn handover(&mut self, gnb: u8, rng: &mut Rng) {
         let target = rng.below(usize::from(GNBS)) as u8;
         let neighbour = self.cells.gnb(GnbId(target.into())).map(|g| g.config().id);
@@ -477,7 +473,7 @@ impl Radio {
         self.pump_for(Duration::from_millis(200));
     }
 
-    /// A gNB sets up with so many streams, and its phones use the core.
+    /// A gNB sets up with so many streams, and its UEs use the core.
     pub(crate) fn with_streams(&mut self, streams: u16) {
         let now = self.clock.now();
         for gnb in 0..GNBS {
@@ -494,7 +490,7 @@ impl Radio {
             Act::XnHandover,
             Act::N2Handover,
         ] {
-            (0..PHONES).for_each(|phone| self.perform(&Op::Phone { phone, act }));
+            (0..UES).for_each(|ue| self.perform(&Op::Ue { ue, act }));
             self.pump_for(Duration::from_millis(100));
         }
         for gnb in 0..GNBS {
@@ -529,10 +525,10 @@ impl Radio {
         self.pump_for(Duration::from_millis(200));
     }
 
-    /// A gNB brings so many phones, and then takes nothing more that the core says to them.
-    pub(crate) fn deaf(&mut self, phones: u32) {
+    /// A gNB brings so many UEs, and then takes nothing more that the core says to them.
+    pub(crate) fn deaf(&mut self, ues: u32) {
         let mut thrown_away = Events::default();
-        for n in 0..phones {
+        for n in 0..ues {
             let octets = stranger(0x2000_0000 + n);
             for _ in 0..50 {
                 let now = self.clock.now();
@@ -548,7 +544,7 @@ impl Radio {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        // What is repeated to the phones fills the send queue; then the core has patience for a while (docs/limits.md).
+        // What is repeated to the UEs fills the send queue; then the core has patience for a while (docs/limits.md).
         std::thread::sleep(Duration::from_secs(18));
     }
 
@@ -783,10 +779,10 @@ impl Radio {
         self.forget();
     }
 
-    /// Everybody leaves: phones are switched off, then the gNBs go.
+    /// Everybody leaves: UEs are switched off, then the gNBs go.
     pub(crate) fn leave(&mut self) {
-        for phone in 0..self.cells.phones() as u16 {
-            self.command(phone, Command::Deregister { switch_off: true });
+        for ue in 0..self.cells.ues() as u16 {
+            self.command(ue, Command::Deregister { switch_off: true });
             self.pump(Duration::from_millis(2));
         }
         for gnb in 0..GNBS {
@@ -800,7 +796,7 @@ impl Radio {
     }
 }
 
-/// The names of a phone as element values.
+/// The names of a UE as element values.
 fn values(amf: AmfUeNgapId, ran: RanUeNgapId) -> (Vec<u8>, Vec<u8>) {
     let mut octets = Vec::new();
     Message::from(UplinkNasTransport::new(amf, ran, vec![])).encode(&mut octets);
@@ -819,7 +815,7 @@ fn learn(pdu: &Pdu, site: &mut Site, names: &mut Names, last: &mut u8) {
         }
         *last = pdu.value(ID_NAS_PDU).and_then(|nas| nas.get(3)).copied().unwrap_or(pdu.head[1]);
     }
-    // PAGING names phones to every gNB of their area, canaries too.
+    // PAGING names UEs to every gNB of their area, canaries too.
     if let Some(t) = pdu.value(ID_UE_PAGING_IDENTITY).and_then(|v| v.last_chunk::<6>())
         && !names.tmsis.contains(t)
     {

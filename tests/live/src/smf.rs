@@ -278,11 +278,11 @@ fn establishment(smf: Ipv4Addr, cp_seid: u64, ipv4: bool, ipv6: bool) -> Session
         urr_ids: vec![UrrId(1)],
         ..CreatePdr::new(PdrId(1), Precedence(255), from_access, FarId(1))
     };
-    let to_phone = pdi(SourceInterface::Core, InterfaceType::N6, true);
+    let to_ue = pdi(SourceInterface::Core, InterfaceType::N6, true);
     let downlink = CreatePdr {
         qer_ids: vec![QerId(1)],
         urr_ids: vec![UrrId(1)],
-        ..CreatePdr::new(PdrId(2), Precedence(255), to_phone, FarId(2))
+        ..CreatePdr::new(PdrId(2), Precedence(255), to_ue, FarId(2))
     };
     let forward = ForwardingParameters {
         network_instance: internet.clone(),

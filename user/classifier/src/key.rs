@@ -50,9 +50,9 @@ pub(crate) mod has_too {
 pub struct Fields {
     /// The far end's address.
     pub remote: IpAddr,
-    /// The phone's address.
+    /// The UE's address.
     pub local: IpAddr,
-    /// Ports of far end and phone; `None` where the packet shows none.
+    /// Ports of far end and UE; `None` where the packet shows none.
     pub ports: Option<(u16, u16)>,
     /// Protocol behind IP and its extension headers.
     pub protocol: u8,

@@ -16,20 +16,20 @@ pub struct Prefix {
 /// Packet detection information (TS 29.244 §7.5.2.2-2): each field is a condition, or accepts everything.
 ///
 /// These are the twenty fields that a packet can meet: source interface and its type, TEID and address of the local
-/// F-TEID, network instance, traffic endpoint, the phone's IPv4 or IPv6 address, application, QoS flow, addresses and
+/// F-TEID, network instance, traffic endpoint, the UE's IPv4 or IPv6 address, application, QoS flow, addresses and
 /// ports of both ends, protocol, type of service, security parameter index, flow label, and the version of IP, which an
 /// address implies. What else a PDI has (CHOOSE ID, SDF filter ID, lengths) names rules and is met by no packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pdi {
     /// The far end's address.
     pub remote: Option<Prefix>,
-    /// The phone's address, by the flow description.
+    /// The UE's address, by the flow description.
     pub local: Option<Prefix>,
-    /// The phone's address, by the UE IP Address.
+    /// The UE's address, by the UE IP Address.
     pub ue: Option<Prefix>,
     /// The far end's port, from and to.
     pub remote_ports: Option<(u16, u16)>,
-    /// The phone's port, from and to.
+    /// The UE's port, from and to.
     pub local_ports: Option<(u16, u16)>,
     /// Protocol.
     pub protocol: Option<u8>,

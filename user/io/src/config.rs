@@ -26,7 +26,7 @@ pub fn system_clock() -> Clock {
 pub struct DataNetworkDevice {
     /// Name of its TUN device, at most 15 octets.
     pub device: String,
-    /// Masquerade phones' addresses behind the host's own.
+    /// Masquerade UEs' addresses behind the host's own.
     pub nat: bool,
     /// Its own interface, if it has one.
     pub link: Option<RouterLink>,
@@ -40,7 +40,7 @@ pub struct DataNetworkDevice {
 pub struct RouterLink {
     /// The interface.
     pub interface: String,
-    /// Who takes what phones send: an IPv4 and an IPv6 address at most.
+    /// Who takes what UEs send: an IPv4 and an IPv6 address at most.
     pub routers: Vec<IpAddr>,
     /// The VLAN on another interface that its frames go by, where the kernel does not say so itself: it does of its own VLAN devices, and
     /// not of a software switch's ports.

@@ -180,7 +180,7 @@ impl fmt::Display for StartError {
             Self::Tun { device, error } => tun(f, device, error),
             Self::Link { device, error } => write!(
                 f,
-                "{device} could not be given its addresses ({error}), so phones could not reach the data network: \
+                "{device} could not be given its addresses ({error}), so UEs could not reach the data network: \
                  run as root, with CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
             Self::Frames { device, bridge: Some(bridge), error } => write!(
@@ -231,7 +231,7 @@ fn bind(f: &mut fmt::Formatter<'_>, address: &SocketAddr, error: &io::Error) -> 
 }
 
 fn tun(f: &mut fmt::Formatter<'_>, device: &str, error: &io::Error) -> fmt::Result {
-    let effect = "so phones could not reach the data network";
+    let effect = "so UEs could not reach the data network";
     match error.raw_os_error() {
         Some(libc::EACCES) => write!(
             f,
@@ -270,7 +270,7 @@ pub enum Notice {
     Forwarding(io::Error),
     /// Polling of drivers by packet threads.
     BusyPoll(io::Error),
-    /// Packets of a TUN device to the thread that has their phone.
+    /// Packets of a TUN device to the thread that has their UE.
     Steering(io::Error),
 }
 
@@ -278,12 +278,12 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nat(e) if e.raw_os_error() == Some(libc::EPERM) => f.write_str(
-                "setting up address translation is not permitted, so phones reach this host but nothing beyond it: run \
+                "setting up address translation is not permitted, so UEs reach this host but nothing beyond it: run \
                  as root or with CAP_NET_ADMIN, or route the pools to this host yourself",
             ),
             Self::Nat(e) => write!(
                 f,
-                "the kernel has no nftables masquerading ({e}), so phones reach this host but nothing beyond it: load \
+                "the kernel has no nftables masquerading ({e}), so UEs reach this host but nothing beyond it: load \
                  nft_masq and nft_chain_nat, or route the pools to this host yourself"
             ),
             Self::BusyPoll(e) => write!(
@@ -293,12 +293,12 @@ impl fmt::Display for Notice {
             ),
             Self::Steering(e) => write!(
                 f,
-                "the kernel does not steer packets for phones to their packet threads ({e}), so threads hand them over, which \
+                "the kernel does not steer packets for UEs to their packet threads ({e}), so threads hand them over, which \
                  takes longer: run as root or with CAP_BPF, outside of a user namespace"
             ),
             Self::Forwarding(e) => write!(
                 f,
-                "forwarding could not be switched on ({e}), so phones reach this host but nothing beyond it: run as \
+                "forwarding could not be switched on ({e}), so UEs reach this host but nothing beyond it: run as \
                  root, or set net.ipv4.ip_forward=1 and net.ipv6.conf.all.forwarding=1 yourself"
             ),
         }

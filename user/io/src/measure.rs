@@ -82,10 +82,10 @@ impl Rows {
 /// What a frame of one session differs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// The UPF's tunnel; of packets to phones, nothing.
+    /// The UPF's tunnel; of packets to UEs, nothing.
     pub teid: Teid,
-    /// The phone.
-    pub phone: Ipv4Addr,
+    /// The UE.
+    pub ue: Ipv4Addr,
 }
 
 /// Frames of sessions by chance, made by a program that the kernel runs on the calling thread (`BPF_PROG_TEST_RUN` with live frames).
@@ -111,8 +111,8 @@ impl Flood {
         let shared = SharedArray::<[AtomicU64; 2]>::new(sources.len() as u32)?;
         for (to, source) in shared.iter().zip(sources) {
             let [t0, t1, t2, t3] = source.teid.0.to_be_bytes();
-            let [a, b, c, d] = source.phone.octets();
-            let checksum = programs::inner_checksum(uplink, addresses, octets, source.phone);
+            let [a, b, c, d] = source.ue.octets();
+            let checksum = programs::inner_checksum(uplink, addresses, octets, source.ue);
             to[0].store(u64::from_ne_bytes([t0, t1, t2, t3, a, b, c, d]), Ordering::Relaxed);
             let [s0, s1] = checksum.to_be_bytes();
             to[1].store(u64::from_ne_bytes([s0, s1, 0, 0, 0, 0, 0, 0]), Ordering::Relaxed);
@@ -155,13 +155,13 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// For packets of these sources, from phones and to them. Errors: those of bpf(2).
+    /// For packets of these sources, from UEs and to them. Errors: those of bpf(2).
     pub fn new(sources: &[Source]) -> io::Result<Self> {
         let count = sources.len().next_power_of_two() as u32;
         let by_hash = HashOf::new(2 * count)?;
         for source in sources {
             by_hash.put(u32::from_ne_bytes(source.teid.0.to_be_bytes()))?;
-            by_hash.put(u32::from_ne_bytes(source.phone.octets()))?;
+            by_hash.put(u32::from_ne_bytes(source.ue.octets()))?;
         }
         let by_array = SharedArray::<AtomicU64>::new(count)?;
         for (to, place) in by_array.iter().zip(0..) {

@@ -1,7 +1,7 @@
 //! A copy of the datagrams that cross N3, for captures.
 //!
 //! Off, it costs the packet thread one relaxed look at a flag a burst. On, each datagram is copied into a bounded queue;
-//! what finds no room there is lost to the capture and counted, never to the phone.
+//! what finds no room there is lost to the capture and counted, never to the UE.
 
 use std::io;
 use std::net::SocketAddr;

@@ -77,16 +77,16 @@ io_counters! {
     /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
     /// address was not known yet.
     n3_sent_by_socket,
-    /// Packets from phones that the fast path sent into data networks: they came to no socket and no ring.
+    /// Packets from UEs that the fast path sent into data networks: they came to no socket and no ring.
     fast_uplink,
-    /// Packets to phones that it sent to gNBs, likewise.
+    /// Packets to UEs that it sent to gNBs, likewise.
     fast_downlink,
     /// Sessions that it has now.
     fast_sessions,
     /// Packets that it had counted when the driver left no room for their headers: they were lost.
     fast_no_room,
     /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
-    /// phone to phone, too long, or the router's Ethernet address was not known yet.
+    /// UE to UE, too long, or the router's Ethernet address was not known yet.
     n6_sent_by_device,
     /// Packets that a thread received and handed to the one that has their session.
     handed_over,

@@ -60,10 +60,10 @@ fn packets_of_a_capture_are_decided_on_and_come_out_in_another() {
     // Sessions are the same each time, so a first user plane says what is in the capture.
     let config = config(N3Io::Udp);
     let (handle, _) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
-    let (_, teid, phone, _) = Control::with(handle, config.clone()).next_session();
+    let (_, teid, ue, _) = Control::with(handle, config.clone()).next_session();
     const PACKETS: u16 = 500;
-    let up = |n| framed(&datagram(GNB, UPF, &g_pdu(teid, &ping4(phone, SERVER, n, 100))));
-    let down = |n| framed(&ping4(SERVER, phone, n, 900));
+    let up = |n| framed(&datagram(GNB, UPF, &g_pdu(teid, &ping4(ue, SERVER, n, 100))));
+    let down = |n| framed(&ping4(SERVER, ue, n, 900));
     let nobodys = framed(&ping4(SERVER, Ipv4Addr::new(198, 51, 100, 9), 1, 10));
     let mut all: Vec<_> = (0..PACKETS).flat_map(|n| [up(n), down(n)]).collect();
     all.extend([nobodys, vec![0; 5], vec![]]);
@@ -88,7 +88,7 @@ fn packets_of_a_capture_are_decided_on_and_come_out_in_another() {
             let packet = &frame[14..];
             if packet[16..20] == SERVER.octets() {
                 // A hop less, and nothing else.
-                let mut expected = ping4(phone, SERVER, ups, 100);
+                let mut expected = ping4(ue, SERVER, ups, 100);
                 expected[8] -= 1;
                 expected[10..12].fill(0);
                 let sum = checksum(&expected[..20], 0);

@@ -45,8 +45,8 @@ fn scene(test: &str) -> Option<(Control, Namespace, Namespace)> {
 const PERHAPS: Duration = Duration::from_millis(200);
 
 /// Sends a ping and takes what comes back, if anything does.
-fn ping(gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, sequence: u16, within: Duration) -> bool {
-    gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, sequence, 56)), (UPF, 2152)).unwrap();
+fn ping(gnb: &UdpSocket, teid: Teid, ue: Ipv4Addr, sequence: u16, within: Duration) -> bool {
+    gnb.send_to(&g_pdu(teid, &ping4(ue, SERVER, sequence, 56)), (UPF, 2152)).unwrap();
     while let Some(message) = answered(gnb, within) {
         let message = Gtpu::parse(&message).unwrap();
         if message.payload.get(26..28) == Some(&sequence.to_be_bytes()) {
@@ -59,7 +59,7 @@ fn ping(gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, sequence: u16, within: Dur
 }
 
 /// Pings until both ways are the driver's; how many came back, and the next number.
-fn until_fast(net: &Control, gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, mut sequence: u16) -> (u64, u16) {
+fn until_fast(net: &Control, gnb: &UdpSocket, teid: Teid, ue: Ipv4Addr, mut sequence: u16) -> (u64, u16) {
     let (before, mut back, begun) = (net.handle.io_counters(), 0, Instant::now());
     loop {
         let io = net.handle.io_counters();
@@ -67,7 +67,7 @@ fn until_fast(net: &Control, gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, mut s
             return (back, sequence);
         }
         assert!(begun.elapsed() < SURELY, "{io:?}");
-        back += u64::from(ping(gnb, teid, phone, sequence, SURELY));
+        back += u64::from(ping(gnb, teid, ue, sequence, SURELY));
         sequence = sequence.wrapping_add(1);
     }
 }
@@ -77,12 +77,12 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     let Some((mut net, ran, _server)) = scene("what_the_driver_forwards_is_counted_to_the_octet") else {
         return;
     };
-    let (id, teid, phone, _) = net.session();
+    let (id, teid, ue, _) = net.session();
     let gnb = ran.socket(GNB.into());
-    let (mut back, mut sequence) = until_fast(&net, &gnb, teid, phone, 1);
+    let (mut back, mut sequence) = until_fast(&net, &gnb, teid, ue, 1);
     let before = net.handle.io_counters();
     for _ in 0..500 {
-        back += u64::from(ping(&gnb, teid, phone, sequence, SURELY));
+        back += u64::from(ping(&gnb, teid, ue, sequence, SURELY));
         sequence = sequence.wrapping_add(1);
     }
     let all_fast = || {
@@ -92,7 +92,7 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     eventually(all_fast, || format!("{before:?} {:?}", net.handle.io_counters()));
     // Somebody else's address: dropped there, by its name, and counted with the session.
     for _ in 0..10 {
-        let other = Ipv4Addr::from_bits(phone.to_bits() + 1);
+        let other = Ipv4Addr::from_bits(ue.to_bits() + 1);
         gnb.send_to(&g_pdu(teid, &ping4(other, SERVER, 1, 56)), (UPF, 2152)).unwrap();
     }
     let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 10;
@@ -114,13 +114,13 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     let usage = r.usage_reports[0].volume_measurement.unwrap();
     assert_eq!((usage.ul, usage.dl), (Some(counters.ul_octets), Some(counters.dl_octets)));
     // A session that is gone has no packet forwarded.
-    assert!(!ping(&gnb, teid, phone, sequence, PERHAPS));
+    assert!(!ping(&gnb, teid, ue, sequence, PERHAPS));
     assert_eq!(net.handle.io_counters().fast_no_room, 0);
 }
 
 #[test]
-fn ipv6_packets_of_a_phone_are_the_drivers_too() {
-    let test = "ipv6_packets_of_a_phone_are_the_drivers_too";
+fn ipv6_packets_of_a_ue_are_the_drivers_too() {
+    let test = "ipv6_packets_of_a_ue_are_the_drivers_too";
     if !inside(test) {
         return;
     }
@@ -131,14 +131,14 @@ fn ipv6_packets_of_a_phone_are_the_drivers_too() {
     let mut config = fast();
     config.devices[0].link.as_mut().unwrap().routers.push(SERVER_IPV6.into());
     let Some(mut net) = Control::start(config) else { return };
-    let (id, teid, _, phone) = net.session();
+    let (id, teid, _, ue) = net.session();
     let gnb = ran.socket(GNB.into());
     let begun = Instant::now();
     let (mut sequence, mut back) = (0u16, 0);
     while net.handle.io_counters().fast_uplink < 100 || net.handle.io_counters().fast_downlink < 100 {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", net.handle.io_counters());
         sequence += 1;
-        gnb.send_to(&g_pdu(teid, &ping6(phone, SERVER_IPV6, sequence, 56)), (UPF, 2152)).unwrap();
+        gnb.send_to(&g_pdu(teid, &ping6(ue, SERVER_IPV6, sequence, 56)), (UPF, 2152)).unwrap();
         while let Some(message) = answered(&gnb, SURELY) {
             let message = Gtpu::parse(&message).unwrap();
             if message.payload.get(46..48) == Some(&sequence.to_be_bytes()) {
@@ -149,7 +149,7 @@ fn ipv6_packets_of_a_phone_are_the_drivers_too() {
         }
     }
     // Somebody else's address.
-    let other = Ipv6Addr::from_bits(phone.to_bits() + (1 << 64));
+    let other = Ipv6Addr::from_bits(ue.to_bits() + (1 << 64));
     gnb.send_to(&g_pdu(teid, &ping6(other, SERVER_IPV6, 1, 56)), (UPF, 2152)).unwrap();
     let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 1;
     eventually(spoofed, || format!("{:?}", net.handle.counters()));
@@ -162,24 +162,24 @@ fn ipv6_packets_of_a_phone_are_the_drivers_too() {
 #[test]
 fn a_change_of_rules_holds_for_the_next_packet() {
     let Some((mut net, ran, _server)) = scene("a_change_of_rules_holds_for_the_next_packet") else { return };
-    let (id, teid, phone, _) = net.session();
+    let (id, teid, ue, _) = net.session();
     let gnb = ran.socket(GNB.into());
     let mut sequence = 1;
     let gate =
         |ul| UpdateQer { gate_status: Some(GateStatus { ul, dl: Gate::Open }), ..UpdateQer::new(QerId(1)) };
     for _ in 0..20 {
-        (_, sequence) = until_fast(&net, &gnb, teid, phone, sequence);
+        (_, sequence) = until_fast(&net, &gnb, teid, ue, sequence);
         let before = net.session_counters(id);
         let closed =
             SessionModificationRequest { update_qers: vec![gate(Gate::Closed)], ..Default::default() };
         net.ask(Some(id.seid()), closed.into());
-        gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, 1, 56)), (UPF, 2152)).unwrap();
+        gnb.send_to(&g_pdu(teid, &ping4(ue, SERVER, 1, 56)), (UPF, 2152)).unwrap();
         let after = || net.session_counters(id);
         eventually(|| after().dropped == before.dropped + 1, || format!("{before:?} {:?}", after()));
         assert_eq!(after().ul_packets, before.ul_packets);
         let open = SessionModificationRequest { update_qers: vec![gate(Gate::Open)], ..Default::default() };
         net.ask(Some(id.seid()), open.into());
-        assert!(ping(&gnb, teid, phone, sequence, SURELY));
+        assert!(ping(&gnb, teid, ue, sequence, SURELY));
         sequence = sequence.wrapping_add(1);
     }
 }
@@ -200,16 +200,16 @@ fn an_end_marker_comes_behind_the_last_packet_of_its_tunnel() {
     else {
         return;
     };
-    let (id, teid, phone, _) = net.session();
+    let (id, teid, ue, _) = net.session();
     let (gnb, socket) = (ran.socket(GNB.into()), server.socket(SERVER.into()));
-    until_fast(&net, &gnb, teid, phone, 1);
+    until_fast(&net, &gnb, teid, ue, 1);
     // No more on the way than finds room.
     let (sent, came) = (AtomicU64::new(0), AtomicU64::new(0));
     let over = AtomicBool::new(false);
     let send = || {
         while !over.load(Ordering::Relaxed) {
             if sent.load(Ordering::Relaxed) < came.load(Ordering::Relaxed) + 64 {
-                socket.send_to(&sent.fetch_add(1, Ordering::Relaxed).to_be_bytes(), (phone, 9)).unwrap();
+                socket.send_to(&sent.fetch_add(1, Ordering::Relaxed).to_be_bytes(), (ue, 9)).unwrap();
             } else {
                 std::thread::yield_now();
             }
@@ -283,12 +283,12 @@ fn neighbours_that_the_operator_has_set_stay_so() {
     };
     set(&ran, "gnb", GNB, "n3");
     set(&server, "server", SERVER, "n6");
-    let (_, teid, phone, _) = net.session();
+    let (_, teid, ue, _) = net.session();
     let gnb = ran.socket(GNB.into());
     let (begun, mut sequence) = (Instant::now(), 1);
     // Longer than what the kernel said is good for.
     while begun.elapsed() < Duration::from_millis(2_500) {
-        (_, sequence) = until_fast(&net, &gnb, teid, phone, sequence);
+        (_, sequence) = until_fast(&net, &gnb, teid, ue, sequence);
     }
     assert_eq!(sh("ip -4 neigh").matches("PERMANENT").count(), 2, "{}", sh("ip -4 neigh"));
 }
@@ -299,12 +299,12 @@ fn a_capture_has_the_packets_that_the_driver_would_forward() {
     else {
         return;
     };
-    let (_, teid, phone, _) = net.session();
+    let (_, teid, ue, _) = net.session();
     let gnb = ran.socket(GNB.into());
-    let (_, mut sequence) = until_fast(&net, &gnb, teid, phone, 1);
+    let (_, mut sequence) = until_fast(&net, &gnb, teid, ue, 1);
     net.handle.tap(true);
     let captured = |sequence: u16| {
-        assert!(ping(&gnb, teid, phone, sequence, SURELY));
+        assert!(ping(&gnb, teid, ue, sequence, SURELY));
         let copies = net.handle.take_tapped();
         let has = |c: &whimbrel_user_io::Tapped| c.octets.windows(2).any(|w| w == sequence.to_be_bytes());
         copies.iter().filter(|c| has(c)).count() >= 2
@@ -318,7 +318,7 @@ fn a_capture_has_the_packets_that_the_driver_would_forward() {
     sequence = sequence.wrapping_add(1);
     assert!((0..50).all(|i| captured(sequence.wrapping_add(i))), "each from then on");
     net.handle.tap(false);
-    until_fast(&net, &gnb, teid, phone, sequence.wrapping_add(50));
+    until_fast(&net, &gnb, teid, ue, sequence.wrapping_add(50));
 }
 
 #[test]

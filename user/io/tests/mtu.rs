@@ -12,7 +12,7 @@ use whimbrel_ids::Teid;
 use whimbrel_user_io::{Config, N3Io, RouterLink};
 
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
-/// Of the data network, and so of phones.
+/// Of the data network, and so of UEs.
 const MTU: usize = 1_400;
 /// Of the link to the server, where it is to be the narrower one.
 const NARROW: usize = 1_300;
@@ -84,53 +84,52 @@ fn whole4(from: Ipv4Addr, octets: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_server_learns_the_mtu_of_phones() {
-    each_way("a_server_learns_the_mtu_of_phones", |config, ran| {
+fn a_server_learns_the_mtu_of_ues() {
+    each_way("a_server_learns_the_mtu_of_ues", |config, ran| {
         let server = server();
         let Some(mut net) = Control::start(config) else { return };
-        let (_, _, phone, prefix) = net.session();
-        let phone6 = Ipv6Addr::from_bits(prefix.to_bits() | 9);
+        let (_, _, ue, prefix) = net.session();
+        let ue6 = Ipv6Addr::from_bits(prefix.to_bits() | 9);
         let gnb = ran.socket(GNB.into());
-        for (own, phone) in [(IpAddr::from(SERVER), IpAddr::from(phone)), (SERVER_IPV6.into(), phone6.into())]
-        {
+        for (own, ue) in [(IpAddr::from(SERVER), IpAddr::from(ue)), (SERVER_IPV6.into(), ue6.into())] {
             let socket = server.socket(own);
-            // Longer than the phone's link, but not than the server's: it is refused until the kernel there knows better.
-            let send = || drop(socket.send_to(&[7; 1_430], (phone, 9)));
+            // Longer than the UE's link, but not than the server's: it is refused until the kernel there knows better.
+            let send = || drop(socket.send_to(&[7; 1_430], (ue, 9)));
             let fragment = until(&gnb, send, |p| match p.first().map(|o| o >> 4) {
-                Some(4) => phone.is_ipv4() && p[9] == 17,
-                Some(6) => phone.is_ipv6() && p[6] == 44,
+                Some(4) => ue.is_ipv4() && p[9] == 17,
+                Some(6) => ue.is_ipv6() && p[6] == 44,
                 _ => false,
             });
             assert!(fragment.len() <= MTU, "{}", fragment.len());
-            assert!(phone.is_ipv6() || fragment[6] & 0x20 != 0, "a first fragment: {:?}", &fragment[..20]);
-            let route = server.sh(&format!("ip route get {phone}"));
+            assert!(ue.is_ipv6() || fragment[6] & 0x20 != 0, "a first fragment: {:?}", &fragment[..20]);
+            let route = server.sh(&format!("ip route get {ue}"));
             assert!(route.contains("mtu 1400"), "{route}");
         }
     });
 }
 
 #[test]
-fn a_phone_learns_the_mtu_beyond_the_upf() {
-    each_way("a_phone_learns_the_mtu_beyond_the_upf", |config, ran| {
+fn a_ue_learns_the_mtu_beyond_the_upf() {
+    each_way("a_ue_learns_the_mtu_beyond_the_upf", |config, ran| {
         let server = server();
         sh(&format!("ip link set n6 mtu {NARROW}"));
         server.sh(&format!("ip link set server mtu {NARROW}"));
         let Some(mut net) = Control::start(config) else { return };
-        let (_, teid, phone, prefix) = net.session();
-        let phone6 = Ipv6Addr::from_bits(prefix.to_bits() | 9);
+        let (_, teid, ue, prefix) = net.session();
+        let ue6 = Ipv6Addr::from_bits(prefix.to_bits() | 9);
         let gnb = ran.socket(GNB.into());
         // Fragmentation needed and DF set; packet too big: each with the MTU.
         let told =
-            until(&gnb, || uplink(&gnb, teid, &whole4(phone, MTU)), |p| p[0] == 0x45 && p[20..22] == [3, 4]);
+            until(&gnb, || uplink(&gnb, teid, &whole4(ue, MTU)), |p| p[0] == 0x45 && p[20..22] == [3, 4]);
         assert_eq!(told[26..28], (NARROW as u16).to_be_bytes());
-        let long = ping6(phone6, SERVER_IPV6, 1, MTU - 48);
+        let long = ping6(ue6, SERVER_IPV6, 1, MTU - 48);
         let told = until(&gnb, || uplink(&gnb, teid, &long), |p| p[0] == 0x60 && p[40] == 2);
         assert_eq!(told[44..48], (NARROW as u32).to_be_bytes());
         // What fits passes whole, and what may be fragmented passes in fragments, there and back.
-        let fits = whole4(phone, NARROW);
+        let fits = whole4(ue, NARROW);
         let reply = until(&gnb, || uplink(&gnb, teid, &fits), |p| p[0] == 0x45 && p[20] == 0 && p[9] == 1);
         assert_eq!(reply.len(), NARROW);
-        let mut long = ping4(phone, SERVER, 77, MTU - 28);
+        let mut long = ping4(ue, SERVER, 77, MTU - 28);
         long[4..6].copy_from_slice(&77u16.to_be_bytes());
         long[10..12].fill(0);
         let sum = checksum(&long[..20], 0);

@@ -42,19 +42,19 @@ fn packets_go_to_the_router_and_come_back_past_the_kernel() {
         let _server = server();
         let Some(mut net) = Control::start(to_server(io)) else { return };
         assert!(net.handle.host_changes().iter().any(|c| c.contains("internet is reached by AF_XDP on n6")));
-        let (id, teid, phone, prefix) = net.session();
-        let phone6 = Ipv6Addr::from_bits(prefix.to_bits() | 5);
+        let (id, teid, ue, prefix) = net.session();
+        let ue6 = Ipv6Addr::from_bits(prefix.to_bits() | 5);
         let gnb = ran.socket(GNB.into());
         for (sequence, payload) in [(1, 20), (2, 1300), (3, 1372)] {
-            let reply = exchange(&gnb, teid, &ping4(phone, SERVER, sequence, payload), |p| {
+            let reply = exchange(&gnb, teid, &ping4(ue, SERVER, sequence, payload), |p| {
                 p.first() == Some(&0x45) && p[20] == 0 && p[26..28] == sequence.to_be_bytes()
             });
             assert_eq!(
                 (reply.len(), &reply[12..20]),
-                (28 + payload, &[SERVER.octets(), phone.octets()].concat()[..])
+                (28 + payload, &[SERVER.octets(), ue.octets()].concat()[..])
             );
             assert_eq!((reply[8], checksum(&reply[..20], 0)), (63, 0), "a hop less");
-            let reply = exchange(&gnb, teid, &ping6(phone6, SERVER_IPV6, sequence, payload - 20), |p| {
+            let reply = exchange(&gnb, teid, &ping6(ue6, SERVER_IPV6, sequence, payload - 20), |p| {
                 p.first() == Some(&0x60) && p[40] == 129 && p[46..48] == sequence.to_be_bytes()
             });
             assert_eq!((reply.len(), reply[7]), (28 + payload, 63));
@@ -63,7 +63,7 @@ fn packets_go_to_the_router_and_come_back_past_the_kernel() {
         assert!(counters.ul_packets >= 6 && counters.dl_packets >= 6, "{counters:?}");
         // The host itself is reached through its TUN device.
         let gateway = Ipv4Addr::new(10, 45, 0, 1);
-        exchange(&gnb, teid, &ping4(phone, gateway, 9, 8), |p| p.get(12..16) == Some(&gateway.octets()[..]));
+        exchange(&gnb, teid, &ping4(ue, gateway, 9, 8), |p| p.get(12..16) == Some(&gateway.octets()[..]));
         let both_ways = || {
             let io = net.handle.io_counters();
             io.n6_sent + io.fast_uplink > io.n6_sent_by_device && io.n6_sent_by_device > 0
@@ -85,10 +85,10 @@ fn the_kernel_answers_what_has_no_hops_left_or_is_too_long() {
         let mut config = to_server(io);
         config.forwarding = true;
         let Some(mut net) = Control::start(config) else { return };
-        let (_, teid, phone, _) = net.session();
+        let (_, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
-        exchange(&gnb, teid, &ping4(phone, SERVER, 1, 8), |p| p.first() == Some(&0x45) && p[20] == 0);
-        let mut last = ping4(phone, SERVER, 2, 8);
+        exchange(&gnb, teid, &ping4(ue, SERVER, 1, 8), |p| p.first() == Some(&0x45) && p[20] == 0);
+        let mut last = ping4(ue, SERVER, 2, 8);
         last[8] = 1;
         last[10..12].fill(0);
         let sum = checksum(&last[..20], 0);
@@ -97,7 +97,7 @@ fn the_kernel_answers_what_has_no_hops_left_or_is_too_long() {
         // The server learns the path's MTU and sends fragments.
         let socket = server.socket(SERVER.into());
         let fragment = (0..50).find_map(|_| {
-            socket.send_to(&[7; 1430], (phone, 9)).ok()?;
+            socket.send_to(&[7; 1430], (ue, 9)).ok()?;
             let message = answered(&gnb, Duration::from_millis(100))?;
             let packet = whimbrel_gtpu::Gtpu::parse(&message).unwrap().payload.to_vec();
             (packet[0] == 0x45 && packet[9] == 17).then_some(packet)
@@ -114,11 +114,11 @@ fn n3_and_n6_share_an_interface() {
         ran.sh("ip address add 198.51.100.9/32 dev gnb; ip route add 10.45.0.0/16 via 192.0.2.7; \
              echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter");
         let Some(mut net) = Control::start(by_interface(io, "n3", &[GNB.into()])) else { return };
-        let (_, teid, phone, _) = net.session();
+        let (_, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
         let beyond = Ipv4Addr::new(198, 51, 100, 9);
         let reply =
-            exchange(&gnb, teid, &ping4(phone, beyond, 3, 400), |p| p.first() == Some(&0x45) && p[20] == 0);
+            exchange(&gnb, teid, &ping4(ue, beyond, 3, 400), |p| p.first() == Some(&0x45) && p[20] == 0);
         assert_eq!(reply[12..16], beyond.octets());
     });
 }
@@ -145,10 +145,10 @@ fn rings_that_are_polled_busily_carry_packets_and_wake_up_again() {
         let Some(mut net) = Control::start(config) else { return };
         let refused = net.handle.notices().iter().find(|n| matches!(n, Notice::BusyPoll(_)));
         assert!(refused.is_none(), "{refused:?}");
-        let (id, teid, phone, _) = net.session();
+        let (id, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
         for sequence in 0..200u16 {
-            let reply = exchange(&gnb, teid, &ping4(phone, SERVER, sequence, 600), |p| {
+            let reply = exchange(&gnb, teid, &ping4(ue, SERVER, sequence, 600), |p| {
                 p.first() == Some(&0x45) && p[20] == 0 && p[26..28] == sequence.to_be_bytes()
             });
             assert_eq!(reply.len(), 628);

@@ -62,7 +62,7 @@ impl Drop for Relay {
     }
 }
 
-/// The next packet; none where a socket has an ICMP error instead: a kernel without GRE answers what is not for phones so.
+/// The next packet; none where a socket has an ICMP error instead: a kernel without GRE answers what is not for UEs so.
 fn read(mut from: &File) -> Vec<u8> {
     let mut octets = vec![0; 4096];
     let n = from.read(&mut octets).unwrap_or(0);
@@ -127,21 +127,18 @@ fn the_fast_path_has_no_vlan_and_says_so() {
     });
 }
 
-/// Pings both ways, of all lengths that phones send, by rings alone.
+/// Pings both ways, of all lengths that UEs send, by rings alone.
 fn pings(net: &mut Control, ran: &Namespace, v4: Ipv4Addr, v6: Ipv6Addr) {
-    let (id, teid, phone, prefix) = net.session();
-    let phone6 = Ipv6Addr::from_bits(prefix.to_bits() | 5);
+    let (id, teid, ue, prefix) = net.session();
+    let ue6 = Ipv6Addr::from_bits(prefix.to_bits() | 5);
     let gnb = ran.socket(GNB.into());
     for (sequence, payload) in [(1, 20), (2, 1300), (3, 1372)] {
-        let reply = exchange(&gnb, teid, &ping4(phone, v4, sequence, payload), |p| {
+        let reply = exchange(&gnb, teid, &ping4(ue, v4, sequence, payload), |p| {
             p.first() == Some(&0x45) && p[20] == 0 && p[26..28] == sequence.to_be_bytes()
         });
-        assert_eq!(
-            (reply.len(), &reply[12..20]),
-            (28 + payload, &[v4.octets(), phone.octets()].concat()[..])
-        );
+        assert_eq!((reply.len(), &reply[12..20]), (28 + payload, &[v4.octets(), ue.octets()].concat()[..]));
         assert_eq!((reply[8], checksum(&reply[..20], 0)), (63, 0), "a hop less");
-        let reply = exchange(&gnb, teid, &ping6(phone6, v6, sequence, payload - 20), |p| {
+        let reply = exchange(&gnb, teid, &ping6(ue6, v6, sequence, payload - 20), |p| {
             p.first() == Some(&0x60) && p[40] == 129 && p[46..48] == sequence.to_be_bytes()
         });
         assert_eq!((reply.len(), reply[7]), (28 + payload, 63));
@@ -252,11 +249,11 @@ fn what_a_tunnel_does_not_hold_goes_to_the_kernel_whole() {
         // The tunnel takes 28 octets of each frame's 1,420.
         sh("ip link set n6 mtu 1420");
         let Some(mut net) = Control::start(config) else { return };
-        let (_, teid, phone, _) = net.session();
+        let (_, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
-        exchange(&gnb, teid, &ping4(phone, BEYOND, 1, 1364), |p| p.first() == Some(&0x45) && p[20] == 0);
+        exchange(&gnb, teid, &ping4(ue, BEYOND, 1, 1364), |p| p.first() == Some(&0x45) && p[20] == 0);
         let before = net.handle.io_counters();
-        gnb.send_to(&g_pdu(teid, &ping4(phone, BEYOND, 2, 1365)), (UPF, 2152)).unwrap();
+        gnb.send_to(&g_pdu(teid, &ping4(ue, BEYOND, 2, 1365)), (UPF, 2152)).unwrap();
         let left_out = || net.handle.io_counters().n6_sent_by_device > before.n6_sent_by_device;
         eventually(left_out, || format!("{:?}", net.handle.io_counters()));
     });

@@ -1,4 +1,4 @@
-//! Phones reach the world through the real sockets, rings and devices: gNB, UPF, TUN device, address translation, a server,
+//! UEs reach the world through the real sockets, rings and devices: gNB, UPF, TUN device, address translation, a server,
 //! and back; with each kind of N3's I/O.
 
 mod common;
@@ -17,8 +17,8 @@ use whimbrel_user::{Change, SessionId};
 use whimbrel_user_io::{Config, FramesDevice, N3Io, Notice, StartError, UserPlane};
 
 #[test]
-fn a_phone_pings_a_server_and_the_host_is_as_before() {
-    with_each_io("a_phone_pings_a_server_and_the_host_is_as_before", |io, ran| {
+fn a_ue_pings_a_server_and_the_host_is_as_before() {
+    with_each_io("a_ue_pings_a_server_and_the_host_is_as_before", |io, ran| {
         let _server = Namespace::server();
         peculiar_host();
         let before = host();
@@ -31,15 +31,15 @@ fn a_phone_pings_a_server_and_the_host_is_as_before() {
         for line in net.handle.host_changes() {
             eprintln!("{line}");
         }
-        let (id, teid, phone, _) = net.session();
+        let (id, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
         for sequence in 0..100 {
-            gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, sequence, 1300)), (UPF, 2152)).unwrap();
+            gnb.send_to(&g_pdu(teid, &ping4(ue, SERVER, sequence, 1300)), (UPF, 2152)).unwrap();
             let (qfi, reply) = receive(&gnb);
             assert_eq!(qfi, 9);
             assert_eq!(
                 (reply[12..16].to_vec(), reply[16..20].to_vec()),
-                (SERVER.octets().to_vec(), phone.octets().to_vec())
+                (SERVER.octets().to_vec(), ue.octets().to_vec())
             );
             assert_eq!((reply[20], &reply[26..28]), (0, &sequence.to_be_bytes()[..]), "echo reply");
             assert_eq!(reply.len(), 1328);
@@ -58,9 +58,9 @@ fn a_phone_pings_a_server_and_the_host_is_as_before() {
     });
 }
 
-#[test] // TS 23.501 §5.6.10.2: a phone's frames reach a bridge of the host, and what answers there reaches the phone
-fn a_phone_finds_a_host_behind_the_bridge_by_arp() {
-    with_each_io("a_phone_finds_a_host_behind_the_bridge_by_arp", |io, ran| {
+#[test] // TS 23.501 §5.6.10.2: a UE's frames reach a bridge of the host, and what answers there reaches the UE
+fn a_ue_finds_a_host_behind_the_bridge_by_arp() {
+    with_each_io("a_ue_finds_a_host_behind_the_bridge_by_arp", |io, ran| {
         sh("ip link add br0 type bridge; ip link set br0 up; ip address add 198.51.100.1/24 dev br0");
         let mut config = config(io);
         config.user.data_networks[0].ethernet = true;
@@ -85,7 +85,7 @@ fn a_phone_finds_a_host_behind_the_bridge_by_arp() {
             let m = Gtpu::parse(&b[..n]).unwrap();
             // The host's own chatter comes to every port.
             if m.payload.get(12..22) == Some(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]) {
-                assert_eq!((m.teid, &m.payload[..6]), (GNB_TEID, &own[..]), "a reply to the phone");
+                assert_eq!((m.teid, &m.payload[..6]), (GNB_TEID, &own[..]), "a reply to the UE");
                 assert_eq!(m.payload[28..32], [198, 51, 100, 1]);
                 break;
             }
@@ -97,12 +97,12 @@ fn a_phone_finds_a_host_behind_the_bridge_by_arp() {
 fn a_burst_of_packets_passes_whole_and_in_order() {
     with_each_io("a_burst_of_packets_passes_whole_and_in_order", |io, ran| {
         let Some(mut net) = Control::start(config(io)) else { return };
-        let (_, teid, phone, _) = net.session();
+        let (_, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
         let gateway = Ipv4Addr::new(10, 45, 0, 1);
         for round in 0..20u16 {
             for i in 0..50 {
-                gnb.send_to(&g_pdu(teid, &ping4(phone, gateway, round * 50 + i, 64)), (UPF, 2152)).unwrap();
+                gnb.send_to(&g_pdu(teid, &ping4(ue, gateway, round * 50 + i, 64)), (UPF, 2152)).unwrap();
             }
             for i in 0..50 {
                 let (_, reply) = receive(&gnb);
@@ -139,12 +139,12 @@ fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
         let mut config = config(io);
         config.user.data_networks[0].mtu = 1500;
         let Some(mut net) = Control::start(config) else { return };
-        let (_, teid, phone, _) = net.session();
+        let (_, teid, ue, _) = net.session();
         let gnb = ran.socket(GNB.into());
         let gateway = Ipv4Addr::new(10, 45, 0, 1);
         for sequence in 0..40 {
             let payload = [1472, 1430, 8, 1471][usize::from(sequence % 4)];
-            gnb.send_to(&g_pdu(teid, &ping4(phone, gateway, sequence, payload)), (UPF, 2152)).unwrap();
+            gnb.send_to(&g_pdu(teid, &ping4(ue, gateway, sequence, payload)), (UPF, 2152)).unwrap();
             let (_, reply) = receive(&gnb);
             assert_eq!((reply.len(), &reply[26..28]), (28 + payload, &sequence.to_be_bytes()[..]));
             assert!(reply[28..].iter().all(|&b| b == 0x5a));
@@ -152,7 +152,7 @@ fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
         // Many at once, which the kernel takes as one message where it can cut it.
         for payload in [1472, 1300, 1472] {
             for sequence in 0..30 {
-                gnb.send_to(&g_pdu(teid, &ping4(phone, gateway, sequence, payload)), (UPF, 2152)).unwrap();
+                gnb.send_to(&g_pdu(teid, &ping4(ue, gateway, sequence, payload)), (UPF, 2152)).unwrap();
             }
             for sequence in 0..30u16 {
                 let (_, reply) = receive(&gnb);

@@ -1,4 +1,4 @@
-//! TCP between a phone's kernel and a server's, of which the UPF's kernel cuts nothing and writes no checksum.
+//! TCP between a UE's kernel and a server's, of which the UPF's kernel cuts nothing and writes no checksum.
 
 mod common;
 
@@ -16,17 +16,17 @@ use whimbrel_user_io::N3Io;
 /// Octets that go each way.
 const OCTETS: usize = 4 << 20;
 
-/// Carries packets between a phone's device and its gNB's socket, until the process ends; the longest that came to the phone.
+/// Carries packets between a UE's device and its gNB's socket, until the process ends; the longest that came to the UE.
 fn carry(device: File, gnb: UdpSocket, teid: Teid) -> Arc<AtomicUsize> {
     let longest = Arc::new(AtomicUsize::new(0));
-    let (mut from_phone, up) = (device.try_clone().unwrap(), gnb.try_clone().unwrap());
+    let (mut from_ue, up) = (device.try_clone().unwrap(), gnb.try_clone().unwrap());
     std::thread::spawn(move || {
         let mut b = [0; 4096];
-        while let Ok(n) = from_phone.read(&mut b) {
+        while let Ok(n) = from_ue.read(&mut b) {
             up.send_to(&g_pdu(teid, &b[..n]), (UPF, 2152)).unwrap();
         }
     });
-    let (mut to_phone, seen) = (device, Arc::clone(&longest));
+    let (mut to_ue, seen) = (device, Arc::clone(&longest));
     gnb.set_read_timeout(None).unwrap();
     std::thread::spawn(move || {
         let mut b = [0; 65_536];
@@ -34,7 +34,7 @@ fn carry(device: File, gnb: UdpSocket, teid: Teid) -> Arc<AtomicUsize> {
             let Ok(m) = Gtpu::parse(&b[..n]) else { continue };
             if m.message_type == message_type::G_PDU {
                 seen.fetch_max(m.payload.len(), Ordering::Relaxed);
-                to_phone.write_all(m.payload).ok();
+                to_ue.write_all(m.payload).ok();
             }
         }
     });
@@ -56,30 +56,30 @@ fn download_and_upload(server: &Namespace, ran: &Namespace, address: SocketAddr)
         connection.read_to_end(&mut back).unwrap();
         assert!(back == all, "what came to the server is not what was sent to it");
     });
-    let mut phone = ran.connect(address);
+    let mut ue = ran.connect(address);
     let mut all = vec![0; OCTETS];
-    phone.read_exact(&mut all).unwrap();
+    ue.read_exact(&mut all).unwrap();
     assert!(
         all.iter().enumerate().all(|(at, &o)| o == octet(at)),
-        "what came to the phone is not what was sent to it"
+        "what came to the UE is not what was sent to it"
     );
-    phone.write_all(&all).unwrap();
-    drop(phone);
+    ue.write_all(&all).unwrap();
+    drop(ue);
     serving.join().unwrap();
 }
 
 #[test]
-fn tcp_passes_uncut_through_the_kernel_and_cut_to_the_phones_mtu() {
-    let test = "tcp_passes_uncut_through_the_kernel_and_cut_to_the_phones_mtu";
+fn tcp_passes_uncut_through_the_kernel_and_cut_to_the_ues_mtu() {
+    let test = "tcp_passes_uncut_through_the_kernel_and_cut_to_the_ues_mtu";
     with_io(test, &[("udp", N3Io::Udp), ("udp/threads", N3Io::Udp)], |io, ran| {
         let server = Namespace::server();
         let Some(mut net) = Control::start(config(io)) else { return };
-        let (_, teid, phone, prefix) = net.session();
-        let phone6 = (prefix.to_bits() | 9).into();
+        let (_, teid, ue, prefix) = net.session();
+        let ue6 = (prefix.to_bits() | 9).into();
         server.sh(
             "ip route add 10.45.0.0/16 via 203.0.113.1; ip -6 route add 2001:db8:45::/48 via 2001:db8:113::1",
         );
-        let longest = carry(ran.phone(phone, phone6), ran.socket(GNB.into()), teid);
+        let longest = carry(ran.ue(ue, ue6), ran.socket(GNB.into()), teid);
         let to: Ipv4Addr = SERVER;
         download_and_upload(&server, &ran, (to, 5201).into());
         let long = || net.handle.io_counters().n6_long;

@@ -36,7 +36,7 @@ fn number(p: &[u8]) -> u32 {
     u32::from_be_bytes(p[28..32].try_into().unwrap())
 }
 
-/// Packets of many phones, each phone's at a thread of chance: none is lost or doubled, each phone's come in order each way, and are
+/// Packets of many UEs, each UE's at a thread of chance: none is lost or doubled, each UE's come in order each way, and are
 /// counted once.
 #[test]
 fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
@@ -47,7 +47,7 @@ fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
     let mut out = 0;
     let mut take = || {
         for (to, octets) in memory.take() {
-            let (phone, uplink, n) = match to {
+            let (ue, uplink, n) = match to {
                 Destination::N6 { .. } => {
                     (Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap()), true, number(&octets))
                 }
@@ -64,8 +64,8 @@ fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
                 }
                 Destination::Frames { .. } => panic!("{to:?}"),
             };
-            let expected = &mut next[by_tunnel[&phone]][usize::from(uplink)];
-            assert_eq!(n, *expected, "{phone} uplink {uplink}");
+            let expected = &mut next[by_tunnel[&ue]][usize::from(uplink)];
+            assert_eq!(n, *expected, "{ue} uplink {uplink}");
             *expected += 1;
             out += 1;
         }
@@ -73,11 +73,11 @@ fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
     };
     let own = |thread: usize| (thread * 7 + 3) % THREADS;
     for n in 0..EACH {
-        for (i, (_, teid, phone)) in sessions.iter().enumerate() {
+        for (i, (_, teid, ue)) in sessions.iter().enumerate() {
             let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
-            assert!(memory.put_at(own(i), from_gnb, &g_pdu(*teid, &udp(*phone, SERVER, n))));
+            assert!(memory.put_at(own(i), from_gnb, &g_pdu(*teid, &udp(*ue, SERVER, n))));
             let from_network = Origin::N6 { dn: DnIndex(0) };
-            assert!(memory.put_at(own(i + 1), from_network, &udp(SERVER, *phone, n)));
+            assert!(memory.put_at(own(i + 1), from_network, &udp(SERVER, *ue, n)));
         }
         // As fast as it is taken, so that none finds a queue full.
         let begun = std::time::Instant::now();
@@ -109,11 +109,11 @@ fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
 fn a_packet_that_follows_a_change_meets_it_at_any_thread() {
     let (mut net, memory, _) = in_memory(0);
     for round in 0..50 {
-        let (id, teid, phone, _) = net.next_session();
+        let (id, teid, ue, _) = net.next_session();
         for thread in 0..THREADS {
             let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
-            memory.put_at(thread, from_gnb, &g_pdu(teid, &udp(phone, SERVER, 0)));
-            memory.put_at(thread, Origin::N6 { dn: DnIndex(0) }, &udp(SERVER, phone, 0));
+            memory.put_at(thread, from_gnb, &g_pdu(teid, &udp(ue, SERVER, 0)));
+            memory.put_at(thread, Origin::N6 { dn: DnIndex(0) }, &udp(SERVER, ue, 0));
         }
         let passed = || {
             let c = net.session_counters(id);
@@ -143,12 +143,12 @@ fn what_finds_no_room_at_another_thread_is_counted() {
     let (handle, memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
     let mut net = Control::with(handle, config);
     let sessions = [net.next_session(), net.next_session()];
-    let (_, teid, phone, _) = *sessions.iter().find(|s| s.0.index % 2 == 1).unwrap();
+    let (_, teid, ue, _) = *sessions.iter().find(|s| s.0.index % 2 == 1).unwrap();
     let held = gate.lock().unwrap();
     const SENT: u64 = 5_000;
     let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
     for n in 0..SENT {
-        assert!(memory.put_at(0, from_gnb, &g_pdu(teid, &udp(phone, SERVER, n as u32))));
+        assert!(memory.put_at(0, from_gnb, &g_pdu(teid, &udp(ue, SERVER, n as u32))));
     }
     let lost = || net.handle.io_counters().hand_over_full;
     eventually(
@@ -172,19 +172,16 @@ fn the_kernel_steers_packets_to_their_threads() {
         let gateway6 = "2001:db8:45::1".parse().unwrap();
         let sessions: Vec<_> = (0..16).map(|_| net.next_session()).collect();
         for sequence in 0..20 {
-            for (_, teid, phone, prefix) in &sessions {
-                gnb.send_to(&g_pdu(*teid, &ping4(*phone, gateway, sequence, 100)), (UPF, 2152)).unwrap();
+            for (_, teid, ue, prefix) in &sessions {
+                gnb.send_to(&g_pdu(*teid, &ping4(*ue, gateway, sequence, 100)), (UPF, 2152)).unwrap();
                 let (_, reply) = receive(&gnb);
-                assert_eq!(
-                    (&reply[16..20], &reply[26..28]),
-                    (&phone.octets()[..], &sequence.to_be_bytes()[..])
-                );
-                let phone6 = (prefix.to_bits() | 9).into();
-                gnb.send_to(&g_pdu(*teid, &ping6(phone6, gateway6, sequence, 100)), (UPF, 2152)).unwrap();
+                assert_eq!((&reply[16..20], &reply[26..28]), (&ue.octets()[..], &sequence.to_be_bytes()[..]));
+                let ue6 = (prefix.to_bits() | 9).into();
+                gnb.send_to(&g_pdu(*teid, &ping6(ue6, gateway6, sequence, 100)), (UPF, 2152)).unwrap();
                 let (_, reply) = receive(&gnb);
                 assert_eq!(
                     (&reply[24..40], &reply[46..48]),
-                    (&phone6.octets()[..], &sequence.to_be_bytes()[..])
+                    (&ue6.octets()[..], &sequence.to_be_bytes()[..])
                 );
             }
         }
@@ -205,9 +202,9 @@ fn there_are_no_more_threads_than_queues() {
         assert_eq!((net.handle.rings().unwrap().queues, net.handle.threads()), (1, 1));
         let gnb = ran.socket(GNB.into());
         for sequence in 0..8 {
-            let (_, teid, phone, _) = net.next_session();
-            let ping = ping4(phone, Ipv4Addr::new(10, 45, 0, 1), sequence, 100);
-            let reply = exchange(&gnb, teid, &ping, |p| p.get(16..20) == Some(&phone.octets()));
+            let (_, teid, ue, _) = net.next_session();
+            let ping = ping4(ue, Ipv4Addr::new(10, 45, 0, 1), sequence, 100);
+            let reply = exchange(&gnb, teid, &ping, |p| p.get(16..20) == Some(&ue.octets()));
             assert_eq!(reply[26..28], sequence.to_be_bytes());
         }
     });

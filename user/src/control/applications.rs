@@ -103,7 +103,7 @@ impl UpfC {
     }
 
     fn with_present_applications(&mut self, session: SessionId) -> Option<SessionRules> {
-        // One that stands for a predicted phone alone is seen to when the SMF confirms it.
+        // One that stands for a predicted UE alone is seen to when the SMF confirms it.
         let stands = self.sessions.get(session).filter(|s| s.provisional_until.is_none());
         let mut draft = Draft::open(&stands?.rules);
         for named in draft.pdrs.values_mut().filter_map(|p| p.pdr.application.as_mut()) {

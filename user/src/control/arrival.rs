@@ -1,8 +1,8 @@
-//! Predicted handovers: sessions, and changes of sessions, that wait for their phone to arrive.
+//! Predicted handovers: sessions, and changes of sessions, that wait for their UE to arrive.
 //!
-//! The requests are those of TS 29.244, as the SMF would send them when the phone is there; that they come early an element of ours in
+//! The requests are those of TS 29.244, as the SMF would send them when the UE is there; that they come early an element of ours in
 //! them says ([`OnArrival`]), for PFCP has no word for it. They are answered at once, and tunnels and addresses given, so that the gNB can be
-//! prepared. If the phone does not come within some five seconds it was never asked; if it comes, the SMF confirms by any request
+//! prepared. If the UE does not come within some five seconds it was never asked; if it comes, the SMF confirms by any request
 //! of its own within ten. What was predicted and does not happen leaves no trace.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::session_id::SessionId;
 pub(super) enum When {
     /// At once.
     Now,
-    /// With the first packet that shows that the phone has arrived.
+    /// With the first packet that shows that the UE has arrived.
     OnArrival,
 }
 
@@ -30,14 +30,14 @@ impl When {
     }
 }
 
-/// How long a predicted session may wait for its phone: as long as the prediction lives in the pipeline, and time for its report.
+/// How long a predicted session may wait for its UE: as long as the prediction lives in the pipeline, and time for its report.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(6);
-/// How long a session whose phone has arrived may wait for the SMF to say so too: a handover's signalling, generously.
+/// How long a session whose UE has arrived may wait for the SMF to say so too: a handover's signalling, generously.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
 impl UpfC {
-    /// A session stands for its phone alone, until the SMF confirms it.
-    pub(super) fn await_phone(&mut self, now: Instant, session: SessionId) {
+    /// A session stands for its UE alone, until the SMF confirms it.
+    pub(super) fn await_ue(&mut self, now: Instant, session: SessionId) {
         self.await_until(now + ARRIVES_WITHIN, session);
     }
 
@@ -60,7 +60,7 @@ impl UpfC {
         }
     }
 
-    /// The rules of a change, which are the session's now or when its phone has moved.
+    /// The rules of a change, which are the session's now or when its UE has moved.
     pub(super) fn set_rules(
         &mut self,
         now: Instant,
@@ -77,13 +77,13 @@ impl UpfC {
             }
             When::OnArrival if s.provisional_until.is_some() => {
                 self.sessions.set_rules(session, Arc::clone(rules));
-                self.await_phone(now, session);
+                self.await_ue(now, session);
             }
             When::OnArrival => s.predicted = Some(Arc::clone(rules)),
         }
     }
 
-    /// UPF-U has seen the phone: what was predicted is so.
+    /// UPF-U has seen the UE: what was predicted is so.
     pub(super) fn arrived(&mut self, now: Instant, session: SessionId) {
         let Some(s) = self.sessions.get_mut(session) else { return };
         if s.provisional_until.is_some() {
@@ -93,7 +93,7 @@ impl UpfC {
         }
     }
 
-    /// Phones that did not come, and those that the SMF does not know of.
+    /// UEs that did not come, and those that the SMF does not know of.
     pub(super) fn give_up_provisional(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(&(at, session)) = self.provisional.first().filter(|(at, _)| *at <= now) {
             self.provisional.remove(&(at, session));

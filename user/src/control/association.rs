@@ -341,7 +341,7 @@ impl UpfC {
         out.events.push(Event::AssociationEnded { node, sessions_deleted, why: Ended::Restarted });
     }
 
-    /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its phones are not.
+    /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its UEs are not.
     pub(super) fn silent(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) {
         let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer == peer && a.silent.is_none();
         for (node, a) in self.associations.by_node.iter_mut().filter(of_peer) {

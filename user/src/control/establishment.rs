@@ -55,7 +55,7 @@ impl UpfC {
                     When::OnArrival => Change::Predict { session, rules, effects },
                 });
                 if when == When::OnArrival {
-                    self.await_phone(now, session);
+                    self.await_ue(now, session);
                 }
                 let (load_control_information, overload_control_information) =
                     self.tell_load(now, association);

@@ -90,7 +90,7 @@ pub struct UpfC {
     requests: Requests,
     waiting: BTreeMap<Token, Waiting>,
     next_token: u32,
-    /// Sessions that stand for a predicted phone alone, and until when.
+    /// Sessions that stand for a predicted UE alone, and until when.
     provisional: BTreeSet<(Instant, SessionId)>,
     applications: Known,
     /// Sessions whose rules name applications of which something else is said by now.

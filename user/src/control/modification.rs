@@ -66,7 +66,7 @@ impl UpfC {
             ..Effects::default()
         };
         if when == When::OnArrival {
-            // Figures are of the time of asking: whoever wants them asks when the phone is there.
+            // Figures are of the time of asking: whoever wants them asks when the UE is there.
             effects.query = Query::Nothing;
             self.answer(now, key, Some(cp_seid), &response.into(), out);
             return out.changes.push(Change::Predict { session, rules, effects });

@@ -47,7 +47,7 @@ impl UpfC {
         }
     }
 
-    /// Asks every SMF to lead its phones elsewhere and to release the association, within `grace`.
+    /// Asks every SMF to lead its UEs elsewhere and to release the association, within `grace`.
     pub fn retire(&mut self, now: Instant, grace: Duration, out: &mut Outbox) {
         let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         let request = AssociationUpdateRequest {

@@ -84,16 +84,16 @@ impl UpfC {
         }
     }
 
-    /// Whether a packet that is led so has a session, of which the pipeline is about to hear. Of networks behind phones it is not known.
+    /// Whether a packet that is led so has a session, of which the pipeline is about to hear. Of networks behind UEs it is not known.
     fn has_session_of(&self, lead: Lead) -> bool {
         match lead {
             Lead::Tunnel(teid) => {
                 let session = self.sessions.at(self.config.teids().index_of(teid));
                 session.is_some_and(|s| s.rules.is_led_to(lead))
             }
-            Lead::Phone(dn, phone) => {
+            Lead::Ue(dn, ue) => {
                 let pools = self.sessions.pools.get(usize::from(dn.0));
-                pools.is_some_and(|p| match phone {
+                pools.is_some_and(|p| match ue {
                     IpAddr::V4(a) => p.ipv4.is_taken(a.to_bits().into()),
                     IpAddr::V6(a) => p.ipv6.is_taken(upper(a)),
                 })

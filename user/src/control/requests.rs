@@ -146,7 +146,7 @@ impl UpfC {
                 message_type::ASSOCIATION_SETUP_REQUEST => {}
                 _ => {
                     out.events.push(Event::ReportUnanswered { peer: r.peer });
-                    // Else the phone would not be paged until its rules change.
+                    // Else the UE would not be paged until its rules change.
                     if let Some((session, s)) =
                         r.session.and_then(|id| self.sessions.get(id).map(|s| (id, s)))
                     {

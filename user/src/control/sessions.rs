@@ -29,9 +29,9 @@ pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
-    /// What the rules will be when the phone has moved, as predicted.
+    /// What the rules will be when the UE has moved, as predicted.
     pub(super) predicted: Option<Arc<SessionRules>>,
-    /// It stands for a predicted phone, until then unless the SMF confirms it.
+    /// It stands for a predicted UE, until then unless the SMF confirms it.
     pub(super) provisional_until: Option<Instant>,
     generation: u32,
 }

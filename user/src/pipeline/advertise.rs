@@ -1,4 +1,4 @@
-//! Router advertisements: how a phone learns its IPv6 prefix (RFC 4861 §4.2, RFC 8106, TS 23.501 §5.8.2.2.3).
+//! Router advertisements: how a UE learns its IPv6 prefix (RFC 4861 §4.2, RFC 8106, TS 23.501 §5.8.2.2.3).
 
 use std::net::Ipv6Addr;
 
@@ -9,7 +9,7 @@ use super::packet::Packet;
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
-/// The UPF's own address on the link. The phone is given another interface identifier by the SMF (TS 23.501
+/// The UPF's own address on the link. The UE is given another interface identifier by the SMF (TS 23.501
 /// §5.8.2.2.2).
 pub(crate) const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 /// All nodes on the link.
@@ -48,7 +48,7 @@ pub(crate) fn advertisement(prefix: Ipv6Addr, mtu: u16, resolvers: &[Ipv6Addr], 
     put(&[64, 0]);
     put(&ROUTER_LIFETIME_S.to_be_bytes());
     put(&[0; 8]); // reachable and retransmission time: not specified
-    // Prefix information: for addresses (A), not on the link (L is not set: the phone is alone on it).
+    // Prefix information: for addresses (A), not on the link (L is not set: the UE is alone on it).
     put(&[3, 4, 64, 0x40]);
     put(&[0xff; 8]);
     put(&[0; 4]);

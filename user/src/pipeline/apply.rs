@@ -206,7 +206,7 @@ impl UpfU {
         }
     }
 
-    /// The networks behind the phone lead to the session, or no longer.
+    /// The networks behind the UE lead to the session, or no longer.
     fn set_routes(&mut self, index: u32, rules: &SessionRules, there: bool) {
         let Some(network) = self.networks.get_mut(usize::from(rules.data_network.0)) else { return };
         for route in &rules.framed {

@@ -64,7 +64,7 @@ impl Watch for () {
 struct Item {
     /// Of a packet that may be decided on here: its headers. The others are left to the stages, headers and all.
     inner: Option<Inner>,
-    /// Of a packet from a phone.
+    /// Of a packet from a UE.
     arrival: Arrival,
     payload_at: u16,
     session: u32,
@@ -152,14 +152,14 @@ impl UpfU {
         }
     }
 
-    /// Begins to load what says of packets without a session whether their phone is awaited.
+    /// Begins to load what says of packets without a session whether their UE is awaited.
     #[cold]
     fn prefetch_predictions(&self, slots: &[Slot], items: &[Item]) {
         for (item, slot) in items.iter().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
                 Origin::N6 { dn } if item.session == NOBODY => {
-                    self.predictions.prefetch(Lead::Phone(dn, inner.destination));
+                    self.predictions.prefetch(Lead::Ue(dn, inner.destination));
                 }
                 Origin::N3 { .. } if self.sessions.generation(item.session).is_none() => {
                     self.predictions.prefetch(Lead::Tunnel(item.arrival.teid));
@@ -315,7 +315,7 @@ fn prefetch_headers(slots: &[Slot]) {
     }
 }
 
-/// Reads the headers of what may be a phone's packet.
+/// Reads the headers of what may be a UE's packet.
 #[inline]
 fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
     match slot.origin {

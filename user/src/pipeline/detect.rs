@@ -91,7 +91,7 @@ const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
 /// The PDR's place, by its filters.
 ///
 /// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
-/// the phone or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
+/// the UE or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
 fn asked<C: Content>(
     rules: &SessionRules,
     arrival: Arrival,

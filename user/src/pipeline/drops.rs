@@ -43,7 +43,7 @@ drop_reasons! {
     GtpuForeignPeer = "gtpu_foreign_peer",
     /// The payload is not a whole IP packet.
     InnerMalformed = "inner_malformed",
-    /// A phone used a source address that is not its own, or a MAC address that is another session's.
+    /// A UE used a source address that is not its own, or a MAC address that is another session's.
     SpoofedSource = "spoofed_source",
     /// To or from an address that no data network has: loopback, link-local, multicast, broadcast. A UE's, or the host's own on its device.
     LinkScope = "link_scope",
@@ -65,21 +65,21 @@ drop_reasons! {
     UnknownMac = "unknown_mac",
     /// A frame whose destination is where it comes from.
     FrameReturns = "frame_returns",
-    /// A phone uses more MAC addresses than a session may have.
+    /// A UE uses more MAC addresses than a session may have.
     MacTableFull = "mac_table_full",
-    /// Too many frames for groups in a second: not copied to other phones.
+    /// Too many frames for groups in a second: not copied to other UEs.
     FloodRate = "flood_rate",
     /// A rule of the data network's firewall denies it.
     FirewallDenied = "firewall_denied",
-    /// From outside, and no phone has asked for it.
+    /// From outside, and no UE has asked for it.
     FirewallUnasked = "firewall_unasked",
     /// It belongs to no flow and cannot begin one: TCP without SYN, an answer, an ICMP error about another flow.
     FirewallState = "firewall_state",
     /// A later fragment of a packet whose first one the firewall has not seen.
     FirewallFragment = "firewall_fragment",
-    /// From phone to phone, which the data network's firewall does not let be.
-    FirewallBetweenPhones = "firewall_between_phones",
-    /// No port of the phone's outside address is free, or all that one phone may have are in use.
+    /// From UE to UE, which the data network's firewall does not let be.
+    FirewallBetweenUes = "firewall_between_ues",
+    /// No port of the UE's outside address is free, or all that one UE may have are in use.
     NatNoPort = "nat_no_port",
     /// A protocol without ports, which cannot be translated.
     NatProtocol = "nat_protocol",
@@ -99,7 +99,7 @@ drop_reasons! {
     RateExceeded = "rate_exceeded",
     /// The slice's rate is used up.
     SliceRateExceeded = "slice_rate_exceeded",
-    /// The slice's rate is nearly used up, or the phone's buffer fills, and the packet's ends cannot be told of it by a mark.
+    /// The slice's rate is nearly used up, or the UE's buffer fills, and the packet's ends cannot be told of it by a mark.
     EarlyDrop = "early_drop",
     /// A URR's quota is used up.
     QuotaExhausted = "quota_exhausted",
@@ -109,11 +109,11 @@ drop_reasons! {
     NoTunnel = "no_tunnel",
     /// With its outer header the packet would exceed what GTP-U can say.
     TooLong = "too_long",
-    /// The session's buffer for an idle phone is full.
+    /// The session's buffer for an idle UE is full.
     BufferFull = "buffer_full",
     /// The octets that the session may have buffered are used up.
     BufferOctets = "buffer_octets",
-    /// All buffers for idle phones are full, or the rest is not for one phone alone.
+    /// All buffers for idle UEs are full, or the rest is not for one UE alone.
     BuffersExhausted = "buffers_exhausted",
     /// The octets that all sessions may have buffered are used up.
     BuffersOctets = "buffers_octets",
@@ -197,15 +197,15 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets forwarded that phones sent.
+    /// Packets forwarded that UEs sent.
     ul_packets,
     /// Their octets, inner packets alone.
     ul_octets,
-    /// Packets forwarded to phones.
+    /// Packets forwarded to UEs.
     dl_packets,
     /// Their octets, inner packets alone.
     dl_octets,
-    /// Packets that went into buffers for idle phones.
+    /// Packets that went into buffers for idle UEs.
     buffered,
     /// Packets that no session had and that waited while it was asked.
     strays,
@@ -245,7 +245,7 @@ counters! {
     flows_asked,
     /// Addresses and flows that are known by name now.
     names_known,
-    /// Predictions that came true: a packet showed that the phone had arrived.
+    /// Predictions that came true: a packet showed that the UE had arrived.
     predictions_true,
     /// Packets without a session that the filters in front of the predictions knew, and the table did not.
     predictions_false,
@@ -257,7 +257,7 @@ counters! {
     reports_lost,
     /// Sessions that stand.
     sessions,
-    /// Packets in buffers for idle phones now.
+    /// Packets in buffers for idle UEs now.
     held,
     /// Their octets.
     held_octets,

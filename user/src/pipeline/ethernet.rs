@@ -1,12 +1,12 @@
-//! PDU sessions of type Ethernet: the UPF is a switch between phones, and towards the data network.
+//! PDU sessions of type Ethernet: the UPF is a switch between UEs, and towards the data network.
 //!
 //! Spec: TS 23.501 §5.6.10.2, §5.8.2.5.3; TS 29.244 §5.13, §5.13.5 (MAC addresses are learnt and reported).
 //!
-//! A phone's address is the source address that it uses: learnt with its first frame that a rule lets pass, up to a bound
+//! A UE's address is the source address that it uses: learnt with its first frame that a rule lets pass, up to a bound
 //! a session, and forgotten after silence. As long as one session has it no other may use it. A frame for a known
-//! address goes to that session, whether it comes from the data network or from another phone; one for a group goes to
+//! address goes to that session, whether it comes from the data network or from another UE; one for a group goes to
 //! the data network and to every other session of it; one for an address that nobody has used goes to the data network
-//! if a phone sends it, and nowhere if the data network does. Nothing goes back to where it came from.
+//! if a UE sends it, and nowhere if the data network does. Nothing goes back to where it came from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::rules::{Frame, Mac, Names, Pdr, SessionRules, is_group};
 /// time of IEEE 802.1Q §8.8.3.
 const AGEING: Duration = Duration::from_secs(300);
 
-/// An address that a phone uses.
+/// An address that a UE uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learnt {
     pub(super) mac: Mac,
@@ -102,8 +102,8 @@ impl Content for Content802 {
 }
 
 impl UpfU {
-    /// A frame that a phone sends.
-    pub(super) fn frame_from_phone(
+    /// A frame that a UE sends.
+    pub(super) fn frame_from_ue(
         &mut self,
         now: Instant,
         index: u32,
@@ -145,7 +145,7 @@ impl UpfU {
         let Some(network) = self.networks.get(usize::from(dn.0)) else {
             return Verdict::Drop(DropReason::UnknownMac);
         };
-        // A bridge may send a phone's own frame back.
+        // A bridge may send a UE's own frame back.
         let sender = network.switch.by_mac.get(&source).copied();
         if is_group(destination) {
             return self.flood(now, dn, sender, &content, packet);
@@ -191,7 +191,7 @@ impl UpfU {
         Verdict::Taken
     }
 
-    /// Whether a phone may use an address.
+    /// Whether a UE may use an address.
     fn may_use(&mut self, now: Instant, index: u32, mac: Mac) -> Result<(), DropReason> {
         let session = self.sessions.get(index);
         let Some(session) = session else { return Err(DropReason::UnknownTunnel) };

@@ -62,7 +62,7 @@ pub struct FastEntry {
     /// In kbit/s; [`FastEntry::UNPOLICED`] where there is no rate.
     pub ul_kbps: AtomicU32,
     pub dl_kbps: AtomicU32,
-    /// The phone's prefix, as sent; zero for none.
+    /// The UE's prefix, as sent; zero for none.
     pub ue_ipv6: AtomicU64,
     /// Time in which the buckets fill; they hold [`FastEntry::DEPTH_MIN`] tokens at least, a thousandth of a bit each.
     pub window_us: AtomicU32,
@@ -70,14 +70,14 @@ pub struct FastEntry {
     pub container: AtomicU32,
     /// [`FastEntry::UL_CLOSED`], [`FastEntry::DL_CLOSED`].
     pub gates: AtomicU16,
-    /// The one QoS flow of packets from the phone, or [`FastEntry::ANY_FLOW`].
+    /// The one QoS flow of packets from the UE, or [`FastEntry::ANY_FLOW`].
     pub ul_flow: AtomicU8,
     /// Type of service of packets to the gNB.
     pub tos: AtomicU8,
     /// Next hops, by the fast path's own numbers.
     pub gnb_hop: AtomicU16,
     pub network_hop: AtomicU16,
-    /// Of the phone's IPv6 packets.
+    /// Of the UE's IPv6 packets.
     pub network_ipv6_hop: AtomicU16,
     /// A packet went up because the lock was not to be had, or before it was asked for; the next one that has it stands behind that.
     pub missed: AtomicU16,
@@ -112,9 +112,9 @@ impl FastEntry {
     pub const DEPTH_MIN: u32 = super::meter::DEPTH_MIN as u32;
     /// Any QoS flow, or none.
     pub const ANY_FLOW: u8 = super::plain::ANY_FLOW;
-    /// The gate for packets from the phone is closed.
+    /// The gate for packets from the UE is closed.
     pub const UL_CLOSED: u16 = 1;
-    /// The gate for packets to the phone is closed.
+    /// The gate for packets to the UE is closed.
     pub const DL_CLOSED: u16 = 2;
 
     /// Has packets go up from now on, until the pipeline has seen to the session: by whoever is to change its rules, before he says
@@ -134,7 +134,7 @@ impl FastEntry {
         }
     }
 
-    /// No phone is looked for here any more.
+    /// No UE is looked for here any more.
     fn belongs_to_nobody(&self) {
         self.ue_ipv4.store(0, Ordering::Relaxed);
         self.ue_ipv6.store(0, Ordering::Relaxed);
@@ -158,11 +158,11 @@ impl FastEntry {
 /// What a fast path has decided on, all sessions together, since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastCounted {
-    /// Packets forwarded that phones sent.
+    /// Packets forwarded that UEs sent.
     pub ul_packets: u64,
     /// Their octets, inner packets alone.
     pub ul_octets: u64,
-    /// Packets forwarded to phones.
+    /// Packets forwarded to UEs.
     pub dl_packets: u64,
     /// Their octets, inner packets alone.
     pub dl_octets: u64,
@@ -181,10 +181,10 @@ pub trait FastPath: Send {
     /// The sessions, by index; those beyond are not lent.
     fn entries(&self) -> &[FastEntry];
 
-    /// Where the session of a phone's address is said: its index and one, or zero.
-    fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64>;
+    /// Where the session of a UE's address is said: its index and one, or zero.
+    fn ipv4(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64>;
 
-    /// The same of a phone's prefix of 64 bits.
+    /// The same of a UE's prefix of 64 bits.
     fn prefix(&self, dn: DnIndex, ue: u64) -> Option<&AtomicU64>;
 
     /// The fast path's numbers of the next hops to a gNB and into a data network, by IPv4 and by IPv6, which may lead nowhere; `None` where
@@ -235,9 +235,9 @@ impl Lender {
         let Some(hops) = self.path.hops(dn, gnb) else { return };
         let Some(entry) = self.path.entries().get(index as usize) else { return };
         let (ue, prefix) = hot.addresses();
-        let phone = ue.and_then(|ue| self.path.phone(dn, ue));
+        let of_ipv4 = ue.and_then(|ue| self.path.ipv4(dn, ue));
         let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
-        if phone.is_some() != ue.is_some() || of_prefix.is_some() != prefix.is_some() {
+        if of_ipv4.is_some() != ue.is_some() || of_prefix.is_some() != prefix.is_some() {
             return; // of no pool
         }
         entry.gnb_hop.store(hops.0, Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl Lender {
         entry.passed.store(0, Ordering::Relaxed);
         entry.missed.store(0, Ordering::Relaxed);
         entry.state.store(state::WATCHED, Ordering::Release);
-        for said in [phone, of_prefix].into_iter().flatten() {
+        for said in [of_ipv4, of_prefix].into_iter().flatten() {
             said.store(u64::from(index) + 1, Ordering::Release);
         }
         hot.set_watched(true);
@@ -325,9 +325,9 @@ impl Lender {
         }
         if let Some((dn, _)) = hot.lendable() {
             let (ue, prefix) = hot.addresses();
-            let phone = ue.and_then(|ue| self.path.phone(dn, ue));
+            let of_ipv4 = ue.and_then(|ue| self.path.ipv4(dn, ue));
             let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
-            phone.into_iter().chain(of_prefix).for_each(|said| said.store(0, Ordering::Release));
+            of_ipv4.into_iter().chain(of_prefix).for_each(|said| said.store(0, Ordering::Release));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which PDR the packets of a flow meet: filters are asked once a flow, and the answer is kept (Synergy §III-B.2).
 //!
 //! In two levels. The first is small enough for a core's second cache and holds the flows that were used last; the second is large, in
-//! memory. An entry comes into the first with one of the further packets of its flow that pass: what waits for a phone, is dropped, or
+//! memory. An entry comes into the first with one of the further packets of its flow that pass: what waits for a UE, is dropped, or
 //! comes once (a scan of ports) drives nothing out of it. An entry says which rule, and under which rules: each session has a number
 //! that no rules had before, so that a change of rules makes its entries strangers without a look at them. Entries count nothing, so one
 //! that gives way costs the next packet of its flow a look at the filters, and nothing else.
@@ -202,7 +202,7 @@ impl Flows {
     pub(super) fn new(first: u32, second: u32, seed: u64) -> Option<Self> {
         let level = |flows: u32| (flows > 0).then(|| Level::new(flows as usize));
         Some(Self {
-            // Phones and servers choose what is hashed.
+            // UEs and servers choose what is hashed.
             secret: std::array::from_fn(|n| mix(seed ^ mix(n as u64))),
             first: level(first),
             second: level(second)?,
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    fn from_phone(qfi: u8) -> Arrival {
+    fn from_ue(qfi: u8) -> Arrival {
         let container = Qfi::new(qfi).map(|qfi| PduSessionInformation::Ul { qfi });
         Arrival { teid: Teid(7), container }
     }
@@ -335,15 +335,15 @@ mod tests {
         all.extend([
             key(1, 1),
             key(2, 1),
-            FlowKey::new(1, ALL, from_phone(1), &base, 0),
-            FlowKey::new(1, ALL, from_phone(1), &base, 1),
+            FlowKey::new(1, ALL, from_ue(1), &base, 0),
+            FlowKey::new(1, ALL, from_ue(1), &base, 1),
         ]);
-        all.extend([2, 64].map(|qfi| FlowKey::new(1, ALL, from_phone(qfi), &base, 0)));
+        all.extend([2, 64].map(|qfi| FlowKey::new(1, ALL, from_ue(qfi), &base, 0)));
         for (n, a) in all.iter().enumerate() {
             assert!(!all[..n].contains(a), "{n}");
         }
         let ends = Compared { worth: true, ..Compared::default() };
-        let of = |f: &Flow, qfi| FlowKey::new(1, ends, from_phone(qfi), f, 0);
+        let of = |f: &Flow, qfi| FlowKey::new(1, ends, from_ue(qfi), f, 0);
         let same = Flow { tos: 0, flow_label: 0, spi: None, ..base };
         assert_eq!(of(&base, 1), of(&same, 2));
     }

@@ -154,8 +154,8 @@ impl UpfU {
         packet.pull(payload_at);
         match kind {
             SessionKind::Ip => {}
-            SessionKind::Ethernet => return self.frame_from_phone(now, index, arrival, packet),
-            SessionKind::Unstructured => return self.octets_from_phone(now, index, arrival, packet),
+            SessionKind::Ethernet => return self.frame_from_ue(now, index, arrival, packet),
+            SessionKind::Unstructured => return self.octets_from_ue(now, index, arrival, packet),
         }
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);

@@ -1,4 +1,4 @@
-//! Packets that wait for a phone: until their FAR forwards (TS 29.244 §5.2.4), as many and as long as [`Buffering`] says.
+//! Packets that wait for a UE: until their FAR forwards (TS 29.244 §5.2.4), as many and as long as [`Buffering`] says.
 
 use std::collections::VecDeque;
 use std::time::Duration;

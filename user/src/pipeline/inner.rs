@@ -1,4 +1,4 @@
-//! The headers of a phone's packet, read once.
+//! The headers of a UE's packet, read once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -179,7 +179,7 @@ impl Inner {
         self.ports
     }
 
-    /// The flow, seen from the phone that sent it.
+    /// The flow, seen from the UE that sent it.
     pub(crate) fn uplink(&self) -> Flow {
         Flow {
             remote: self.destination,
@@ -189,7 +189,7 @@ impl Inner {
         }
     }
 
-    /// The flow, seen from the phone that receives it.
+    /// The flow, seen from the UE that receives it.
     pub(crate) fn downlink(&self) -> Flow {
         Flow {
             remote: self.source,

@@ -1,4 +1,4 @@
-//! From a phone's address to its session.
+//! From a UE's address to its session.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -122,14 +122,14 @@ impl Family {
     }
 }
 
-/// Networks behind phones (TS 29.244 §5.16), the longest prefixes first.
+/// Networks behind UEs (TS 29.244 §5.16), the longest prefixes first.
 #[derive(Default)]
 struct Routes {
     by_length: Vec<(u8, BTreeMap<IpAddr, u32>)>,
 }
 
 impl Routes {
-    /// The session behind whose phone an address is.
+    /// The session behind whose UE an address is.
     #[cold]
     fn find(&self, address: IpAddr) -> Option<u32> {
         self.by_length.iter().find_map(|(length, sessions)| {
@@ -161,7 +161,7 @@ impl Routes {
     }
 }
 
-/// The phones of one data network by address.
+/// The UEs of one data network by address.
 pub(crate) struct UeAddresses {
     ipv4: Family,
     ipv6: Family,
@@ -198,7 +198,7 @@ impl UeAddresses {
         }
     }
 
-    /// A network behind a session's phone is there, or no longer.
+    /// A network behind a session's UE is there, or no longer.
     pub(crate) fn set_route(&mut self, network: Network, session: u32, there: bool) {
         if there {
             self.routes.insert(network, session);

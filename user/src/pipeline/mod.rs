@@ -169,7 +169,7 @@ fn is_link_scope(a: IpAddr) -> bool {
 }
 
 /// Octets that the buffer of every packet has for it, whatever made it: the MTU and the outer headers that a packet from
-/// N3 may have in front of it, generously; and never less than usual links need, so that a phone that does not keep to
+/// N3 may have in front of it, generously; and never less than usual links need, so that a UE that does not keep to
 /// its MTU is not cut.
 pub const fn packet_room(mtu: u16) -> usize {
     const OUTER_OCTETS: usize = 256;
@@ -276,11 +276,11 @@ impl UpfU {
         more.then(|| Verdict::Hand { to: self.shard.next(), hops: hops + 1 })
     }
 
-    /// Where a packet for a phone that this shard does not have is to go before this shard is asked further, if anywhere.
+    /// Where a packet for a UE that this shard does not have is to go before this shard is asked further, if anywhere.
     #[cold]
-    fn elsewhere(&self, dn: DnIndex, phone: IpAddr, hops: u8) -> Option<Verdict> {
+    fn elsewhere(&self, dn: DnIndex, ue: IpAddr, hops: u8) -> Option<Verdict> {
         let common = &self.shared.common;
-        match common.shard_of(dn, phone) {
+        match common.shard_of(dn, ue) {
             Some(own) if own == self.shard.number() => None,
             Some(to) if hops == 0 => Some(Verdict::Hand { to, hops: 1 }),
             _ if !common.beyond_pools() => None,
@@ -348,9 +348,9 @@ impl UpfU {
         if self.shared.guard.refuses_from(inner.source) {
             return Verdict::Drop(DropReason::UeToUe);
         }
-        let phone = match self.shared.border(dn).map(|b| b.phone_of(now, &inner, packet.octets())) {
+        let ue = match self.shared.border(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {
             None => inner.destination,
-            Some(Behind::Phone(phone)) => phone,
+            Some(Behind::Ue(ue)) => ue,
             Some(Behind::Nobody(reason)) => return Verdict::Drop(reason),
             Some(Behind::Shard(to)) if hops == 0 => return Verdict::Hand { to, hops: 1 },
             Some(Behind::Shard(_)) => return Verdict::Drop(DropReason::FirewallUnasked),
@@ -358,19 +358,19 @@ impl UpfU {
                 return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::FirewallFragment));
             }
         };
-        let index = match self.phone(now, dn, phone, hops) {
+        let index = match self.ue(now, dn, ue, hops) {
             Ok(index) => index,
             Err(Verdict::Drop(DropReason::UnknownUeAddress)) if self.strays.are_kept() => {
-                return self.keep_stray(now, Lead::to_phone(dn, phone), Origin::N6 { dn }, packet);
+                return self.keep_stray(now, Lead::to_ue(dn, ue), Origin::N6 { dn }, packet);
             }
             Err(verdict) => return verdict,
         };
         let session = self.sessions.get(index).map(|s| (s.rules.kind, s.rules.guarded));
         if session.is_some_and(|(kind, _)| kind == SessionKind::Unstructured) {
-            return self.octets_to_phone(now, index, &inner, packet);
+            return self.octets_to_ue(now, index, &inner, packet);
         }
         let border = self.shared.border(dn).filter(|_| session.is_some_and(|(_, guarded)| guarded));
-        let inner = match border.map(|b| b.enter(now, index, phone, &inner, packet)) {
+        let inner = match border.map(|b| b.enter(now, index, ue, &inner, packet)) {
             None => inner,
             Some(Ok(inner)) => inner,
             Some(Err(reason)) => return self.dropped_at_border(index, reason),
@@ -386,8 +386,8 @@ impl UpfU {
         Verdict::Drop(reason)
     }
 
-    /// The session of a phone's address, or of one that is awaited. Errors: what becomes of a packet for it.
-    fn phone(&mut self, now: Instant, dn: DnIndex, address: IpAddr, hops: u8) -> Result<u32, Verdict> {
+    /// The session of a UE's address, or of one that is awaited. Errors: what becomes of a packet for it.
+    fn ue(&mut self, now: Instant, dn: DnIndex, address: IpAddr, hops: u8) -> Result<u32, Verdict> {
         let find = |upf: &Self| upf.networks.get(usize::from(dn.0))?.addresses.find(address);
         if let Some(index) = find(self) {
             return Ok(index);
@@ -397,11 +397,11 @@ impl UpfU {
         {
             return Err(elsewhere);
         }
-        let awaited = !self.predictions.is_empty() && self.comes_true(now, Lead::Phone(dn, address), None);
+        let awaited = !self.predictions.is_empty() && self.comes_true(now, Lead::Ue(dn, address), None);
         if awaited && let Some(index) = find(self) {
             return Ok(index);
         }
-        // It may be behind a phone of another shard, though it was a phone's own of this one.
+        // It may be behind a UE of another shard, though it was a UE's own of this one.
         let next = if self.shared.common.beyond_pools() { self.ask_next(hops) } else { None };
         Err(next.unwrap_or(Verdict::Drop(DropReason::UnknownUeAddress)))
     }

@@ -28,7 +28,7 @@ use crate::limits::TUNNELS_PER_SESSION_MAX;
 use crate::rules::{Far, NONE, Own, Pdr, Qer, SessionKind, SessionRules, Tunnel, upper};
 
 /// Shapes of rules that are told apart; sessions of others are not folded. An operator has a handful: a data network's, times those
-/// of idle and active phones.
+/// of idle and active UEs.
 const SHAPES_MAX: usize = 64;
 /// A session that may count fewer octets than this before something is due is not folded: it would soon be unfolded.
 const ROOM_OCTETS_MIN: u64 = 64 * 1024;
@@ -45,9 +45,9 @@ pub(super) const ANY_FLOW: u8 = u8::MAX;
 mod flag {
     /// There is a plain session.
     pub(super) const PLAIN: u16 = 1;
-    /// The phone has an IPv4 address.
+    /// The UE has an IPv4 address.
     pub(super) const IPV4: u16 = 1 << 1;
-    /// The phone has an IPv6 prefix.
+    /// The UE has an IPv6 prefix.
     pub(super) const IPV6: u16 = 1 << 2;
     /// Of either direction, the uplink's shifted by none: packets are forwarded.
     pub(super) const FORWARDS: u16 = 1 << 3;
@@ -158,7 +158,7 @@ impl Hot {
         self.flags & flag::PLAIN != 0
     }
 
-    /// Whether it is plain, and packets from the phone go into the data network.
+    /// Whether it is plain, and packets from the UE go into the data network.
     #[inline]
     pub(super) fn leads_out(&self) -> bool {
         self.flags & (flag::PLAIN | flag::FORWARDS) == flag::PLAIN | flag::FORWARDS
@@ -185,7 +185,7 @@ impl Hot {
         self.flags & flag::NO_GNB != 0
     }
 
-    /// Decides on a packet from the phone, by way of its gNB; with the second meter, if there is one and somebody has it. `reaches`: whether
+    /// Decides on a packet from the UE, by way of its gNB; with the second meter, if there is one and somebody has it. `reaches`: whether
     /// its destination is one that UEs reach.
     #[inline]
     pub(super) fn uplink(
@@ -214,7 +214,7 @@ impl Hot {
         self.pass(now, true, inner.octets, reaches, second, watch)
     }
 
-    /// Decides on a packet to the phone, likewise.
+    /// Decides on a packet to the UE, likewise.
     #[inline]
     pub(super) fn downlink(
         &mut self,
@@ -334,13 +334,13 @@ impl Hot {
         }
     }
 
-    /// Where packets from the phone go.
+    /// Where packets from the UE go.
     #[inline]
     pub(super) fn to_network(&self) -> Destination {
         Destination::N6 { dn: self.data_network }
     }
 
-    /// Where packets to the phone go, and what stands before them.
+    /// Where packets to the UE go, and what stands before them.
     #[inline]
     pub(super) fn to_gnb(&self) -> (Destination, GpduHeader) {
         let peer = SocketAddr::new(self.gnb.to_canonical(), PORT);

@@ -16,11 +16,11 @@ use crate::session_id::SessionId;
 /// What one session sent, received and lost. Octets of inner packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounters {
-    /// Packets that the phone sent and the UPF forwarded.
+    /// Packets that the UE sent and the UPF forwarded.
     pub ul_packets: u64,
     /// Their octets.
     pub ul_octets: u64,
-    /// Packets forwarded to the phone.
+    /// Packets forwarded to the UE.
     pub dl_packets: u64,
     /// Their octets.
     pub dl_octets: u64,
@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) inactive: bool,
     /// The SMF knows that a peer lost the tunnel.
     pub(super) error_told: bool,
-    /// Something is predicted of it: its phone may come by another gNB.
+    /// Something is predicted of it: its UE may come by another gNB.
     pub(super) awaited: bool,
     /// The deadline is to be computed anew.
     pub(super) rearm: bool,
@@ -68,7 +68,7 @@ pub(super) struct State {
     pub(super) fold_at: Instant,
     /// By which names its packets are known, where a rule asks.
     pub(super) naming: Option<Box<Naming>>,
-    /// Addresses that the phone uses, in an Ethernet session.
+    /// Addresses that the UE uses, in an Ethernet session.
     pub(super) macs: Vec<Learnt>,
 }
 

@@ -1,6 +1,6 @@
 //! The table of sessions: a direct index, in blocks, so that no session waits for a table that moves.
 //!
-//! Most phones have one session of two PDRs without filters. Such a session is *plain*: what a packet needs of it is two cache lines
+//! Most UEs have one session of two PDRs without filters. Such a session is *plain*: what a packet needs of it is two cache lines
 //! ([`Hot`]), the rest is folded small ([`Cold`]). The others, and plain ones while something happens to them that is not a packet
 //! that passes, are a [`SessionU`]. Nobody else can tell: [`Sessions::get`] unfolds, [`Sessions::fold`] folds what can be folded.
 
@@ -235,7 +235,7 @@ impl Sessions {
         }
     }
 
-    /// Folds the session if it is plain, now and then: a phone that misbehaves does not have it folded and unfolded with every packet.
+    /// Folds the session if it is plain, now and then: a UE that misbehaves does not have it folded and unfolded with every packet.
     pub(super) fn fold_in_time(&mut self, now: Instant, index: u32) {
         let Some(Rest::Full(session)) = self.rest.get_mut(index) else { return };
         let (at, never) = (session.state.fold_at, session.state.fold_at == Instant::ZERO);

@@ -1,7 +1,7 @@
 //! Shards: several pipelines, each on a thread of its own, each with its own sessions.
 //!
-//! The lowest bits of a session's index name its shard, so the tunnel of a packet from a phone names it too. UPF-C gives a session
-//! an address with the same lowest bits where it may choose, so that drivers and the kernel can steer packets to phones likewise. Where
+//! The lowest bits of a session's index name its shard, so the tunnel of a packet from a UE names it too. UPF-C gives a session
+//! an address with the same lowest bits where it may choose, so that drivers and the kernel can steer packets to UEs likewise. Where
 //! they do not, or may not (an SMF's own addresses), a pipeline hands a packet to the one that has its session
 //! ([`Verdict::Hand`](super::Verdict::Hand)): all there is to a session happens in one place, packets in order, and needs no lock. What
 //! sessions of different shards share is in [`Common`], and no packet of a usual session touches it.
@@ -81,7 +81,7 @@ impl Shard {
     }
 }
 
-/// The shard of an index, or of the number of a phone's address, as far as UPF-C could choose that.
+/// The shard of an index, or of the number of a UE's address, as far as UPF-C could choose that.
 #[inline]
 pub(crate) fn shard_of(number: u64, shards: u8) -> u8 {
     number as u8 & (shards - 1)
@@ -109,14 +109,14 @@ pub(super) struct Common {
     pub(super) suspects: Suspects,
     /// Where tunnels lead.
     pub(super) peers: Peers,
-    /// What waits for phones, and what may.
+    /// What waits for UEs, and what may.
     held: AtomicU64,
     held_octets: AtomicU64,
     buffering: Buffering,
     errors: PerSecond,
     echoes: PerSecond,
-    /// Where phones are, for each data network; none where there is one shard.
-    phones: Box<[Phones]>,
+    /// Where UEs are, for each data network; none where there is one shard.
+    ues: Box<[Ues]>,
     /// Some session has a framed route, or an address outside the pools.
     beyond_pools: AtomicBool,
     /// Some path's peer may be dead: bursts are looked through for packets from there.
@@ -135,7 +135,7 @@ impl Common {
             buffering: config.buffering,
             errors: PerSecond::default(),
             echoes: PerSecond::default(),
-            phones: networks.iter().map(Phones::new).collect(),
+            ues: networks.iter().map(Ues::new).collect(),
             beyond_pools: AtomicBool::new(false),
             paths_in_doubt: AtomicBool::new(false),
         }
@@ -180,10 +180,10 @@ impl Common {
 
     /// The shard whose session has, had or will have an address of a pool.
     pub(super) fn shard_of(&self, dn: DnIndex, address: IpAddr) -> Option<u8> {
-        self.phones.get(usize::from(dn.0))?.get(address)
+        self.ues.get(usize::from(dn.0))?.get(address)
     }
 
-    /// Whether some shard may have a session for an address that is in no pool, or of a pool and behind a phone.
+    /// Whether some shard may have a session for an address that is in no pool, or of a pool and behind a UE.
     pub(super) fn beyond_pools(&self) -> bool {
         self.beyond_pools.load(Ordering::Relaxed)
     }
@@ -199,19 +199,19 @@ impl Common {
     }
 
     fn learn(&self, shard: u8, rules: &SessionRules) {
-        let Some(phones) = self.phones.get(usize::from(rules.data_network.0)) else { return };
+        let Some(ues) = self.ues.get(usize::from(rules.data_network.0)) else { return };
         let own = [rules.ue_ipv4.map(IpAddr::V4), rules.ue_ipv6.map(IpAddr::V6)];
-        let beyond = own.into_iter().flatten().fold(false, |beyond, a| beyond | !phones.set(a, shard));
+        let beyond = own.into_iter().flatten().fold(false, |beyond, a| beyond | !ues.set(a, shard));
         if beyond || !rules.framed.is_empty() {
             self.beyond_pools.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Addresses of one piece of a pool, which is there from its first phone on.
+/// Addresses of one piece of a pool, which is there from its first UE on.
 const PIECE: usize = 65_536;
 
-/// The shards of a pool's addresses, each with one added; zero for those that never were a phone's.
+/// The shards of a pool's addresses, each with one added; zero for those that never were a UE's.
 struct Numbers {
     first: u64,
     pieces: Box<[OnceLock<Box<[AtomicU8]>>]>,
@@ -231,13 +231,13 @@ impl Numbers {
     }
 }
 
-/// The shards of a data network's phones. What is written here once may be out of date later: it says where to ask, no more.
-struct Phones {
+/// The shards of a data network's UEs. What is written here once may be out of date later: it says where to ask, no more.
+struct Ues {
     ipv4: Box<[Numbers]>,
     ipv6: Box<[Numbers]>,
 }
 
-impl Phones {
+impl Ues {
     fn new(dn: &DataNetwork) -> Self {
         let ipv4 = dn.all_ipv4_pools().map(|p| Numbers::new(p.first().into(), p.numbers()));
         let ipv6 = dn.all_ipv6_pools().map(|p| Numbers::new(p.first(), p.numbers()));
@@ -286,7 +286,7 @@ impl Steering {
         shard_of(session.index.into(), self.shards).into()
     }
 
-    /// The shard that a change is for, to be asked before it is taken there: from now on the others know where its phone's packets
+    /// The shard that a change is for, to be asked before it is taken there: from now on the others know where its UE's packets
     /// go.
     pub fn of_change(&self, change: &Change) -> usize {
         let (session, rules) = match change {

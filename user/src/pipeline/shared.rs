@@ -48,9 +48,9 @@ pub(super) struct Shared {
     pub(super) path_uses: Vec<(IpAddr, PathUse)>,
     /// Of what is drawn by chance.
     pub(super) random: u64,
-    /// Of a packet that waited for a phone, while it meets its session's rules again.
+    /// Of a packet that waited for a UE, while it meets its session's rules again.
     pub(super) waited_since: Option<Instant>,
-    /// What may wait for phones.
+    /// What may wait for UEs.
     pub(super) buffering: Buffering,
     /// Whose answers about names are believed; anybody's, if there are none.
     resolvers: Box<[IpAddr]>,
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// One more packet waits for a phone. Errors: which bound of all sessions it exceeds.
+    /// One more packet waits for a UE. Errors: which bound of all sessions it exceeds.
     pub(super) fn hold(&mut self, octets: usize) -> Result<(), DropReason> {
         self.common.hold(octets as u64)?;
         self.counters.held += 1;
@@ -169,7 +169,7 @@ impl Shared {
 
     /// Sends a packet of the pipeline's own.
     pub(super) fn send(&mut self, to: Destination, packet: Packet) {
-        // All that waits for phones may be released at once.
+        // All that waits for UEs may be released at once.
         if self.outputs.len() < self.buffering.packets as usize + OUTPUTS_OWN_MAX {
             self.outputs.push_back((to, packet));
         } else {

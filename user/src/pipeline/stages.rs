@@ -54,7 +54,7 @@ pub(super) trait Content {
         Names::NONE
     }
 
-    /// What an index of rules compares of it, seen from the phone; `None` if its rules have no index.
+    /// What an index of rules compares of it, seen from the UE; `None` if its rules have no index.
     fn flow(&self, _uplink: bool) -> Option<Flow> {
         None
     }
@@ -67,7 +67,7 @@ pub(super) trait Content {
         false
     }
 
-    /// Whether a phone that sends it uses an address that is not its own.
+    /// Whether a UE that sends it uses an address that is not its own.
     fn is_spoofed(&self, _rules: &SessionRules) -> bool {
         false
     }
@@ -174,7 +174,7 @@ impl Content for Inner {
 }
 
 impl Arrival {
-    /// From a data network, or from another phone of it.
+    /// From a data network, or from another UE of it.
     pub(super) const NETWORK: Self = Self { teid: Teid(0), container: None };
 
     /// Its QoS flow.
@@ -266,7 +266,7 @@ fn leaves(far: &Far) -> bool {
     network && far.tunnel.is_none()
 }
 
-/// What a phone says to its link alone: router solicitations are answered, the rest has nowhere to go.
+/// What a UE says to its link alone: router solicitations are answered, the rest has nowhere to go.
 fn link_scope(
     state: &mut State,
     rules: &SessionRules,
@@ -287,7 +287,7 @@ fn link_scope(
     Some(Verdict::Drop(DropReason::LinkScope))
 }
 
-/// Whether a source address is not the phone's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot
+/// Whether a source address is not the UE's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot
 /// tell.
 fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
     let own = match source {
@@ -297,7 +297,7 @@ fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
     !own && (rules.ue_ipv4.is_some() || rules.ue_ipv6.is_some()) && !is_framed(rules, source)
 }
 
-/// Whether an address is of a network behind the phone (TS 23.501 §5.6.14).
+/// Whether an address is of a network behind the UE (TS 23.501 §5.6.14).
 #[cold]
 fn is_framed(rules: &SessionRules, source: IpAddr) -> bool {
     rules.framed.iter().any(|n| is_of(source, *n))

@@ -118,7 +118,7 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network
     }
 }
 
-/// Whether the session's packets reach the phone now.
+/// Whether the session's packets reach the UE now.
 pub(super) fn is_active(rules: &SessionRules) -> bool {
     // A forwarding tunnel of a handover leads to a gNB, but not the session's packets.
     let fars =
@@ -128,7 +128,7 @@ pub(super) fn is_active(rules: &SessionRules) -> bool {
     })
 }
 
-/// Sends a router advertisement, if the phone is reached now; else the activation that follows does.
+/// Sends a router advertisement, if the UE is reached now; else the activation that follows does.
 pub(super) fn advertise(
     rules: &SessionRules,
     state: &mut State,
@@ -138,8 +138,8 @@ pub(super) fn advertise(
 ) {
     let Some(prefix) = rules.ue_ipv6.filter(|_| rules.kind == SessionKind::Ip) else { return };
     // By the rule that serves what no other does: the one of the highest value of precedence.
-    let to_phone = |p: &&Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
-    let Some(pdr) = rules.pdrs.iter().rev().find(to_phone) else { return };
+    let to_ue = |p: &&Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
+    let Some(pdr) = rules.pdrs.iter().rev().find(to_ue) else { return };
     let Some(far) = rules.fars.get(usize::from(pdr.far)).filter(|f| f.action.has(ApplyAction::FORW)) else {
         return;
     };

@@ -1,7 +1,7 @@
-//! PDU sessions of type Unstructured: what the phone sends goes to one application server, by a tunnel on N6.
+//! PDU sessions of type Unstructured: what the UE sends goes to one application server, by a tunnel on N6.
 //!
 //! Spec: TS 23.501 §5.6.10.3, point-to-point tunnelling by UDP over IPv6: the UPF takes a prefix for the session, which the
-//! phone does not know; its own end of the tunnel is an address of that prefix, the other end is configured. In the data
+//! UE does not know; its own end of the tunnel is an address of that prefix, the other end is configured. In the data
 //! network the packets are UDP over IPv6 like others, so that routing and filters there need nothing new.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -38,8 +38,8 @@ fn own_end(prefix: Ipv6Addr) -> Ipv6Addr {
 }
 
 impl UpfU {
-    /// Octets that a phone sends.
-    pub(super) fn octets_from_phone(
+    /// Octets that a UE sends.
+    pub(super) fn octets_from_ue(
         &mut self,
         now: Instant,
         index: u32,
@@ -53,7 +53,7 @@ impl UpfU {
     }
 
     /// A packet of the tunnel's other end, without its headers from here on.
-    pub(super) fn octets_to_phone(
+    pub(super) fn octets_to_ue(
         &mut self,
         now: Instant,
         index: u32,
@@ -97,7 +97,7 @@ fn of_tunnel(rules: &SessionRules, inner: &Inner, p: &[u8]) -> Result<(), DropRe
     }
 }
 
-/// Puts a phone's octets into the tunnel.
+/// Puts a UE's octets into the tunnel.
 pub(super) fn encapsulate(rules: &SessionRules, packet: &mut Packet) -> Verdict {
     let (Some(tunnel), Some(prefix)) = (rules.point_to_point.as_deref(), rules.ue_ipv6) else {
         return Verdict::Drop(DropReason::NoTunnel);

@@ -8,14 +8,14 @@ use whimbrel_pfcp::ie::SdfFilter;
 use super::frame::FrameFilter;
 use crate::limits::PORT_RANGES_MAX;
 
-/// What a filter looks at in a packet: fields of the inner headers, seen from the phone.
+/// What a filter looks at in a packet: fields of the inner headers, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     /// The far end's address.
     pub(crate) remote: IpAddr,
-    /// The phone's address.
+    /// The UE's address.
     pub(crate) local: IpAddr,
-    /// Ports of far end and phone; `None` where the packet shows none (a later fragment, another protocol).
+    /// Ports of far end and UE; `None` where the packet shows none (a later fragment, another protocol).
     pub(crate) ports: Option<(u16, u16)>,
     /// Protocol behind IP and its extension headers.
     pub(crate) protocol: u8,
@@ -192,7 +192,7 @@ impl Filter {
             destination_ports = Ports::parse(p)?;
         }
         words.next().is_none().then_some(())?;
-        // "out" is towards the phone: its source is the far end (TS 29.212 §5.4.2).
+        // "out" is towards the UE: its source is the far end (TS 29.212 §5.4.2).
         let (far, near) = ((source, source_ports), (destination, destination_ports));
         let ((remote, remote_ports), (local, local_ports)) = if out { (far, near) } else { (near, far) };
         (self.remote, self.remote_ports, self.local, self.local_ports) =
@@ -229,7 +229,7 @@ impl Filter {
             && self.local_ports.cover(&other.local_ports)
     }
 
-    /// The phones' addresses that it accepts, and how many of their bits count; `None` if all.
+    /// The UEs' addresses that it accepts, and how many of their bits count; `None` if all.
     pub(crate) fn local_network(&self) -> Option<(IpAddr, u8)> {
         self.local.prefix().map(|p| (p.address, p.length))
     }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test] // TS 29.212 §5.4.2
-    fn flow_descriptions_match_from_the_phones_side() {
+    fn flow_descriptions_match_from_the_ues_side() {
         let f = filter("permit out 17 from 8.8.0.0/16 53,1000-2000 to assigned 4000");
         assert!(f.matches(&flow("8.8.8.8", 53, 4000, 17)));
         assert!(f.matches(&flow("8.8.8.8", 1500, 4000, 17)));

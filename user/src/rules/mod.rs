@@ -53,7 +53,7 @@ pub enum SessionKind {
     Ip,
     /// Ethernet frames.
     Ethernet,
-    /// Whatever the phone sends.
+    /// Whatever the UE sends.
     Unstructured,
 }
 
@@ -83,7 +83,7 @@ pub struct SessionRules {
     pub(crate) tunnels_given: u16,
     /// Local tunnels; zero where none is.
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
-    /// Networks behind the phone (TS 29.244 §5.16); those of changed rules stay until the session ends.
+    /// Networks behind the UE (TS 29.244 §5.16); those of changed rules stay until the session ends.
     pub(crate) framed: Box<[Network]>,
     /// By precedence, lowest first.
     pub(crate) pdrs: Box<[Pdr]>,
@@ -134,12 +134,12 @@ impl SessionRules {
         }
     }
 
-    /// The phone's IPv4 address.
+    /// The UE's IPv4 address.
     pub fn ue_ipv4(&self) -> Option<Ipv4Addr> {
         self.ue_ipv4
     }
 
-    /// The phone's IPv6 prefix, of 64 bits.
+    /// The UE's IPv6 prefix, of 64 bits.
     pub fn ue_ipv6(&self) -> Option<Ipv6Addr> {
         self.ue_ipv6
     }
@@ -169,9 +169,9 @@ impl SessionRules {
     pub(crate) fn is_led_to(&self, lead: Lead) -> bool {
         match lead {
             Lead::Tunnel(teid) => self.place(teid).is_some(),
-            Lead::Phone(dn, _) if dn != self.data_network => false,
-            Lead::Phone(_, IpAddr::V4(a)) => self.ue_ipv4 == Some(a),
-            Lead::Phone(_, IpAddr::V6(a)) => self.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
+            Lead::Ue(dn, _) if dn != self.data_network => false,
+            Lead::Ue(_, IpAddr::V4(a)) => self.ue_ipv4 == Some(a),
+            Lead::Ue(_, IpAddr::V6(a)) => self.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
         }
     }
 
@@ -235,7 +235,7 @@ pub(crate) struct Pdr {
 }
 
 impl Pdr {
-    /// Whether its packets come from the phone.
+    /// Whether its packets come from the UE.
     pub(crate) fn is_uplink(&self) -> bool {
         self.source == SourceInterface::Access
     }

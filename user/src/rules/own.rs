@@ -1,6 +1,6 @@
 //! A session's rules as two parts: what is its own, and the shape that many sessions share.
 //!
-//! An operator's phones are served by a handful of shapes. Who keeps millions of sessions keeps a shape once.
+//! An operator's UEs are served by a handful of shapes. Who keeps millions of sessions keeps a shape once.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,7 +20,7 @@ pub(crate) struct Own {
     pub(crate) ue_ipv6: Option<Ipv6Addr>,
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
     pub(crate) tunnels_given: u16,
-    /// Of the PDRs from the phone.
+    /// Of the PDRs from the UE.
     pub(crate) teid: Teid,
     /// Of the FARs that have one.
     pub(crate) tunnel: Option<Tunnel>,

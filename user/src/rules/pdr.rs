@@ -140,7 +140,7 @@ impl Allocator<'_> {
     }
 }
 
-/// TS 29.244 §5.16: the networks behind the phone are reached like its own address.
+/// TS 29.244 §5.16: the networks behind the UE are reached like its own address.
 fn frame_routes(d: &mut Draft, id: PdrId, pdi: &Pdi) -> Outcome {
     let ipv4 = pdi.framed_routes.iter().map(|r| r.network());
     let ipv6 = pdi.framed_ipv6_routes.iter().map(|r| r.network());

@@ -104,7 +104,7 @@ impl Net {
         self.downlink(&ipv4(from, s.ipv4.unwrap(), protocol, payload)).0
     }
 
-    /// A phone asks a name server, which answers.
+    /// A UE asks a name server, which answers.
     fn resolves(&mut self, s: &Session, name: &'static str, to: Ipv4Addr, ttl: u32) {
         self.sends(s, RESOLVER, 17, &udp((4000, 53), &question(7, name)));
         self.gets(s, RESOLVER, 17, &udp((53, 4000), &answer(7, name, &[Record::Address(name, to, ttl)])));
@@ -177,7 +177,7 @@ fn an_answer_tells_an_address_for_as_long_as_it_says_and_a_flow_that_stands_for_
 }
 
 #[test]
-fn what_one_phone_asks_says_nothing_of_another_phones_packets() {
+fn what_one_ue_asks_says_nothing_of_another_ues_packets() {
     let net = &mut net();
     let (a, b) = (session(net, 1), session(net, 2));
     net.resolves(&a, "video.example", VIDEO, 60);
@@ -411,7 +411,7 @@ fn what_is_known_by_name_is_bounded_and_goes_with_the_session() {
 }
 
 #[test]
-fn a_phone_that_says_more_names_than_are_read_in_a_second_is_heard_again_in_the_next() {
+fn a_ue_that_says_more_names_than_are_read_in_a_second_is_heard_again_in_the_next() {
     let net = &mut net();
     let s = session(net, 1);
     for _ in 0..NAMES_READ_PER_SECOND_MAX {
@@ -456,9 +456,9 @@ proptest! {
         steps in proptest::collection::vec(any::<(u8, u16, u16)>(), 1..80),
     ) {
         let net = &mut net();
-        let mut phones = [session(net, 1), session(net, 2)].map(|s| (s, model::Phone::default()));
+        let mut ues = [session(net, 1), session(net, 2)].map(|s| (s, model::Ue::default()));
         for (what, n, m) in steps {
-            let (s, phone) = &mut phones[usize::from(n >> 15)];
+            let (s, ue) = &mut ues[usize::from(n >> 15)];
             let now = net.now.0 / 1_000_000;
             let pick = |list: &[&'static str], by: u16| list[usize::from(by) % list.len()];
             let name = pick(&NAMES, n);
@@ -466,9 +466,9 @@ proptest! {
             let (port, id) = (4000 + (n >> 4) % 2, (n >> 5) % 2);
             match what % 8 {
                 0 | 1 => {
-                    phone.ask(&TOLD, now, RESOLVER, port, id, name);
+                    ue.ask(&TOLD, now, RESOLVER, port, id, name);
                     // What asks is a packet, too.
-                    phone.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
+                    ue.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
                     net.sends(s, RESOLVER, 17, &udp((port, 53), &question(id, name)));
                 }
                 2 | 3 => {
@@ -480,8 +480,8 @@ proptest! {
                         Record::Address(owner, Ipv4Addr::new(198, 51, 100, (m >> 8) as u8 % 4), 40),
                     ];
                     let records = &records[usize::from(m >> 12) % 3..];
-                    phone.answer(&TOLD, now, (RESOLVER, port, id), name, records);
-                    phone.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
+                    ue.answer(&TOLD, now, (RESOLVER, port, id), name, records);
+                    ue.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
                     net.gets(s, RESOLVER, 17, &udp((53, port), &answer(id, name, records)));
                 }
                 4 => net.later(Duration::from_secs([1, 9, 30, 301][usize::from(n) % 4])),
@@ -490,7 +490,7 @@ proptest! {
                     let (protocol, far) = if m & 16 == 0 { (17, udp_ports[usize::from(m >> 5) % 2]) } else { (6, 443) };
                     let own = 5_000 + (m >> 6) % 2;
                     let greets = (protocol == 6 && m & 0x300 == 0).then_some(name);
-                    let known = phone.packet(&TOLD, now, (server, far, own, protocol), greets);
+                    let known = ue.packet(&TOLD, now, (server, far, own, protocol), greets);
                     let expected = match () {
                         () if known.contains(&0) => Some(FAR),
                         () if known.contains(&1) && far == 7_100 => Some(GATE),

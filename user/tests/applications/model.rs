@@ -1,4 +1,4 @@
-//! What a phone's packets are known by, looked up in all that it ever said and was told.
+//! What a UE's packets are known by, looked up in all that it ever said and was told.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ const IDLE_S: u64 = 300;
 /// Seconds that an answer may take.
 const ANSWERED_WITHIN_S: u64 = 10;
 
-/// Both ends of a flow: the server, its port, the phone's, and the protocol.
+/// Both ends of a flow: the server, its port, the UE's, and the protocol.
 pub(crate) type Ends = (Ipv4Addr, u16, u16, u8);
 
 /// The applications, in the order of the rules that name them: by name, in questions and in greetings.
@@ -20,9 +20,9 @@ pub(crate) struct Told {
     pub(crate) greeted: fn(&str) -> Vec<usize>,
 }
 
-/// A phone.
+/// A UE.
 #[derive(Default)]
-pub(crate) struct Phone {
+pub(crate) struct Ue {
     /// When, server, port, identifier; taken out when answered.
     asked: Vec<(u64, Ipv4Addr, u16, u16)>,
     /// Until when, address, applications.
@@ -31,7 +31,7 @@ pub(crate) struct Phone {
     flows: Vec<(u64, Ends, Vec<usize>)>,
 }
 
-impl Phone {
+impl Ue {
     pub(crate) fn ask(&mut self, told: &Told, now: u64, server: Ipv4Addr, port: u16, id: u16, name: &str) {
         if !(told.asked)(name).is_empty() {
             self.asked.push((now, server, port, id));

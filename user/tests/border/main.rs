@@ -18,17 +18,17 @@ use whimbrel_user::*;
 const POOL: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 100), Ipv4Addr::new(192, 0, 2, 101)];
 const SEATS: usize = 3;
 
-fn firewall(reachable: bool, between_phones: bool, flows_max: u32) -> Firewall {
+fn firewall(reachable: bool, between_ues: bool, flows_max: u32) -> Firewall {
     let [udp, tcp, tcp_transitory, icmp, other] = TIMEOUTS_US.map(Duration::from_micros);
     Firewall {
         rules: RULES.map(|r| r.parse().unwrap()).into(),
-        between_phones,
+        between_ues,
         flows_max,
-        flows_per_phone: FLOWS_PER_PHONE as u16,
+        flows_per_ue: FLOWS_PER_UE as u16,
         timeouts: Timeouts { udp, tcp, tcp_transitory, icmp, other },
         nat: Some(Nat {
             pools: vec![Ipv4Net { address: POOL[0], prefix: 31 }],
-            ports_per_phone: PORTS_PER_PHONE as u16,
+            ports_per_ue: PORTS_PER_UE as u16,
             reachable,
         }),
     }
@@ -41,7 +41,7 @@ struct Both {
     shards: u8,
     seats: [Option<Session>; SEATS],
     next_seid: u64,
-    /// The last first fragment that passed: by which phone it was sent, if by one.
+    /// The last first fragment that passed: by which UE it was sent, if by one.
     first: Option<(Option<usize>, Plain)>,
 }
 
@@ -74,17 +74,17 @@ fn ends(p: &Plain, identifier: u16, ports: (u16, u16)) -> (u16, u16) {
 }
 
 impl Both {
-    fn new(reachable: bool, between_phones: bool) -> Self {
-        Self::with(reachable, between_phones, 1)
+    fn new(reachable: bool, between_ues: bool) -> Self {
+        Self::with(reachable, between_ues, 1)
     }
 
     /// Where there are several shards, each has its part of the flows: here more than are used.
-    fn with(reachable: bool, between_phones: bool, shards: u8) -> Self {
+    fn with(reachable: bool, between_ues: bool, shards: u8) -> Self {
         let flows_max = if shards == 1 { model::FLOWS_MAX } else { 10_000 };
         let mut config = Config { shards, ..config() };
-        config.data_networks[0].firewall = Some(firewall(reachable, between_phones, flows_max as u32));
+        config.data_networks[0].firewall = Some(firewall(reachable, between_ues, flows_max as u32));
         config.isolation.ue_to_ue = true; // that is the firewall's to judge here
-        let model = Model::new(reachable, between_phones, &POOL, flows_max);
+        let model = Model::new(reachable, between_ues, &POOL, flows_max);
         let mut both = Self {
             net: Net::with(config),
             model,
@@ -136,7 +136,7 @@ impl Both {
         }
     }
 
-    fn phone_sends(&mut self, dice: &mut Dice) -> Fate {
+    fn ue_sends(&mut self, dice: &mut Dice) -> Fate {
         let (at, six) = (dice.next(SEATS), dice.next(3) == 0);
         let mut to = remotes(six);
         to.push(if six { self.address(dice.next(SEATS), true) } else { dice.of(&POOL).into() });
@@ -150,7 +150,7 @@ impl Both {
     fn leaves(&mut self, at: usize, p: &Plain) -> Fate {
         let now = self.net.now.0;
         if let (None, IpAddr::V4(_)) = (self.model.outside[at], p.source) {
-            // A phone's outside address is the translator's choice; the first packet shows it. The model is asked for a fate only.
+            // A UE's outside address is the translator's choice; the first packet shows it. The model is asked for a fate only.
             self.model.outside[at] = Some(Ipv4Addr::UNSPECIFIED);
         }
         let fate = self.model.leaves(now, at, p);
@@ -165,7 +165,7 @@ impl Both {
                 let outside = Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap());
                 assert!(POOL.contains(&outside), "{outside}");
                 let known = self.model.outside[at].filter(|a| !a.is_unspecified());
-                assert!(known.is_none_or(|k| k == outside), "one outside address a phone");
+                assert!(known.is_none_or(|k| k == outside), "one outside address a UE");
                 self.model.outside[at] = Some(outside);
                 let port_at = if p.protocol == ICMP { 24 } else { 20 };
                 let port = u16::from_be_bytes([octets[port_at], octets[port_at + 1]]);
@@ -204,7 +204,7 @@ impl Both {
             p.ports.0 = dice.of(&[0, 0, 8]) << 8;
             p.ports = ends(&p, port, (far, port));
             if self.shards > 1 {
-                // Each keeps the fragments of its own phones: one identification for two of them at once is answered by either.
+                // Each keeps the fragments of its own UEs: one identification for two of them at once is answered by either.
                 p.part = p.part.of_port(port);
             }
         }
@@ -244,7 +244,7 @@ impl Both {
     }
 
     fn error(&mut self, dice: &mut Dice) -> Fate {
-        let (at, six, from_phone) = (dice.next(SEATS), dice.next(3) == 0, dice.next(2) == 0);
+        let (at, six, from_ue) = (dice.next(SEATS), dice.next(3) == 0, dice.next(2) == 0);
         let remote = dice.of(&remotes(six));
         let router: IpAddr =
             dice.of(&[remote, if six { "2001:db8:9::9" } else { "203.0.113.9" }.parse().unwrap()]);
@@ -255,7 +255,7 @@ impl Both {
         let (mut port, far) = (dice.of(&[443, 40_000, 40_001]), dice.of(&[80, 7]));
         let shown = if six { 1_000 } else { dice.of(&[28, 40, 1_000]) };
         let mut e = Error { source: own, destination: remote, about, shown };
-        if from_phone {
+        if from_ue {
             (e.about.source, e.about.destination) = (remote, own);
             e.about.ports = ends(&e.about, port, (far, port));
             let fate = self.model.error_leaves(at, &e);
@@ -296,10 +296,10 @@ impl Both {
                 self.first = None;
                 return Fate::Dropped(DropReason::FirewallUnasked);
             }
-            1..=4 => self.rest().unwrap_or_else(|| self.phone_sends(&mut dice)),
+            1..=4 => self.rest().unwrap_or_else(|| self.ue_sends(&mut dice)),
             5..=12 => self.error(&mut dice),
             13..=26 => self.outside_sends(&mut dice),
-            _ => self.phone_sends(&mut dice),
+            _ => self.ue_sends(&mut dice),
         };
         self.net.upf.u.tick(self.net.now);
         self.net.upf.u.gather();
@@ -328,11 +328,11 @@ proptest! {
     #[test]
     fn every_packet_is_what_the_model_says(
         reachable: bool,
-        between_phones: bool,
+        between_ues: bool,
         shards in prop::sample::select(vec![1, 4]),
         steps in prop::collection::vec(any::<u64>(), 1..400),
     ) {
-        let mut both = Both::with(reachable, between_phones, shards);
+        let mut both = Both::with(reachable, between_ues, shards);
         for random in steps {
             both.step(random);
         }
@@ -362,14 +362,8 @@ fn the_random_steps_reach_every_fate() {
         "{passed} {errors} {mapped} {later}"
     );
     use DropReason::*;
-    let wanted = [
-        FirewallDenied,
-        FirewallUnasked,
-        FirewallState,
-        FirewallFragment,
-        FirewallBetweenPhones,
-        NatProtocol,
-    ];
+    let wanted =
+        [FirewallDenied, FirewallUnasked, FirewallState, FirewallFragment, FirewallBetweenUes, NatProtocol];
     assert_eq!(reasons.into_iter().collect::<Vec<_>>(), wanted);
 }
 
@@ -399,7 +393,7 @@ fn what_the_firewall_denies_is_used_by_nobody() {
 }
 
 #[test]
-fn one_phone_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
+fn one_ue_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
     let mut both = Both::new(false, true);
     let far = remotes(true)[0];
     for at in 0..SEATS {

@@ -52,10 +52,10 @@ impl Connection {
 #[derive(Clone, Debug)]
 struct Flow {
     seat: usize,
-    phone: IpAddr,
+    ue: IpAddr,
     remote: IpAddr,
     protocol: u8,
-    /// The phone's port or identifier, and the far end's port.
+    /// The UE's port or identifier, and the far end's port.
     ports: (u16, u16),
     last: u64,
     connection: Connection,
@@ -82,8 +82,8 @@ impl Flow {
 /// By class: UDP, TCP, TCP in transition, ICMP, others.
 pub(crate) const TIMEOUTS_US: [u64; 5] = [30_000_000, 700_000_000, 24_000_000, 6_000_000, 31_000_000];
 pub(crate) const FLOWS_MAX: usize = 12;
-pub(crate) const FLOWS_PER_PHONE: usize = 6;
-pub(crate) const PORTS_PER_PHONE: usize = 3;
+pub(crate) const FLOWS_PER_UE: usize = 6;
+pub(crate) const PORTS_PER_UE: usize = 3;
 pub(crate) const RULES: [&str; 4] = [
     "deny in 17 from any to any 7",
     "deny out ip from 198.51.100.66 to assigned",
@@ -92,11 +92,11 @@ pub(crate) const RULES: [&str; 4] = [
 ];
 
 /// What the first rule that a packet meets says.
-fn rules(from_phone: bool, protocol: u8, remote: IpAddr, far_port: u16, phone_port: u16) -> Option<bool> {
-    match (from_phone, protocol) {
+fn rules(from_ue: bool, protocol: u8, remote: IpAddr, far_port: u16, ue_port: u16) -> Option<bool> {
+    match (from_ue, protocol) {
         (true, UDP) if far_port == 7 => Some(false),
         (false, _) if remote == IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)) => Some(false),
-        (false, TCP) if phone_port == 443 => Some(true),
+        (false, TCP) if ue_port == 443 => Some(true),
         (false, ICMPV6) if remote.to_string() == "2001:db8:6::" => Some(true),
         _ => None,
     }
@@ -111,10 +111,10 @@ fn answers(p: &Plain) -> bool {
     matches!((p.protocol, p.ports.0 >> 8), (ICMP, 0 | 14) | (ICMPV6, 129))
 }
 
-fn begins(p: &Plain, from_phone: bool) -> bool {
+fn begins(p: &Plain, from_ue: bool) -> bool {
     match p.protocol {
         TCP if p.flags & (SYN | RST | FIN | ACK) == SYN => true,
-        TCP => from_phone && p.flags & (SYN | RST | FIN | ACK) == ACK,
+        TCP => from_ue && p.flags & (SYN | RST | FIN | ACK) == ACK,
         _ => !answers(p),
     }
 }
@@ -130,14 +130,14 @@ pub(crate) struct Model {
     pub(crate) outside: [Option<Ipv4Addr>; 8],
     pub(crate) own: [Option<Ipv4Addr>; 8],
     reachable: bool,
-    between_phones: bool,
+    between_ues: bool,
     pool: Vec<Ipv4Addr>,
     flows_max: usize,
 }
 
 impl Model {
-    pub(crate) fn new(reachable: bool, between_phones: bool, pool: &[Ipv4Addr], flows_max: usize) -> Self {
-        Self { reachable, between_phones, flows_max, pool: pool.into(), ..Self::default() }
+    pub(crate) fn new(reachable: bool, between_ues: bool, pool: &[Ipv4Addr], flows_max: usize) -> Self {
+        Self { reachable, between_ues, flows_max, pool: pool.into(), ..Self::default() }
     }
 
     pub(crate) fn sweep(&mut self, now: u64) {
@@ -150,7 +150,7 @@ impl Model {
         self.fragments.retain(|f| f.6 != seat);
     }
 
-    /// Outside ports in use: seat, protocol, phone's port, outside port.
+    /// Outside ports in use: seat, protocol, UE's port, outside port.
     pub(crate) fn mapped(&self) -> Vec<(usize, u8, u16, u16)> {
         let mut all: Vec<_> =
             self.flows.iter().filter_map(|f| Some((f.seat, f.protocol, f.ports.0, f.outside?))).collect();
@@ -163,8 +163,8 @@ impl Model {
         self.flows.len()
     }
 
-    fn find(&self, phone: IpAddr, remote: IpAddr, protocol: u8, ports: (u16, u16)) -> Option<usize> {
-        let is = |f: &Flow| (f.phone, f.remote, f.protocol, f.ports) == (phone, remote, protocol, ports);
+    fn find(&self, ue: IpAddr, remote: IpAddr, protocol: u8, ports: (u16, u16)) -> Option<usize> {
+        let is = |f: &Flow| (f.ue, f.remote, f.protocol, f.ports) == (ue, remote, protocol, ports);
         self.flows.iter().position(is)
     }
 
@@ -178,7 +178,7 @@ impl Model {
 
     /// Makes room for one more flow of a seat; then for a port.
     fn make_room(&mut self, seat: usize) {
-        if self.flows.iter().filter(|f| f.seat == seat).count() >= FLOWS_PER_PHONE {
+        if self.flows.iter().filter(|f| f.seat == seat).count() >= FLOWS_PER_UE {
             let at = self.flows.iter().position(|f| f.seat == seat).unwrap();
             self.flows.remove(at);
         }
@@ -190,9 +190,9 @@ impl Model {
         }
     }
 
-    /// A phone that has all its ports gives up those that it used longest ago.
+    /// A UE that has all its ports gives up those that it used longest ago.
     fn give_up_port(&mut self, seat: usize) {
-        while self.mapped().into_iter().filter(|m| m.0 == seat).count() >= PORTS_PER_PHONE {
+        while self.mapped().into_iter().filter(|m| m.0 == seat).count() >= PORTS_PER_UE {
             let at = self.flows.iter().position(|f| f.seat == seat).unwrap();
             self.flows.remove(at);
         }
@@ -203,7 +203,7 @@ impl Model {
         &mut self,
         now: u64,
         seat: usize,
-        (phone, remote): (IpAddr, IpAddr),
+        (ue, remote): (IpAddr, IpAddr),
         protocol: u8,
         ports: (u16, u16),
         flags: u8,
@@ -212,10 +212,10 @@ impl Model {
     ) {
         let mut connection = Connection { found: flags & SYN == 0, ..Connection::default() };
         connection.segment(flags, by);
-        self.flows.push(Flow { seat, phone, remote, protocol, ports, last: now, connection, outside });
+        self.flows.push(Flow { seat, ue, remote, protocol, ports, last: now, connection, outside });
     }
 
-    /// A phone sends it. After [`Fate::Mapped`], [`Self::mapped_to`] says which port it got.
+    /// A UE sends it. After [`Fate::Mapped`], [`Self::mapped_to`] says which port it got.
     pub(crate) fn leaves(&mut self, now: u64, seat: usize, p: &Plain) -> Fate {
         let translated = p.source.is_ipv4().then_some(self.outside[seat]).flatten();
         if let Part::Later(id) = p.part {
@@ -234,12 +234,12 @@ impl Model {
             }
             None if !begins(p, true) => return Fate::Dropped(DropReason::FirewallState),
             None => {
-                let to_phone = match p.destination {
+                let to_ue = match p.destination {
                     IpAddr::V4(a) => self.pool.contains(&a) || a.octets()[..2] == [10, 45],
                     IpAddr::V6(a) => a.segments()[..3] == [0x2001, 0xdb8, 0x45],
                 };
-                if to_phone && !self.between_phones {
-                    return Fate::Dropped(DropReason::FirewallBetweenPhones);
+                if to_ue && !self.between_ues {
+                    return Fate::Dropped(DropReason::FirewallBetweenUes);
                 }
                 if rules(true, p.protocol, p.destination, p.ports.1, p.ports.0) == Some(false) {
                     return Fate::Dropped(DropReason::FirewallDenied);
@@ -262,7 +262,7 @@ impl Model {
             }
         }
         let is_new = self.flows.last().is_some_and(|f| f.outside == Some(0));
-        // A flow that somebody began by the phone's own address is not translated.
+        // A flow that somebody began by the UE's own address is not translated.
         let translated = translated.filter(|_| is_new || mapped.is_some());
         if let Part::First(id) = p.part {
             self.fragments.retain(|f| (f.0, f.1, f.2, f.3) != (p.source, p.destination, p.protocol, id));
@@ -284,7 +284,7 @@ impl Model {
         let outside = self.outside[seat];
         let taken =
             self.mapped().into_iter().any(|m| (m.1, m.3) == (protocol, port) && self.outside[m.0] == outside);
-        assert!(!taken, "two phones have port {port}");
+        assert!(!taken, "two UEs have port {port}");
         assert!(port >= 1024);
         assert!(protocol != UDP || port % 2 == from % 2, "{from} became {port}");
         self.flows.last_mut().expect("a flow").outside = Some(port);
@@ -299,7 +299,7 @@ impl Model {
         }
     }
 
-    /// Whose an outside port is: seat and the phone's port.
+    /// Whose an outside port is: seat and the UE's port.
     fn behind(&self, to: IpAddr, protocol: u8, port: u16) -> Option<(usize, u16)> {
         let is = |m: &(usize, u8, u16, u16)| {
             self.outside[m.0].map(IpAddr::V4) == Some(to) && (m.1, m.3) == (protocol, port)
@@ -307,7 +307,7 @@ impl Model {
         self.mapped().into_iter().find(is).map(|m| (m.0, m.2))
     }
 
-    /// It comes from outside; `seat` is the phone's whose address it has, if any.
+    /// It comes from outside; `seat` is the UE's whose address it has, if any.
     pub(crate) fn enters(&mut self, now: u64, seat: Option<usize>, p: &Plain) -> Fate {
         let to_pool = matches!(p.destination, IpAddr::V4(a) if self.pool.contains(&a));
         if let Part::Later(id) = p.part {
@@ -324,10 +324,10 @@ impl Model {
         let Some(seat) = behind.map(|b| b.0).or(seat.filter(|_| !to_pool)) else {
             return Fate::Dropped(DropReason::FirewallUnasked);
         };
-        let phone = behind.map_or(p.destination, |(seat, _)| IpAddr::V4(self.own[seat].unwrap()));
+        let ue = behind.map_or(p.destination, |(seat, _)| IpAddr::V4(self.own[seat].unwrap()));
         let own = behind.map_or(p.ports.1, |b| b.1);
         let far = if is_query(p) { 0 } else { p.ports.0 };
-        match self.find(phone, p.source, p.protocol, (own, far)) {
+        match self.find(ue, p.source, p.protocol, (own, far)) {
             Some(at) if self.flows[at].outside.is_some() != to_pool => {
                 return Fate::Dropped(DropReason::FirewallUnasked);
             }
@@ -345,27 +345,19 @@ impl Model {
                 }
                 let outside = to_pool.then_some(p.ports.1);
                 self.make_room(seat);
-                self.begin(now, seat, (phone, p.source), p.protocol, (own, far), p.flags, 1, outside);
+                self.begin(now, seat, (ue, p.source), p.protocol, (own, far), p.flags, 1, outside);
             }
         }
         if let Part::First(id) = p.part {
             self.fragments.retain(|f| (f.0, f.1, f.2, f.3) != (p.source, p.destination, p.protocol, id));
-            self.fragments.push((
-                p.source,
-                p.destination,
-                p.protocol,
-                id,
-                now + 60_000_000,
-                Some(phone),
-                seat,
-            ));
+            self.fragments.push((p.source, p.destination, p.protocol, id, now + 60_000_000, Some(ue), seat));
         }
-        let mut p = Plain { destination: phone, ..p.clone() };
+        let mut p = Plain { destination: ue, ..p.clone() };
         *own_port(&mut p, false) = own;
         Fate::Passed(p)
     }
 
-    /// A phone's error about a packet that it got.
+    /// A UE's error about a packet that it got.
     pub(crate) fn error_leaves(&mut self, seat: usize, e: &Error) -> Fate {
         let a = &e.about;
         let ports = if is_query(a) { (a.ports.1, 0) } else { (a.ports.1, a.ports.0) };
@@ -386,7 +378,7 @@ impl Model {
         let to_pool = matches!(e.destination, IpAddr::V4(a) if self.pool.contains(&a));
         let own_outside = if is_query(a) { a.ports.1 } else { a.ports.0 };
         let unknown = Fate::Dropped(DropReason::FirewallState);
-        let (phone, own) = if to_pool {
+        let (ue, own) = if to_pool {
             // The error is for the address from which its packet came.
             match self.behind(e.destination, a.protocol, own_outside).filter(|_| a.source == e.destination) {
                 Some((seat, own)) => (IpAddr::V4(self.own[seat].unwrap()), own),
@@ -398,11 +390,11 @@ impl Model {
             return unknown;
         };
         let far = if is_query(a) { 0 } else { a.ports.1 };
-        match self.find(phone, a.destination, a.protocol, (own, far)) {
+        match self.find(ue, a.destination, a.protocol, (own, far)) {
             Some(at) if self.flows[at].outside.is_some() == to_pool => {
                 let mut e = e.clone();
                 if to_pool {
-                    (e.destination, e.about.source) = (phone, phone);
+                    (e.destination, e.about.source) = (ue, ue);
                     *own_port(&mut e.about, true) = own;
                 }
                 Fate::PassedError(e)

@@ -1,4 +1,4 @@
-//! An SMF, a gNB and a phone made of octets, around one UPF.
+//! An SMF, a gNB and a UE made of octets, around one UPF.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,7 @@ pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 pub(crate) const GNB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), 2152);
 pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// Packets that a phone may have buffered.
+/// Packets that a UE may have buffered.
 pub(crate) const HELD: usize = 128;
 /// Pipelines of the UPF: the tests of `shards` are those of the other files once more, with four.
 pub(crate) const SHARDS: u8 = if matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"shards") { 4 } else { 1 };
@@ -327,12 +327,12 @@ impl Net {
         (slot.verdict, slot.packet.octets().to_vec())
     }
 
-    /// A phone's packet, by way of its gNB.
+    /// A UE's packet, by way of its gNB.
     pub(crate) fn uplink(&mut self, s: &Session, inner: &[u8]) -> (Verdict, Vec<u8>) {
         self.packet(from_gnb(), &g_pdu(s.teid, 1, inner))
     }
 
-    /// A packet for a phone, from the first data network.
+    /// A packet for a UE, from the first data network.
     pub(crate) fn downlink(&mut self, inner: &[u8]) -> (Verdict, Vec<u8>) {
         self.packet(Origin::N6 { dn: DnIndex(0) }, inner)
     }

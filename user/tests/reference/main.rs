@@ -76,7 +76,7 @@ fn every_bound_of_what_waits_is_met() {
             pair.establish(at, 0x2800);
         }
         for random in 0..40 {
-            // Some for one phone above all, some for all alike.
+            // Some for one UE above all, some for all alike.
             let at = if round % 2 == 0 { 0 } else { random as usize % SEATS };
             pair.burst(at, round << 8 | random);
             pair.compare_told();
@@ -90,7 +90,7 @@ fn every_bound_of_what_waits_is_met() {
 
 /// Nor of what handovers ask for, and of rates that sessions share.
 #[test]
-fn tunnels_end_phones_come_as_expected_and_slices_are_full() {
+fn tunnels_end_ues_come_as_expected_and_slices_are_full() {
     let mut met = [0; 7];
     let mut random = 1u64;
     let mut next = || {
@@ -112,7 +112,7 @@ fn tunnels_end_phones_come_as_expected_and_slices_are_full() {
     assert!(met.iter().all(|n| *n > 0), "{met:?}");
 }
 
-/// Many packets of one phone go by between two looks at its rules.
+/// Many packets of one UE go by between two looks at its rules.
 #[test]
 fn a_limit_far_away_is_met_at_its_packet() {
     for (n, reports) in [(0x100, 5), (0x600, 1), (0x700, 2), (0x1100, 5)] {

@@ -41,7 +41,7 @@ impl Tunnel {
     }
 }
 
-/// A phone's packet, and the port of its server, if it is known.
+/// A UE's packet, and the port of its server, if it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
     pub(crate) octets: Vec<u8>,
@@ -86,7 +86,7 @@ enum Met {
     Default,
 }
 
-/// Where a phone is expected.
+/// Where a UE is expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub(crate) tunnel: Tunnel,
@@ -201,7 +201,7 @@ impl Seat {
         before.filter(|before| marker && *before != tunnel).map(Tunnel::end)
     }
 
-    /// A packet of the phone comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
+    /// A packet of the UE comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
     pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, told: &mut Told) -> Vec<Fate> {
         let Some(awaited) = self.awaited else { return Vec::new() };
         if !awaited.stands(now) {
@@ -253,7 +253,7 @@ impl Seat {
         }
     }
 
-    /// The rules of a packet whose server has this port, or shows none; a phone's is of a QoS flow. Errors: no rule is for both.
+    /// The rules of a packet whose server has this port, or shows none; a UE's is of a QoS flow. Errors: no rule is for both.
     fn met(&self, port: Option<u16>, qfi: Option<u8>) -> Result<Met, DropReason> {
         let of = |flow: u8| qfi.is_none_or(|qfi| qfi == flow);
         match port {
@@ -264,7 +264,7 @@ impl Seat {
         }
     }
 
-    /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
+    /// A UE's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
     pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, told: &mut Told) -> Fate {
         let Inner { octets, server } = inner;
         let met = self.met(server, Some(qfi));
@@ -290,7 +290,7 @@ impl Seat {
         Fate::Held
     }
 
-    /// A packet of the data network for this phone, whole.
+    /// A packet of the data network for this UE, whole.
     pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, told: &mut Told) -> Fate {
         self.waited(now, now, inner, told)
     }
@@ -351,7 +351,7 @@ impl Seat {
         }
     }
 
-    /// Whether a rate is guaranteed to a packet for the phone.
+    /// Whether a rate is guaranteed to a packet for the UE.
     fn is_promised(&self, inner: &Inner) -> bool {
         let Some(flow) = self.flow.as_ref().filter(|_| self.met(inner.server, None) == Ok(Met::Flow)) else {
             return false;
@@ -359,7 +359,7 @@ impl Seat {
         self.qers.iter().any(|q| flow.qers.contains(&q.id) && q.promises(1))
     }
 
-    /// Whether the source is the phone's: its IPv4 address, or any address of its prefix.
+    /// Whether the source is the UE's: its IPv4 address, or any address of its prefix.
     fn is_own(&self, inner: &[u8]) -> bool {
         match inner[0] >> 4 {
             4 => inner[12..16] == self.ue.octets(),
@@ -440,7 +440,7 @@ fn denied(inner: &[u8]) -> Option<DropReason> {
     }
 }
 
-/// What a gNB is sent: the phone's packet with its QoS flow, if it is of one.
+/// What a gNB is sent: the UE's packet with its QoS flow, if it is of one.
 fn to_gnb(tunnel: Tunnel, met: Met, inner: Vec<u8>) -> Vec<u8> {
     let flow = match met {
         Met::Signalling => None,

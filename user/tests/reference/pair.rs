@@ -23,7 +23,7 @@ use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::*;
 
-/// Phones at once.
+/// UEs at once.
 pub(crate) const SEATS: usize = 4;
 
 /// The flow that uplink packets are of, where there is one.
@@ -32,7 +32,7 @@ const FLOW: Qfi = match Qfi::new(1) {
     None => panic!(),
 };
 
-/// The gNB to which phones are expected to come.
+/// The gNB to which UEs are expected to come.
 const TARGET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), 2152);
 
 /// Whoever is there is no gNB: nothing names it.
@@ -84,7 +84,7 @@ pub(crate) struct Pair<U: Plane = Upf> {
     decided: Decided,
     /// Packets so far that came in fragments.
     fragments: u16,
-    /// What is to go on because a phone came while packets did.
+    /// What is to go on because a UE came while packets did.
     drained: Vec<Fate>,
     pub(crate) scope: Scope,
 }
@@ -95,15 +95,15 @@ pub(crate) struct Scope {
     pub(crate) bounds: Buffering,
     /// The model's time is its own.
     pub(crate) times: bool,
-    /// What comes from phones and what goes to them comes in one order.
+    /// What comes from UEs and what goes to them comes in one order.
     pub(crate) one_source: bool,
     /// Nothing but our packets comes.
     pub(crate) quiet: bool,
     /// Packets of a burst.
     pub(crate) burst_max: usize,
-    /// Some of them are none of any phone's: malformed, or of their link alone. Whose tunnel they came by is looked at closely for a while.
+    /// Some of them are none of any UE's: malformed, or of their link alone. Whose tunnel they came by is looked at closely for a while.
     pub(crate) odd: bool,
-    /// Phones are expected at another gNB, and come.
+    /// UEs are expected at another gNB, and come.
     pub(crate) predicts: bool,
     /// Sessions share the rate of their slice, so it counts whose packet is first.
     pub(crate) sliced: bool,
@@ -236,7 +236,7 @@ impl<U: Plane> Pair<U> {
         }
     }
 
-    /// With IPv6 too: some phones have both, and packets are of either.
+    /// With IPv6 too: some UEs have both, and packets are of either.
     pub(crate) fn of_both_families(self) -> Self {
         Self { both_families: true, ..self }
     }
@@ -263,7 +263,7 @@ impl<U: Plane> Pair<U> {
                 (pdr.qer_ids, pdr.urr_ids) = (vec![], vec![]);
                 m.create_pdrs.push(pdr);
             }
-            // Both from the phone have one tunnel.
+            // Both from the UE have one tunnel.
             for i in [0, 2] {
                 m.create_pdrs[i].pdi.f_teid =
                     Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(1) });
@@ -366,7 +366,7 @@ impl<U: Plane> Pair<U> {
         sent.collect()
     }
 
-    /// Some packets at once, half of them of one phone.
+    /// Some packets at once, half of them of one UE.
     pub(crate) fn burst(&mut self, at: usize, mut random: u64) {
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -390,7 +390,7 @@ impl<U: Plane> Pair<U> {
         assert_eq!(by_tunnel(self.net.upf.outputs(0)), by_tunnel(drained));
     }
 
-    /// Packets of a phone, of both families both ways, whatever becomes of them.
+    /// Packets of a UE, of both families both ways, whatever becomes of them.
     #[allow(dead_code, reason = "of I/O that has to be warm")]
     pub(crate) fn offer(&mut self, at: usize, put: impl FnOnce(&mut U, &[Judged])) {
         let all = [0, 0x100].into_iter().flat_map(|six| [(0, 0x79 | six), (6, 0x79 | six)]);
@@ -464,7 +464,7 @@ impl<U: Plane> Pair<U> {
     }
 }
 
-/// Not what a UPF has to say itself: of a tunnel that nobody has, or to a phone about its link (RFC 4861 §4.2), which other tests judge.
+/// Not what a UPF has to say itself: of a tunnel that nobody has, or to a UE about its link (RFC 4861 §4.2), which other tests judge.
 pub(crate) fn is_of_a_session((to, octets): &(Destination, Vec<u8>)) -> bool {
     let Destination::N3 { .. } = to else { return true };
     let m = Gtpu::parse(octets).unwrap();

@@ -184,7 +184,7 @@ impl<U: Plane> Pair<U> {
     }
 }
 
-/// Packets to the phone go by this tunnel from now on; the one by which they went so far is told that it has ended, if it is to be.
+/// Packets to the UE go by this tunnel from now on; the one by which they went so far is told that it has ended, if it is to be.
 fn switch(tunnel: Tunnel, marker: bool) -> SessionModificationRequest {
     let mut m = activation(tunnel.teid, tunnel.gnb.ip());
     let parameters = m.update_fars[0].update_forwarding_parameters.as_mut();

@@ -25,7 +25,7 @@ impl<U: Plane> Pair<U> {
         let own = 7 + (n >> 9) as u16 % 8;
         let whole = |octets| Inner { octets, server: Some(port) };
         let ((server, server6), told) = (model::server(), &mut self.told);
-        // Of a phone without IPv6, an address of a prefix that nobody has.
+        // Of a UE without IPv6, an address of a prefix that nobody has.
         let nobody = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0xffff, 0, 0, 0, 0);
         let (six, prefix) = (self.both_families && n & 0x100 != 0, seat.ue6.unwrap_or(nobody));
         let ue6 = |step: u128| Ipv6Addr::from_bits(prefix.to_bits() + (step << 64) + n as u128 % 7);

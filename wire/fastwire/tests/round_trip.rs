@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn a_view_finds_the_same_phone_as_a_glance_at_per(seed: u64) {
+    fn a_view_finds_the_same_ue_as_a_glance_at_per(seed: u64) {
         let message = Message::sample(&mut Source::without_fragments(seed));
         for form in FORMS {
             let octets = fast(&message, form);

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows a message. Each type has one meaning, prints as the standard writes it, and cannot hold a
 //! value that its clause forbids. What names a subscriber ([`Supi`], [`Pei`]) redacts itself in `Debug`, so that
-//! a log line or a panic does not give a phone away; `Display` prints it whole, where a person asked for it.
+//! a log line or a panic does not give a UE away; `Display` prints it whole, where a person asked for it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Names of networks, of their nodes, and of a phone towards them.
+//! Names of networks, of their nodes, and of a UE towards them.
 
 use core::fmt;
 use core::str::FromStr;
@@ -299,7 +299,7 @@ pub struct Guami {
     pub amf_id: AmfId,
 }
 
-/// 5G-TMSI: the part of a 5G-GUTI that names a phone within its AMF.
+/// 5G-TMSI: the part of a 5G-GUTI that names a UE within its AMF.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tmsi(pub u32);
@@ -315,7 +315,7 @@ impl fmt::Debug for Tmsi {
 pub struct Guti {
     /// The AMF that assigned it.
     pub guami: Guami,
-    /// The phone within that AMF.
+    /// The UE within that AMF.
     pub tmsi: Tmsi,
 }
 
@@ -326,7 +326,7 @@ pub struct STmsi {
     pub set: u16,
     /// AMF pointer, 6 bits.
     pub pointer: u8,
-    /// The phone within that AMF.
+    /// The UE within that AMF.
     pub tmsi: Tmsi,
 }
 
@@ -337,7 +337,7 @@ impl Guti {
     }
 }
 
-/// The AMF's name of a phone on N2: 40 bits (TS 38.413 §9.3.3.1).
+/// The AMF's name of a UE on N2: 40 bits (TS 38.413 §9.3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AmfUeNgapId(u64);
 
@@ -362,7 +362,7 @@ impl fmt::Display for AmfUeNgapId {
     }
 }
 
-/// The gNB's name of a phone on N2: 32 bits (TS 38.413 §9.3.3.2).
+/// The gNB's name of a UE on N2: 32 bits (TS 38.413 §9.3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RanUeNgapId(pub u32);

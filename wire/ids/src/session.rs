@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use crate::network::ParseIdError;
 
-/// PDU session identity: 1 to 15, chosen by the phone (TS 24.007 §11.2.3.1b).
+/// PDU session identity: 1 to 15, chosen by the UE (TS 24.007 §11.2.3.1b).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PduSessionId(u8);
 

@@ -1,6 +1,6 @@
 //! NAS of the 5G system: TS 24.501 Release 17, the messages of 5GMM and 5GSM and the envelope that protects them.
 //!
-//! Both directions of every message, since the core and its emulated phones share this crate. It holds no keys, keeps
+//! Both directions of every message, since the core and its emulated UEs share this crate. It holds no keys, keeps
 //! no state and performs no procedure.
 //!
 //! | part | clause | here |

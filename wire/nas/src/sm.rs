@@ -43,7 +43,7 @@ impl Pti {
     /// Nobody's.
     pub const RESERVED: Pti = Pti(255);
 
-    /// Whether it names a transaction that a phone began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).
+    /// Whether it names a transaction that a UE began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).
     pub const fn is_assigned(self) -> bool {
         self.0 != 0 && self.0 != 255
     }

@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{MmCause, SmCause};
 use whimbrel_nas::security::{ProtectedBuilder, SecurityHeaderType, SecurityProtected};
 use whimbrel_nas::{Envelope, NasErrorKind, mm, sm};
 
-/// REGISTRATION REQUEST of a phone with a SUCI: the mandatory part alone.
+/// REGISTRATION REQUEST of a UE with a SUCI: the mandatory part alone.
 const REGISTRATION: &str = "7e0041 79 000d 0199f907f0ff00000000000010";
 
 fn octets(parts: &str) -> Vec<u8> {

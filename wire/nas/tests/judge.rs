@@ -26,7 +26,7 @@ fn ng_ksi() -> NgKsi {
     NgKsi::native(0).unwrap()
 }
 
-/// A registration, a session and the way out, as core and phone write them.
+/// A registration, a session and the way out, as core and UE write them.
 fn messages() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = mm_messages().iter().map(mm::Message::to_octets).collect();
     all.extend(sm_messages().iter().map(sm::Message::to_octets));

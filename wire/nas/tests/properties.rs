@@ -189,7 +189,7 @@ fn establishment_accept_reads_again() {
     assert_eq!(accept.session_ambr.downlink.kbps(), 1_000_000);
 }
 
-#[test] // RFC 1877 in TS 24.008 §10.5.6.3: the phone asks for zeros, the network answers with a Configure-Nak
+#[test] // RFC 1877 in TS 24.008 §10.5.6.3: the UE asks for zeros, the network answers with a Configure-Nak
 fn ipcp_asks_for_dns_and_is_told() {
     let asked = Ipcp::parse(&unhex("01000010810600000000830600000000")).unwrap();
     let answer = asked.nak_with_dns(Some(Ipv4Addr::new(9, 9, 9, 9)), None).unwrap();

@@ -16,15 +16,15 @@ pub struct Peek {
     pub procedure_code: u8,
     /// Which message of the procedure.
     pub kind: TriggeringMessage,
-    /// The AMF's name of the phone, if the message has one at its top level.
+    /// The AMF's name of the UE, if the message has one at its top level.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
-    /// The RAN's name of the phone, if the message has one at its top level.
+    /// The RAN's name of the UE, if the message has one at its top level.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
-    /// The phone's short temporary identity, if the message has one at its top level.
+    /// The UE's short temporary identity, if the message has one at its top level.
     pub five_g_s_tmsi: Option<STmsi>,
 }
 
-/// Finds the phone of a message in either transfer syntax; `None` for what is no NGAP message at all. It stops at what it
+/// Finds the UE of a message in either transfer syntax; `None` for what is no NGAP message at all. It stops at what it
 /// cannot read and gives what it has: only the decoder judges.
 pub fn peek(octets: &[u8]) -> Option<Peek> {
     match TransferSyntax::of(octets) {
@@ -43,7 +43,7 @@ fn peek_per(octets: &[u8]) -> Option<Peek> {
     };
     let mut found =
         Peek { procedure_code, kind, amf_ue_ngap_id: None, ran_ue_ngap_id: None, five_g_s_tmsi: None };
-    // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the phone.
+    // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the UE.
     let content =
         rest.get(if rest.first().is_some_and(|o| o >> 6 == 2) { 2 } else { 1 }..).unwrap_or_default();
     let Some((&[_, high, low], mut ies)) = content.split_first_chunk() else { return Some(found) };
@@ -224,7 +224,7 @@ mod tests {
         for n in 3..octets.len() {
             assert_eq!(peek(&octets[..n]).unwrap().procedure_code, 46);
         }
-        // The length says more than came: the aggregator still finds the phone, the decoder refuses.
+        // The length says more than came: the CTA still finds the UE, the decoder refuses.
         assert_eq!(peek(&octets[..octets.len() - 1]).unwrap().ran_ue_ngap_id, Some(RanUeNgapId(9)));
     }
 }

@@ -39,9 +39,9 @@ pub struct Refusal {
     pub procedure_criticality: Option<Criticality>,
     /// The IEs that were missing or not understood, but for those that ask to be ignored.
     pub ies: Vec<IeDiagnostic>,
-    /// The AMF's name of the phone, if it could be read.
+    /// The AMF's name of the UE, if it could be read.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
-    /// The RAN's name of the phone, if it could be read.
+    /// The RAN's name of the UE, if it could be read.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
 }
 

@@ -172,7 +172,7 @@ fn initial_context_setup_request() {
     );
 }
 
-#[test] // A key in a log line gives a phone away
+#[test] // A key in a log line gives a UE away
 fn keys_hide_in_debug() {
     let Ok(Message::InitialContextSetupRequest(m)) = Message::decode(&octets(INITIAL_CONTEXT_SETUP_REQUEST))
     else {

@@ -12,7 +12,7 @@ pub struct Config {
     pub local_addresses: Vec<IpAddr>,
     /// Whether an INIT out of the blue may open an association (a server). Default: yes.
     pub accept_inbound: bool,
-    /// Outbound streams asked for. Default 32: stream 0 and enough others to keep phones from waiting for each other.
+    /// Outbound streams asked for. Default 32: stream 0 and enough others to keep UEs from waiting for each other.
     pub outbound_streams: u16,
     /// Inbound streams granted at most. Default 1024; two octets of memory each.
     pub inbound_streams_max: u16,
@@ -48,7 +48,7 @@ pub struct Config {
     /// Most octets queued for one association, sent or not, until acknowledged. Default 1 MiB.
     pub send_buffer_octets: usize,
     /// Most packets of new DATA that one flush sends to one association. Deviation: 16 instead of Max.Burst 4
-    /// (RFC 9260 §6.1), because a gNB's burst of phones is answered in one flush.
+    /// (RFC 9260 §6.1), because a gNB's burst of UEs is answered in one flush.
     pub burst_packets_max: u16,
     /// Most associations at once. Default 4096.
     pub associations_max: usize,

@@ -115,8 +115,8 @@ fn a_body_announced_of_100_mb_is_not_waited_for() {
 fn changes_of_one_subscriber_at_once_leave_one_of_them() {
     let (server, _console) = served();
     let a = server.address;
-    let path = format!("/api/v1/subscribers/{PHONE}");
-    let body = format!("{{\"supi\": \"{PHONE}\", \"k\": \"{K}\", \"opc\": \"{K}\"}}");
+    let path = format!("/api/v1/subscribers/{UE}");
+    let body = format!("{{\"supi\": \"{UE}\", \"k\": \"{K}\", \"opc\": \"{K}\"}}");
     let adders: Vec<_> = (0..6)
         .map(|_| {
             let body = body.clone();

@@ -36,10 +36,10 @@ fn is_up(name: &str, gnb: &GnbView, history: Option<&History>) -> String {
     let up = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Up(_)));
     let since = up.map_or_else(|| gnb.since.clone(), |e| when(e.last, now));
     let called = gnb.name.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
-    let ues = if gnb.connected_phones == 1 { "UE" } else { "UEs" };
+    let ues = if gnb.connected_ues == 1 { "UE" } else { "UEs" };
     let is = format!(
         "{name}{called} is up since {since}, from {}, with {} connected {ues}",
-        gnb.address, gnb.connected_phones
+        gnb.address, gnb.connected_ues
     );
     let last = history.and_then(|h| h.entries.back());
     match last {

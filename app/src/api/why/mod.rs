@@ -50,7 +50,7 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
     let text = request.param(0).trim().to_string();
     let answer = match Subject::parse(&text) {
         Subject::Ue(supi) => ue::answer(&shared, supi).await,
-        Subject::Unidentified(phone) => remembered(&shared, &Name::Unidentified(phone), &text).await,
+        Subject::Unidentified(ue) => remembered(&shared, &Name::Unidentified(ue), &text).await,
         Subject::Equipment(pei) => {
             let live = search(&shared, |ue| ue.pei.as_deref() == Some(&pei)).await;
             match (live, shared.console.histories(|h| h.find(&pei))) {
@@ -209,7 +209,7 @@ fn deregistered(why: Deregistered) -> &'static str {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription does not allow it any more"
         }
         Deregistered::Fault => "the core gave it up: it failed on a message of this UE",
-        Deregistered::StateLost => "the core gave it up: the control functions that held its state were lost",
+        Deregistered::StateLost => "the core gave it up: the CPFs that held its state were lost",
     }
 }
 

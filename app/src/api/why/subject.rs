@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use whimbrel_control::PhoneId;
+use whimbrel_control::UeId;
 use whimbrel_ids::{PlmnId, Supi};
 
 /// Parts of the core that can be asked for.
-const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "aggregator", "mirror", "cluster"];
+const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta", "cta_replica", "cluster"];
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +15,8 @@ pub(super) enum Subject {
     Ue(Supi),
     /// `imei-…` or `imeisv-…`; 16 digits alone are an IMEISV.
     Equipment(String),
-    /// `phone-1a.2`, as logs name a UE.
-    Unidentified(PhoneId),
+    /// `ue-1a.2`, as logs name a UE.
+    Unidentified(UeId),
     /// A 5G-GUTI or a 5G-TMSI: the 5G-TMSI's 8 hexadecimal digits.
     Tmsi(String),
     /// `gnb-999/70-1` or `999/70-1`: without the prefix.
@@ -45,8 +45,8 @@ impl Subject {
         if let Ok(supi) = lower.parse() {
             return Self::Ue(supi);
         }
-        if let Some(phone) = lower.strip_prefix("phone-").and_then(phone) {
-            return Self::Unidentified(phone);
+        if let Some(ue) = lower.strip_prefix("ue-").and_then(ue) {
+            return Self::Unidentified(ue);
         }
         let address = lower.strip_prefix("gnb-at-").unwrap_or(&lower);
         if let Ok(address) = address.parse::<SocketAddr>().map(|a| a.ip()).or_else(|_| address.parse()) {
@@ -79,10 +79,10 @@ fn pei(text: &str) -> Option<String> {
     }
 }
 
-fn phone(text: &str) -> Option<PhoneId> {
+fn ue(text: &str) -> Option<UeId> {
     let (slot, generation) = text.split_once('.')?;
     let slot = u32::from_str_radix(slot, 16).ok()?;
-    Some(PhoneId { slot, generation: u16::from_str_radix(generation, 16).ok()? })
+    Some(UeId { slot, generation: u16::from_str_radix(generation, 16).ok()? })
 }
 
 fn gnb(text: &str) -> Option<String> {
@@ -98,7 +98,7 @@ pub(super) fn not_understood(text: &str) -> String {
         "`{text}` names no UE and no gNB that is known here: `whimbrel why` understands a SUPI (imsi-999700000000001 or its digits), \
          an IMEI or IMEISV (imei-490154203237518, imeisv-4370816125816151), a 5G-GUTI or 5G-TMSI (5g-guti-99970020040c0ffee01, \
          c0ffee01), an IP address of a UE or a gNB (10.45.0.2), a gNB's identity or name (gnb-999/70-1), a UE's name in the log \
-         (phone-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
+         (UE-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
         PARTS.join(", ")
     )
 }
@@ -115,7 +115,7 @@ mod tests {
             ("999700000000001", Subject::Ue(supi)),
             ("imei-490154203237518", Subject::Equipment("imei-490154203237518".into())),
             ("4370816125816151", Subject::Equipment("imeisv-4370816125816151".into())),
-            ("phone-1a.2", Subject::Unidentified(PhoneId { slot: 26, generation: 2 })),
+            ("ue-1a.2", Subject::Unidentified(UeId { slot: 26, generation: 2 })),
             ("5g-guti-99970020040C0FFEE01", Subject::Tmsi("c0ffee01".into())),
             ("12345678", Subject::Tmsi("12345678".into())),
             ("gnb-999/70-1F", Subject::Gnb("999/70-1f".into())),
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn who_names_nothing_hears_all_forms() {
         let text = not_understood("foo");
-        for form in ["`foo`", "SUPI", "IMEISV", "5G-GUTI", "gnb-999/70-1", "10.45.0.2", "phone-1a.2", "upf"] {
+        for form in ["`foo`", "SUPI", "IMEISV", "5G-GUTI", "gnb-999/70-1", "10.45.0.2", "ue-1a.2", "upf"] {
             assert!(text.contains(form), "{form}: {text}");
         }
     }

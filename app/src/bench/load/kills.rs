@@ -1,4 +1,4 @@
-//! Control functions that die while the load is on, and what phones had of it.
+//! CPFs that die while the load is on, and what UEs had of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::playground::Playground;
 /// How often it is looked whether the load has begun, or ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Kills one control function after the other, one every so often, from when the load is on until it is over. Gives how many. Errors: one
+/// Kills one CPF after the other, one every so often, from when the load is on until it is over. Gives how many. Errors: one
 /// sentence.
 pub(super) fn kill(
     playground: &mut Playground,
@@ -36,16 +36,16 @@ pub(super) fn kill(
     Ok(killed)
 }
 
-/// What the core counted of it. Times are microseconds, and begin when the aggregator notices.
+/// What the core counted of it. Times are microseconds, and begin when the CTA notices.
 pub(super) struct Kills {
     killed: u32,
     taken_over: f64,
     replayed: f64,
     pub(super) lost: f64,
-    /// Phones that were at something then or came soon after, and how long they waited: median, slowest hundredth, slowest.
+    /// UEs that were at something then or came soon after, and how long they waited: median, slowest hundredth, slowest.
     recovered: f64,
     recovery_us: [f64; 3],
-    /// Until each phone had somebody else, the slowest of the losses.
+    /// Until each UE had somebody else, the slowest of the losses.
     all_us: f64,
 }
 
@@ -58,10 +58,10 @@ impl Kills {
         };
         Ok(Self {
             killed,
-            taken_over: client.metric("whimbrel_phones_taken_over_total")?,
+            taken_over: client.metric("whimbrel_ues_taken_over_total")?,
             replayed: client.metric("whimbrel_inputs_replayed_total")?,
-            lost: client.metric("whimbrel_phones_lost_total")?,
-            recovered: client.metric("whimbrel_phones_recovered_total")?,
+            lost: client.metric("whimbrel_ues_lost_total")?,
+            recovered: client.metric("whimbrel_ues_recovered_total")?,
             recovery_us: [quantile("", "0.5")?, quantile("", "0.99")?, quantile("", "1")?],
             all_us: quantile("_all", "1")?,
         })
@@ -70,10 +70,10 @@ impl Kills {
     pub(super) fn text(&self) -> String {
         let [p50, p99, slowest] = self.recovery_us;
         format!(
-            "control functions killed: {}; phones taken over: {}, lost: {}; messages run again: {}\n\
-             recovery, from when the aggregator noticed: {} phones were at something, or came before their turn: p50 {p50} us, p99 {p99}, slowest \
-             {slowest} (aim: under 1000 in the median); each phone had somebody else after {} us at most\n\
-             what phones had of it, detection included, is in the column `slowest`\n",
+            "CPFs killed: {}; UEs taken over: {}, lost: {}; messages run again: {}\n\
+             recovery, from when the CTA noticed: {} UEs were at something, or came before their turn: p50 {p50} us, p99 {p99}, slowest \
+             {slowest} (aim: under 1000 in the median); each UE had somebody else after {} us at most\n\
+             what UEs had of it, detection included, is in the column `slowest`\n",
             self.killed, self.taken_over, self.lost, self.replayed, self.recovered, self.all_us
         )
     }
@@ -87,7 +87,7 @@ impl Kills {
             "replayed": self.replayed,
             "recovered": self.recovered,
             "recovery_us": {"p50": p50, "p99": p99, "max": slowest},
-            "last_phone_us": self.all_us,
+            "last_ue_us": self.all_us,
         })
     }
 }

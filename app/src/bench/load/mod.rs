@@ -22,12 +22,12 @@ use crate::playground::{Playground, SuciScheme, Wish};
 use kills::Kills;
 pub(super) use table::is_carried;
 
-/// What phones do again and again.
+/// What UEs do again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Procedure {
-    /// A registration, and the phone is switched off.
+    /// A registration, and the UE is switched off.
     Attach,
-    /// A service request with a session, and the gNB lets the phone go.
+    /// A service request with a session, and the gNB lets the UE go.
     ServiceRequest,
     /// A handover by Xn: a path switch.
     HandoverXn,
@@ -36,7 +36,7 @@ enum Procedure {
 }
 
 impl Procedure {
-    /// What phones do before the first of it.
+    /// What UEs do before the first of it.
     fn before(self) -> Vec<Step> {
         match self {
             Self::Attach => Vec::new(),
@@ -57,16 +57,16 @@ impl Procedure {
     }
 }
 
-/// How a phone's state comes to the control function of the region into which it hands over.
+/// How a UE's state comes to the CPF of the region into which it hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// It is there: each region backs the other one's phones.
+    /// It is there: each region backs the other one's UEs.
     Fast,
     /// It travels with the handover: nobody backs anybody.
     Default,
 }
 
-/// The region of control functions, where there is one.
+/// The region of CPFs, where there is one.
 const REGION: &str = "load/home";
 /// The two regions; every second gNB is in the second.
 const REGIONS: [&str; 2] = ["load/west", "load/east"];
@@ -88,7 +88,7 @@ impl Form {
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What phones do.
+    /// What UEs do.
     #[arg(long, value_enum, default_value_t = Procedure::ServiceRequest)]
     procedure: Procedure,
     /// How often a second, one rate after the other, as long as they are carried.
@@ -97,23 +97,23 @@ pub(crate) struct Options {
     /// Seconds of each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Phones. Each is at one procedure at a time, so too few cannot keep up a rate: this is told as `starved`.
+    /// UEs. Each is at one procedure at a time, so too few cannot keep up a rate: this is told as `starved`.
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    phones: u32,
+    ues: u32,
     /// gNBs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=100))]
     gnbs: u8,
-    /// The gNBs are in two regions in turn, each with a control function of its own: a handover to the next gNB leads to the other one's, which
-    /// has the phone's state already, or gets it then.
+    /// The gNBs are in two regions in turn, each with a CPF of its own: a handover to the next gNB leads to the other one's, which
+    /// has the UE's state already, or gets it then.
     #[arg(long, value_enum, value_name = "FORM")]
     regions: Option<Form>,
-    /// The core's control functions are so many processes of their own; each phone has a backup, if there are two. 0: the core is one process.
+    /// The core's CPFs are so many processes of their own; each UE has a backup, if there are two. 0: the core is one process.
     #[arg(long, default_value_t = 0, conflicts_with = "regions", value_parser = clap::value_parser!(u8).range(0..=32))]
     cpfs: u8,
     /// Every so many seconds one of these is killed, and another one started in its place.
     #[arg(long, value_name = "SECONDS", requires = "cpfs", value_parser = clap::value_parser!(u32).range(1..=600))]
     kill_every: Option<u32>,
-    /// In place of rates: so many phones begin together.
+    /// In place of rates: so many UEs begin together.
     #[arg(long, conflicts_with = "trace", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
     /// Within so many milliseconds.
@@ -125,10 +125,10 @@ pub(crate) struct Options {
     /// How many bursts.
     #[arg(long, default_value_t = 5, requires = "burst", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
-    /// In place of rates and procedure: a file of lines SECONDS,PHONE,PROCEDURE (docs/load.md).
+    /// In place of rates and procedure: a file of lines SECONDS,UE,PROCEDURE (docs/load.md).
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// The phones of the trace are registered and have a session when it begins.
+    /// The UEs of the trace are registered and have a session when it begins.
     #[arg(long, requires = "trace")]
     registered: bool,
 }
@@ -147,12 +147,12 @@ struct Run {
 struct Ran {
     /// Of all its processes.
     all: Duration,
-    /// Of its control functions, where they are processes of their own.
+    /// Of its CPFs, where they are processes of their own.
     cpfs: Duration,
 }
 
 impl Ran {
-    /// By now. The aggregator, or the one process that there is, is the first of these.
+    /// By now. The CTA, or the one process that there is, is the first of these.
     fn of(pids: &[u32]) -> Self {
         let time = |pids: &[u32]| pids.iter().map(|pid| cpu_time(*pid)).sum();
         Self { all: time(pids), cpfs: time(pids.get(1..).unwrap_or_default()) }
@@ -201,7 +201,7 @@ pub(crate) fn run(options: &Options) -> Done {
         return Err("an even number of gNBs, please: those of two regions in turn".into());
     }
     if options.kill_every.is_some() && options.cpfs < 2 {
-        return Err("two control functions at least, please (--cpfs): else nobody is left to go on".into());
+        return Err("two CPFs at least, please (--cpfs): else nobody is left to go on".into());
     }
     let (cluster, cpfs) = match (options.regions, options.cpfs) {
         (Some(form), _) => (form.cluster(options.gnbs), REGIONS.to_vec()),
@@ -209,7 +209,7 @@ pub(crate) fn run(options: &Options) -> Done {
         (None, n) => (pool_of(n), vec![REGION; n.into()]),
     };
     let wish = Wish {
-        phones: scenario.phones,
+        ues: scenario.ues,
         gnbs: options.gnbs,
         configuration: pools() + &cluster,
         capture: None,
@@ -219,7 +219,7 @@ pub(crate) fn run(options: &Options) -> Done {
         cpfs,
     };
     let mut playground = Playground::start(&wish)?;
-    print(&format!("{}, {} phones, {} gNBs; microseconds\n", what(options), scenario.phones, options.gnbs))?;
+    print(&format!("{}, {} UEs, {} gNBs; microseconds\n", what(options), scenario.ues, options.gnbs))?;
     let config = RunnerConfig { spin: Duration::from_micros(50), ..runner(&playground, scenario) };
     let (on, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
     let before = usize::from(prepared);
@@ -243,12 +243,12 @@ pub(crate) fn run(options: &Options) -> Done {
     table::print_all(options, &runs, moved, kills)
 }
 
-/// A region of so many control functions, as configuration.
+/// A region of so many CPFs, as configuration.
 fn pool_of(cpfs: u8) -> String {
     format!("cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, backups: {} }}\n", u8::from(cpfs > 1))
 }
 
-/// Phones that moved to the other region's control function, as the core counts them.
+/// UEs that moved to the other region's CPF, as the core counts them.
 #[derive(Clone, Copy)]
 struct Moved {
     fast: f64,
@@ -263,8 +263,8 @@ impl Moved {
         }
         let client = playground.client();
         Ok(Some(Self {
-            fast: client.metric("whimbrel_phones_moved_total{form=\"fast\"}")?,
-            default: client.metric("whimbrel_phones_moved_total{form=\"default\"}")?,
+            fast: client.metric("whimbrel_ues_moved_total{form=\"fast\"}")?,
+            default: client.metric("whimbrel_ues_moved_total{form=\"default\"}")?,
             stayed: client.metric("whimbrel_moves_given_up_total")?,
         }))
     }
@@ -275,7 +275,7 @@ fn runs(reports: Vec<Report>, clocks: &Clocks<'_>) -> Result<Vec<Run>, String> {
     let measured = clocks.sections.get(clocks.before..).unwrap_or_default();
     if reports.len() >= measured.len() {
         let why = reports.first().and_then(|r| r.failures.first()).map_or("", |f| f.reason.as_str());
-        return Err(format!("phones could not be brought to where the load begins: {why}"));
+        return Err(format!("UEs could not be brought to where the load begins: {why}"));
     }
     let spans = measured.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1.since(w[0].1)));
     let runs = reports.into_iter().zip(spans).map(|(report, (took, core))| Run { report, core, took });
@@ -286,14 +286,14 @@ fn load(options: &Options) -> Result<Scenario, String> {
     if let Some(file) = &options.trace {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let events = trace::read(&text).map_err(|e| format!("{}: {e}", file.display()))?;
-        let phones = events.iter().map(|e| e.phone).max().unwrap_or(0).saturating_add(1);
+        let ues = events.iter().map(|e| e.ue).max().unwrap_or(0).saturating_add(1);
         let before = if options.registered { vec![Step::Register, session()] } else { Vec::new() };
-        let traced = scenario(phones, options.gnbs, Arrival::Trace(events), Vec::new());
+        let traced = scenario(ues, options.gnbs, Arrival::Trace(events), Vec::new());
         return Ok(Scenario { before, ..traced });
     }
     let arrival = match options.burst {
-        Some(phones) => Arrival::Bursts {
-            phones,
+        Some(ues) => Arrival::Bursts {
+            ues,
             within_ms: options.within_ms,
             every_s: options.every_s,
             times: options.times,
@@ -304,7 +304,7 @@ fn load(options: &Options) -> Result<Scenario, String> {
         },
     };
     let steps = options.procedure.steps();
-    let again = scenario(options.phones, options.gnbs, arrival, steps);
+    let again = scenario(options.ues, options.gnbs, arrival, steps);
     Ok(Scenario { before: options.procedure.before(), again: true, ..again })
 }
 
@@ -318,7 +318,7 @@ fn what(options: &Options) -> String {
     };
     let procedure = match options.cpfs {
         0 => procedure,
-        n => format!("{procedure}, {n} control functions"),
+        n => format!("{procedure}, {n} CPFs"),
     };
     match (&options.trace, options.burst) {
         (Some(file), _) => format!("as {} says", file.display()),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn phones_that_do_not_come_to_where_the_load_begins_are_told() {
+    fn ues_that_do_not_come_to_where_the_load_begins_are_told() {
         let failed = Report { failed: 1, ..report(Some(10.0), 10) };
         assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3, 1)).is_err());
     }

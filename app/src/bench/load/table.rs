@@ -6,7 +6,7 @@ use whimbrel_ran::report::{Report, StepReport};
 use super::{CARRIED_P99_US, Kills, Moved, Options, Run, what};
 use crate::command::{Done, print};
 
-/// A load is carried if every phone got on, and a rate if the slowest hundredth did so within a tenth of a second.
+/// A load is carried if every UE got on, and a rate if the slowest hundredth did so within a tenth of a second.
 pub(in crate::bench) fn is_carried(report: &Report) -> bool {
     let slow = |s: &StepReport| report.rate.is_some() && s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
     report.is_clean() && !report.steps.values().any(slow)
@@ -31,12 +31,12 @@ pub(super) fn print_all(options: &Options, runs: &[Run], moved: Option<Moved>, k
         print(&rows(run))?;
     }
     print(
-        "core us: what the core's processes ran, for each arrival with all that it did; cpf us: of that, its control functions;\n\
-         gen. p99: how late the generator let phones begin\n",
+        "core us: what the core's processes ran, for each arrival with all that it did; cpf us: of that, its CPFs;\n\
+         gen. p99: how late the generator let UEs begin\n",
     )?;
     if let Some(Moved { fast, default, stayed }) = moved {
         print(&format!(
-            "phones that moved to the other region's control function: {fast} at once, {default} with their state; {stayed} stayed\n"
+            "UEs that moved to the other region's CPF: {fast} at once, {default} with their state; {stayed} stayed\n"
         ))?;
     }
     if let Some(kills) = &kills {
@@ -44,8 +44,7 @@ pub(super) fn print_all(options: &Options, runs: &[Run], moved: Option<Moved>, k
     }
     let carried: Vec<&Run> = runs.iter().filter(|r| is_carried(&r.report)).collect();
     if let Some((last, per_s)) = carried.last().and_then(|run| Some((run, per_core_second(run)?))) {
-        let cpfs =
-            per_cpf_core_second(last).map(|n| format!("; {n:.0} by one that runs control functions alone"));
+        let cpfs = per_cpf_core_second(last).map(|n| format!("; {n:.0} by one that runs CPFs alone"));
         print(&format!(
             "carried: {:.0} a second; one core would carry {per_s:.0}{}\n",
             last.report.rate.unwrap_or_default(),
@@ -56,7 +55,7 @@ pub(super) fn print_all(options: &Options, runs: &[Run], moved: Option<Moved>, k
     if let Some(kills) = kills {
         let noticed = runs.iter().any(|run| run.report.failed + run.report.violated > 0);
         return match kills.lost > 0.0 || noticed {
-            true => Err("phones noticed".into()),
+            true => Err("UEs noticed".into()),
             false => Ok(()),
         };
     }
@@ -86,7 +85,7 @@ fn rows(run: &Run) -> String {
     if !report.is_clean() {
         let why = report.failures.first().map_or("", |f| f.reason.as_str());
         text += &format!(
-            "{rate:>8} not carried: {} failed, {} kept away by OVERLOAD START, {} found no phone free, {} breaches; {why}\n",
+            "{rate:>8} not carried: {} failed, {} kept away by OVERLOAD START, {} found no UE free, {} breaches; {why}\n",
             report.failed, report.barred, report.starved, report.violated
         );
     }
@@ -99,7 +98,7 @@ pub(super) fn core_us(run: &Run) -> Option<f64> {
     (us > 0.0).then_some(us)
 }
 
-/// The same of its control functions, where they are processes of their own.
+/// The same of its CPFs, where they are processes of their own.
 fn cpf_us(run: &Run) -> Option<f64> {
     let us = run.core.cpfs.as_secs_f64() * 1e6 / run.report.arrived.max(1) as f64;
     (us > 0.0).then_some(us)

@@ -1,4 +1,4 @@
-//! How it stands with the control functions, for the operator.
+//! How it stands with the CPFs, for the operator.
 
 use std::time::Duration;
 
@@ -18,17 +18,15 @@ impl Pool {
     pub(super) fn show_condition(&mut self) {
         self.missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
         let (condition, detail) = match (self.members.len(), self.missing) {
-            (0, _) => {
-                (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into())
-            }
-            (1, 1..) => (Condition::Limited, "one, and nobody to take its phones over".into()),
+            (0, _) => (Condition::Down, "none has come: `whimbrel cpf` starts one; UEs are refused".into()),
+            (1, 1..) => (Condition::Limited, "one, and nobody to take its UEs over".into()),
             (n, 1..) => {
                 let (wanted, backups) = (self.terms.backups, usize::from(self.terms.backups) - self.missing);
-                (Condition::Limited, format!("{n} of them: a phone has {backups} backups of {wanted}"))
+                (Condition::Limited, format!("{n} of them: a UE has {backups} backups of {wanted}"))
             }
             (n, 0) => (Condition::Up, format!("{n} of them")),
         };
-        self.console.components(|c| c.set("control functions", condition, detail));
+        self.console.components(|c| c.set("CPFs", condition, detail));
     }
 
     /// Tells whether there are enough, when that has been so for a while: one that comes and goes again and again fills no log.
@@ -46,10 +44,10 @@ impl Pool {
         }
         (self.missing_told, self.missing_since) = (self.missing, None);
         match self.missing {
-            0 => info!("there are enough control functions for phones' backups"),
+            0 => info!("there are enough CPFs for UEs' backups"),
             missing => {
                 let (members, wanted) = (self.members.len(), self.terms.backups);
-                warn!(members, missing, wanted, "there are too few control functions for phones' backups");
+                warn!(members, missing, wanted, "there are too few CPFs for UEs' backups");
             }
         }
     }
@@ -64,7 +62,7 @@ impl Pool {
         self.not_taken
     }
 
-    /// For the metrics, with what was ignored where this aggregator answers heartbeats.
+    /// For the metrics, with what was ignored where this CTA answers heartbeats.
     pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let heartbeats = self.watch.counters();
@@ -72,37 +70,37 @@ impl Pool {
         let counts = [
             one(
                 "whimbrel_cpf_heartbeats_total",
-                "Heartbeats sent to control functions and the mirror",
+                "Heartbeats sent to CPFs and the CTA replica",
                 heartbeats.probes,
             ),
             one(
                 "whimbrel_cpf_silent_total",
-                "Control functions that did not answer, heartbeats or on their links",
+                "CPFs that did not answer, heartbeats or on their links",
                 heartbeats.downs,
             ),
             one(
                 "whimbrel_cpf_mute_total",
-                "Control functions that answered heartbeats and nothing on their links",
+                "CPFs that answered heartbeats and nothing on their links",
                 self.hearing.mute(),
             ),
             one(
                 "whimbrel_cpf_false_alarms_total",
-                "Control functions that were taken for dead and lived",
+                "CPFs that were taken for dead and lived",
                 heartbeats.false_alarms,
             ),
             one(
                 "whimbrel_cpf_given_up_total",
-                "Control functions that were given up because they broke the rules of their links",
+                "CPFs that were given up because they broke the rules of their links",
                 self.given_up.total(),
             ),
             one(
                 "whimbrel_cpf_verdicts_put_off_total",
-                "Times that a silent control function was not taken for dead because no other one answered either",
+                "Times that a silent CPF was not taken for dead because no other one answered either",
                 heartbeats.put_off,
             ),
             one(
                 "whimbrel_link_turned_away_total",
-                "Calls that were no control function's and no aggregator's",
+                "Calls that were no CPF's and no CTA's",
                 self.strangers.total(),
             ),
             one(
@@ -112,19 +110,11 @@ impl Pool {
             ),
             one(
                 "whimbrel_backups_missing",
-                "Backups that a phone lacks, since there are too few control functions",
+                "Backups that a UE lacks, since there are too few CPFs",
                 self.missing as u64,
             ),
-            one(
-                "whimbrel_link_frames_in_total",
-                "Messages from control functions and the mirror",
-                links.frames_in,
-            ),
-            one(
-                "whimbrel_link_frames_out_total",
-                "Messages to control functions and the mirror",
-                links.frames_out,
-            ),
+            one("whimbrel_link_frames_in_total", "Messages from CPFs and the CTA replica", links.frames_in),
+            one("whimbrel_link_frames_out_total", "Messages to CPFs and the CTA replica", links.frames_out),
         ];
         let ignored = answering + heartbeats.into();
         counts.into_iter().chain(ignored.samples()).chain(self.recoveries.samples()).collect()
@@ -136,30 +126,28 @@ impl Pool {
     }
 }
 
-/// Tells the first time that a control function does what it should not.
+/// Tells the first time that a CPF does what it should not.
 pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
     let (what, counted) = match complaint {
-        Complaint::Fenced => {
-            ("speaks for a phone that it does not serve, or not any more: ignored", "fenced")
-        }
+        Complaint::Fenced => ("speaks for a UE that it does not serve, or not any more: ignored", "fenced"),
         Complaint::ClaimRefused => {
             ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
         }
         Complaint::Unreadable => (
-            "has a state of a phone that is not what its sender said, or lacks one that it said to have: it does not serve from that",
+            "has a state of a UE that is not what its sender said, or lacks one that it said to have: it does not serve from that",
             "states_unreadable",
         ),
         Complaint::Diverged => (
-            "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
+            "gave other answers when it ran messages again: the UE registers anew (a fault of ours; please report it)",
             "diverged",
         ),
         Complaint::CountAgain => (
-            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the phone registers anew (a fault of ours; please report it)",
+            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the UE registers anew (a fault of ours; please report it)",
             "counts_again",
         ),
         Complaint::Lagging => {
-            ("does not say that it holds phones' states: logs wait for it no longer", "replicas_lagging")
+            ("does not say that it holds UEs' states: logs wait for it no longer", "replicas_lagging")
         }
     };
-    warn!(cpf = cpf.0, "a control function {what}; further times are counted (whimbrel_{counted}_total)");
+    warn!(cpf = cpf.0, "a CPF {what}; further times are counted (whimbrel_{counted}_total)");
 }

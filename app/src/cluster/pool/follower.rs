@@ -1,4 +1,4 @@
-//! The aggregator that follows this one: its mirror, or one that runs other code and waits for this one to stop.
+//! The CTA that follows this one: its CTA replica, or one that runs other code and waits for this one to stop.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,13 +6,13 @@ use tracing::info;
 use whimbrel_ids::Instant;
 use whimbrel_link::LinkId;
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{MemberAt, Members, ToActive, ToCpf, ToMirror};
+use whimbrel_resilience::link::{MemberAt, Members, ToActive, ToCpf, ToCtaReplica};
 use whimbrel_resilience::membership::{MemberId, Place};
 use whimbrel_resilience::replication::CpfId;
 
 use super::{Joined, Pool, Said, seen_from};
 
-/// The aggregator that follows this one.
+/// The CTA that follows this one.
 pub(super) struct Follower {
     link: LinkId,
     number: u16,
@@ -28,7 +28,7 @@ impl Follower {
 }
 
 impl Pool {
-    /// Another aggregator offers to follow this one.
+    /// Another CTA offers to follow this one.
     pub(super) fn follows(
         &mut self,
         now: Instant,
@@ -43,7 +43,7 @@ impl Pool {
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
         let number = place.cta;
         if code != CodeVersion::own() {
-            info!(aggregator = number, %address, %code, own = %CodeVersion::own(), "an aggregator that runs other code takes over when this one stops");
+            info!(cta = number, %address, %code, own = %CodeVersion::own(), "a CTA that runs other code takes over when this one stops");
             self.said.push(Said::Awaited(place, endpoints.clone(), smf));
             let offer = Some(ToActive::Follow { place, address, endpoints, smf });
             self.follower = Some(Follower { link, number, address, offer });
@@ -70,53 +70,53 @@ impl Pool {
         Some(offer)
     }
 
-    pub(super) fn mirror_lost(&mut self) {
+    pub(super) fn cta_replica_lost(&mut self) {
         if let Some(Follower { offer, .. }) = &self.follower {
-            let lost = if offer.is_some() { Said::AwaitedLost } else { Said::MirrorLost };
+            let lost = if offer.is_some() { Said::AwaitedLost } else { Said::CtaReplicaLost };
             self.part();
             self.said.push(lost);
         }
     }
 
-    /// The mirror is spoken with no more.
+    /// The CTA replica is spoken with no more.
     pub(crate) fn part(&mut self) {
         let Some(Follower { link, number, .. }) = self.follower.take() else { return };
         self.links.close(link);
         self.watch.end(MemberId::Cta(number));
-        self.mirrored_at(None);
+        self.replicated_at(None);
     }
 
-    /// The mirror that can take over at any moment is reached there, or there is none.
-    pub(crate) fn mirrored_at(&mut self, mirror: Option<SocketAddr>) {
-        if self.mirror != mirror {
-            self.mirror = mirror;
-            self.tell_all(&ToCpf::Mirror(mirror));
+    /// The CTA replica that can take over at any moment is reached there, or there is none.
+    pub(crate) fn replicated_at(&mut self, cta_replica: Option<SocketAddr>) {
+        if self.cta_replica != cta_replica {
+            self.cta_replica = cta_replica;
+            self.tell_all(&ToCpf::CtaReplica(cta_replica));
         }
     }
 
-    /// The mirror may follow from a snapshot of so many octets.
-    pub(crate) fn begin_mirror(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
-        self.tell_mirror(&ToMirror::Begin { octets, heartbeats: self.heartbeats, endpoints });
+    /// The CTA replica may follow from a snapshot of so many octets.
+    pub(crate) fn begin_cta_replica(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
+        self.tell_cta_replica(&ToCtaReplica::Begin { octets, heartbeats: self.heartbeats, endpoints });
         self.tell_members();
     }
 
-    /// To the mirror, if there is one.
-    pub(crate) fn tell_mirror(&mut self, message: &ToMirror<'_>) {
+    /// To the CTA replica, if there is one.
+    pub(crate) fn tell_cta_replica(&mut self, message: &ToCtaReplica<'_>) {
         let Some(follower) = &self.follower else { return };
         self.frame.clear();
         message.write(&mut self.frame);
         self.links.send(follower.link, &self.frame);
     }
 
-    /// Whoever takes this one's place must know its control functions, before it hears what they cause.
+    /// Whoever takes this one's place must know its CPFs, before it hears what they cause.
     pub(super) fn tell_members(&mut self) {
         if self.awaited().is_some() {
             return; // it hears of them when it begins to follow
         }
-        self.tell_mirror(&ToMirror::Members(self.as_members()));
+        self.tell_cta_replica(&ToCtaReplica::Members(self.as_members()));
     }
 
-    /// Its control functions, for that one.
+    /// Its CPFs, for that one.
     pub(crate) fn as_members(&self) -> Members {
         let at = |(id, m): (&CpfId, &Joined)| MemberAt {
             id: *id,

@@ -1,4 +1,4 @@
-//! A control function that finds its aggregators at a real etcd. Passes without a word to etcd where the program is not installed.
+//! A CPF that finds its CTAs at a real etcd. Passes without a word to etcd where the program is not installed.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use crate::cluster::witness::Witness;
 use crate::cluster::{Pool, Said};
 use crate::config::{self, PairOf};
 
-/// The shortest of a cluster, and well above that of a control function.
+/// The shortest of a cluster, and well above that of a CPF.
 const LEASE: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(12);
 
@@ -86,7 +86,7 @@ impl Drop for Etcd {
     }
 }
 
-/// An aggregator as etcd has it.
+/// A CTA as etcd has it.
 pub(super) struct Listed {
     agent: Agent,
     heard: Arc<Mutex<(View, bool)>>,
@@ -135,7 +135,7 @@ impl Listed {
         self.until(|(view, _)| view.home(1).is_some());
     }
 
-    /// The control functions that are listed, by what they say of themselves.
+    /// The CPFs that are listed, by what they say of themselves.
     fn cpfs(view: &View) -> Vec<Member> {
         let of =
             |(id, listed): (MemberId, &Record)| matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone());
@@ -181,9 +181,9 @@ fn losses(pool: &mut Pool) -> usize {
 }
 
 #[test]
-fn a_control_function_finds_the_aggregator_that_serves_and_is_listed_until_it_leaves() {
+fn a_cpf_finds_the_cta_that_serves_and_is_listed_until_it_leaves() {
     let Some(mut etcd) = Etcd::new("find") else { return };
-    // It comes before there is an aggregator.
+    // It comes before there is a CTA.
     let first = running(vec![], etcd.there(), "home/next");
     let mut pool = pool();
     let listed = Listed::new(&etcd, 1, pool.address().unwrap());
@@ -222,7 +222,7 @@ fn a_control_function_finds_the_aggregator_that_serves_and_is_listed_until_it_le
 }
 
 #[test]
-fn rings_and_what_is_decided_follow_etcd_while_control_functions_and_aggregator_run_on() {
+fn rings_and_what_is_decided_follow_etcd_while_cpfs_and_cta_run_on() {
     let Some(mut etcd) = Etcd::new("rings") else { return };
     let mut pool = pool();
     let listed = Listed::new(&etcd, 1, pool.address().unwrap());

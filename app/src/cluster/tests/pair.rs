@@ -1,4 +1,4 @@
-//! Two aggregators, one of which is played by the test. Where they need an etcd, they pass without a word to it if the program is not installed.
+//! Two CTAs, one of which is played by the test. Where they need an etcd, they pass without a word to it if the program is not installed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use whimbrel_control::udm::{AuthenticationSubscription, Directory, Subscribers, Subscription, UdmError};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::cta_replica::Active;
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToMirror};
+use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToCtaReplica};
 use whimbrel_resilience::membership::{Home, Place};
-use whimbrel_resilience::mirror::Active;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Order, Outbox};
 use whimbrel_security::SqnOffset;
@@ -48,7 +48,7 @@ impl Subscribers for Nobody {
 
 type Serving = Active<Nobody, SystemEntropy>;
 
-/// An aggregator that serves no phone, and asks its UPF for an association when it is time.
+/// A CTA that serves no UE, and asks its UPF for an association when it is time.
 fn serving(pool: &Pool) -> Serving {
     let config = config::default();
     let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
@@ -73,12 +73,12 @@ fn pair(of: &PairOf, listed: bool) -> Pair {
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let home = Home { term: 1, active, mirror: None };
+    let home = Home { term: 1, active, cta_replica: None };
     Pair::new(witness, Answering::start(free()).unwrap(), home, (vec![LOCALHOST], LOCALHOST), vec![])
 }
 
-#[test] // SIGSTOP and SIGCONT: the mirror has taken over meanwhile, and what it said before lies in the socket
-fn what_a_mirror_said_before_one_was_held_up_lets_nothing_leave() {
+#[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and what it said before lies in the socket
+fn what_a_cta_replica_said_before_one_was_held_up_lets_nothing_leave() {
     let mut pool = pool_of_pair();
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));
     let (now, mut out) = (clock::now(), Outbox::default());
@@ -92,11 +92,11 @@ fn what_a_mirror_said_before_one_was_held_up_lets_nothing_leave() {
     assert_eq!(out.pfcp.len(), 0, "the UPF may have heard something else by now");
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
     pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
-    assert_eq!(out.pfcp.len(), 1, "it is the mirror still");
+    assert_eq!(out.pfcp.len(), 1, "it is the CTA replica still");
 }
 
 #[test] // its link ended again just after it was resumed: it calls once more
-fn what_a_control_function_is_to_hear_waits_for_its_next_call_and_comes_once() {
+fn what_a_cpf_is_to_hear_waits_for_its_next_call_and_comes_once() {
     let mut pool = pool_of_pair();
     let mut peer = super::Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     peer.tell(&super::join());
@@ -116,7 +116,7 @@ fn what_a_control_function_is_to_hear_waits_for_its_next_call_and_comes_once() {
     assert_eq!(configure(&mut active), [cpf], "the first message of its link");
     active.parts(cpf);
     assert_eq!(configure(&mut active), [], "it would not come");
-    assert!(active.snapshot().is_none(), "no mirror follows while one is awaited");
+    assert!(active.snapshot().is_none(), "no CTA replica follows while one is awaited");
     assert_eq!(active.resume(cpf, 1).expect("its link goes on").len(), 1, "the second");
     assert_eq!(configure(&mut active), [cpf], "the third");
     active.parts(cpf);
@@ -135,8 +135,8 @@ fn pair_of(etcd: Option<&Etcd>) -> PairOf {
     PairOf { etcd: access, name: "west".into(), number: 1, home: 1, lease: Duration::from_secs(5) }
 }
 
-#[test] // a mirror that panics over what it gets, and is started again and again
-fn a_mirror_that_cannot_follow_does_not_hold_phones_up_again_at_once() {
+#[test] // a CTA replica that panics over what it gets, and is started again and again
+fn a_cta_replica_that_cannot_follow_does_not_hold_ues_up_again_at_once() {
     let Some(etcd) = Etcd::new("copies") else { return };
     let two = Listed::new(&etcd, 2, free());
     let mut pool = pool_of_pair();
@@ -152,18 +152,18 @@ fn a_mirror_that_cannot_follow_does_not_hold_phones_up_again_at_once() {
         let mut out = Outbox::default();
         pair.said(now, offer, &mut active, &mut pool, &mut out);
         let copied = pair.follower().is_some();
-        pair.mirror_lost(&mut active, &mut pool, &mut out);
+        pair.cta_replica_lost(&mut active, &mut pool, &mut out);
         copied
     };
     assert!(follow(&mut pair, now));
-    assert!(!follow(&mut pair, now), "phones have the time");
+    assert!(!follow(&mut pair, now), "UEs have the time");
     assert!(follow(&mut pair, now + Duration::from_secs(60)));
     pair.hastens();
     assert!(follow(&mut pair, now), "one that stops gives away what it has");
 }
 
 #[test] // its heartbeats pass, and nothing else in one direction or both
-fn a_mirror_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
+fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
     let Some(etcd) = Etcd::new("takes") else { return };
     let two = Listed::new(&etcd, 2, free());
     let place = two.place(2);
@@ -196,7 +196,7 @@ fn a_mirror_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
 }
 
 #[test] // what it is there for comes after that
-fn who_called_just_before_an_aggregator_serves_is_heard() {
+fn who_called_just_before_a_cta_serves_is_heard() {
     let (of, console) = (pair_of(None), Console::new(clock::now()).unwrap());
     let cluster = cluster_of_pair(of.clone());
     let mut standby =
@@ -212,7 +212,7 @@ fn who_called_just_before_an_aggregator_serves_is_heard() {
         links.flush();
     }
     let active = Place { cta: of.number, incarnation: Incarnation(1) };
-    let succession = standby.succeed(Home { term: 1, active, mirror: None }, None);
+    let succession = standby.succeed(Home { term: 1, active, cta_replica: None }, None);
     let (told, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
     let (mut pool, _pair) = succession.enter(clock::now(), &cluster, told, &mut entropy, console).unwrap();
     let mut octets = Vec::new();
@@ -227,9 +227,9 @@ fn who_called_just_before_an_aggregator_serves_is_heard() {
     }
 }
 
-/// The links of an aggregator that etcd lists as the one that serves, and another that is to follow it.
+/// The links of a CTA that etcd lists as the one that serves, and another that is to follow it.
 fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, Standby, Arc<Console>) {
-    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
+    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Cta).to_octets());
     settings.listen = Some("127.0.0.1:0".parse().unwrap());
     let links = Links::open(settings).unwrap();
     let one = Listed::new(etcd, 1, links.local_addr().unwrap());
@@ -241,7 +241,7 @@ fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, Standby, Arc<Cons
 }
 
 #[test]
-fn what_a_mirror_holds_it_says_once() {
+fn what_a_cta_replica_holds_it_says_once() {
     let Some(etcd) = Etcd::new("held") else { return };
     let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
     let mut serves = Serves { link: None, held: Vec::new() };
@@ -303,7 +303,7 @@ fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
 }
 
 #[test] // another build's snapshot, say: five times a second a copy, and some lines
-fn a_mirror_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
+fn a_cta_replica_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
     let Some(etcd) = Etcd::new("begins-anew") else { return };
     let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
     let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
@@ -326,14 +326,14 @@ fn a_mirror_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
         }
     });
     assert_eq!(put_off, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
-    assert_eq!(console.metrics.counter(Counter::MirrorBegunAnew), 8);
+    assert_eq!(console.metrics.counter(Counter::CtaReplicaBegunAnew), 8);
     let told = lines.load(Ordering::Relaxed) - first.expect("it follows");
     assert_eq!(told, 7, "each time that it follows, and not again that it cannot");
     standby.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it is of no use");
     assert_eq!(standby.put_off(), Duration::from_millis(500), "it could follow for a while");
 }
 
-/// One that serves, as far as its mirror sees.
+/// One that serves, as far as its CTA replica sees.
 struct Serves {
     link: Option<LinkId>,
     held: Vec<u64>,
@@ -346,9 +346,10 @@ impl Serves {
             ToActive::Follow { .. } => {
                 assert!(self.link.replace(link).is_none(), "it follows once");
                 let heartbeats = HeartbeatKey([7; 32]);
-                for message in
-                    [ToMirror::Begin { octets: 1, heartbeats, endpoints: vec![] }, ToMirror::Piece(&[1])]
-                {
+                for message in [
+                    ToCtaReplica::Begin { octets: 1, heartbeats, endpoints: vec![] },
+                    ToCtaReplica::Piece(&[1]),
+                ] {
                     let mut octets = Vec::new();
                     message.write(&mut octets);
                     links.send(link, &octets);

@@ -27,7 +27,7 @@ pub(super) struct GnbOptions {
     /// Identifier of the first gNB; the next ones count up.
     #[arg(long, value_name = "N", default_value_t = 1)]
     gnb_id: u32,
-    /// PLMN that the gNBs broadcast and the phones select.
+    /// PLMN that the gNBs broadcast and the UEs select.
     #[arg(long, default_value = "999/70")]
     plmn: PlmnId,
     /// Tracking area code that the gNBs broadcast.

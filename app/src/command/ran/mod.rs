@@ -1,10 +1,10 @@
 //! `whimbrel ran`: emulated gNBs and UEs, over real SCTP and GTP-U, use a core that runs somewhere.
 
 mod gnbs;
-mod phones;
 mod program;
 pub(crate) mod scenario;
 mod summary;
+mod ues;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use whimbrel_ran::PhoneId;
+use whimbrel_ran::UeId;
 use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, Mode, Namespace, RunError, RunnerConfig, Watch};
 use whimbrel_ran::scenario::Scenario;
@@ -25,8 +25,8 @@ use whimbrel_ran::{gnb, ue};
 use self::program::Program;
 use super::print;
 
-/// Phones of which each session is told by itself.
-const TOLD_PHONES_MAX: usize = 10;
+/// UEs of which each session is told by itself.
+const TOLD_UES_MAX: usize = 10;
 /// After so long without an answer it is told that one is awaited; an AMF answers in milliseconds.
 const WAIT_TOLD_AFTER: Duration = Duration::from_secs(2);
 /// Our own UDP port of encapsulated SCTP: the AMF on the same host has 9899.
@@ -34,15 +34,15 @@ const SCTP_UDP_PORT: u16 = 9900;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the phones do, a YAML file; - reads standard input. Without it they register, open a session, and leave.
+    /// What the UEs do, a YAML file; - reads standard input. Without it they register, open a session, and leave.
     scenario: Option<PathBuf>,
-    /// Phones, in place of the scenario's number.
+    /// UEs, in place of the scenario's number.
     #[arg(long, value_name = "N")]
-    phones: Option<u32>,
-    /// Write the subscribers that the phones are, for `whimbrel subscriber import`, and do nothing else.
+    ues: Option<u32>,
+    /// Write the subscribers that the UEs are, for `whimbrel subscriber import`, and do nothing else.
     #[arg(long, value_name = "FILE.csv")]
     write_subscribers: Option<PathBuf>,
-    /// Tell each event of gNBs and phones, and what the phone and its gNB hold then.
+    /// Tell each event of gNBs and UEs, and what the UE and its gNB hold then.
     #[arg(long, short)]
     verbose: bool,
     /// Keep the loop awake for so many microseconds before it sleeps: finer times for a busy core.
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     gnb: gnbs::GnbOptions,
     #[command(flatten)]
-    phone: phones::PhoneOptions,
+    ue: ues::UeOptions,
     #[command(flatten)]
     session: SessionOptions,
     /// A program that uses the UE's PDU session, such as `-- ping -c 3 1.1.1.1`. It runs in a network namespace with the session's
@@ -119,20 +119,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
 
 fn play(options: &Options) -> Result<ExitCode, String> {
     let scenario = scenario(options)?;
-    let phones = phones::phones(&options.phone, options.gnb.plmn(), scenario.count(), options.gnb.slices())?;
+    let ues = ues::ues(&options.ue, options.gnb.plmn(), scenario.count(), options.gnb.slices())?;
     if let Some(file) = &options.write_subscribers {
-        phones::write(file, &phones, &scenario, options.phone.slices(options.gnb.slices()))?;
+        ues::write(file, &ues, &scenario, options.ue.slices(options.gnb.slices()))?;
         let file = file.display();
         print(&format!(
             "{} subscribers were written to {file}: import them with `whimbrel subscriber import {file}`\n",
-            phones.len()
+            ues.len()
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !options.program.is_empty() && phones.len() != 1 {
+    if !options.program.is_empty() && ues.len() != 1 {
         return Err(format!(
-            "a program uses the session of one UE, and there are {}: name --phones 1",
-            phones.len()
+            "a program uses the session of one UE, and there are {}: name --ues 1",
+            ues.len()
         ));
     }
     let amf = options.amf.addresses.first().copied().unwrap_or(IpAddr::V4([127, 0, 0, 1].into()));
@@ -140,7 +140,7 @@ fn play(options: &Options) -> Result<ExitCode, String> {
     let namespace = namespace(options)?;
     let interrupted = interrupts()?;
     let mut onlooker = Onlooker {
-        names: phones.iter().map(|p| p.config.supi.to_string()).collect(),
+        names: ues.iter().map(|p| p.config.supi.to_string()).collect(),
         of: scenario.count(),
         verbose: options.verbose,
         shown: false,
@@ -162,9 +162,9 @@ fn play(options: &Options) -> Result<ExitCode, String> {
         },
         sctp_udp_ports: (SCTP_UDP_PORT, options.amf.udp_port),
         gnbs,
-        phones: phones.into_iter().map(|p| p.config).collect(),
+        ues: ues.into_iter().map(|p| p.config).collect(),
         scenario,
-        seed: options.phone.seed(),
+        seed: options.ue.seed(),
         namespace,
         hold: options.uses_devices(),
         spin: Duration::from_micros(options.spin),
@@ -211,8 +211,8 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
         Some(file) => scenario::read(file)?,
         None => scenario::default(options.uses_devices()),
     };
-    if let Some(phones) = options.phones.or_else(|| options.phone.lone().then_some(1)) {
-        scenario.phones = phones;
+    if let Some(ues) = options.ues.or_else(|| options.ue.lone().then_some(1)) {
+        scenario.ues = ues;
     }
     if let Some(gnbs) = options.gnb.count() {
         scenario.gnbs = gnbs;
@@ -267,7 +267,7 @@ fn told(e: &RunError, config: &RunnerConfig) -> String {
     }
 }
 
-/// Shows how far the phones are, on a terminal, and what happens, if that is wanted or rare.
+/// Shows how far the UEs are, on a terminal, and what happens, if that is wanted or rare.
 struct Onlooker {
     names: Vec<String>,
     of: u32,
@@ -292,8 +292,8 @@ impl Onlooker {
         }
     }
 
-    fn name(&self, phone: PhoneId) -> &str {
-        self.names.get(phone.0 as usize).map_or("a phone", String::as_str)
+    fn name(&self, ue: UeId) -> &str {
+        self.names.get(ue.0 as usize).map_or("a UE", String::as_str)
     }
 
     fn tell(&mut self, text: &str) {
@@ -334,24 +334,24 @@ impl Watch for Onlooker {
         }
     }
 
-    fn phone(&mut self, phone: PhoneId, event: &ue::Event) {
+    fn ue(&mut self, ue: UeId, event: &ue::Event) {
         if self.verbose {
-            self.tell(&format!("{}: {event:?}", self.name(phone)));
-        } else if self.names.len() <= TOLD_PHONES_MAX
+            self.tell(&format!("{}: {event:?}", self.name(ue)));
+        } else if self.names.len() <= TOLD_UES_MAX
             && let Some(text) = remarkable(event)
         {
-            self.tell(&format!("{} {text}", self.name(phone)));
+            self.tell(&format!("{} {text}", self.name(ue)));
         }
     }
 
-    fn stands(&mut self, phone: PhoneId, cells: &Cells) {
-        if let Some(holds) = cells.holds(phone).filter(|_| self.verbose) {
-            self.tell(&format!("{}: {holds}", self.name(phone)));
+    fn stands(&mut self, ue: UeId, cells: &Cells) {
+        if let Some(holds) = cells.holds(ue).filter(|_| self.verbose) {
+            self.tell(&format!("{}: {holds}", self.name(ue)));
         }
     }
 
-    fn attached(&mut self, phone: PhoneId, device: &str, dns: &[IpAddr]) {
-        self.tell(&format!("{} is at device {device}", self.name(phone)));
+    fn attached(&mut self, ue: UeId, device: &str, dns: &[IpAddr]) {
+        self.tell(&format!("{} is at device {device}", self.name(ue)));
         let Some(namespace) = self.namespace.clone() else { return };
         if !dns.is_empty()
             && let Err(e) = namespace.set_dns(dns)
@@ -371,7 +371,7 @@ impl Watch for Onlooker {
     }
 }
 
-/// What one wants to know of a single phone.
+/// What one wants to know of a single UE.
 fn remarkable(event: &ue::Event) -> Option<String> {
     match event {
         ue::Event::Registered { .. } => Some("is registered".into()),

@@ -79,7 +79,7 @@ pub(super) fn default(stay: bool) -> Scenario {
         false => vec![Step::Register, session(SessionType::default()), Step::Deregister],
     };
     Scenario {
-        phones: 1,
+        ues: 1,
         gnbs: 1,
         before: Vec::new(),
         before_rate: 500.0,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_form_of_a_step_and_an_arrival_is_read() {
-        let text = "phones: 3\narrival: { rates: { rates: [10, 2.5], seconds: 1 } }\nagain: true\nsteps:\n  - register\n  \
+        let text = "ues: 3\narrival: { rates: { rates: [10, 2.5], seconds: 1 } }\nagain: true\nsteps:\n  - register\n  \
                     - session\n  - session: { dnn: ims, s-nssai: 1-0000ab, type: ipv4v6 }\n  - wait: 0.5\n  - ping: 10.45.0.1\n";
         let s = parse(text).unwrap();
         assert_eq!(s.arrival, Arrival::Rates { rates: vec![10.0, 2.5], seconds: 1.0 });
@@ -326,21 +326,21 @@ mod tests {
             pdu_session_type: SessionType::Ipv4v6,
         };
         assert_eq!(s.steps[2..4], [Step::Session(ims), Step::Wait(0.5)]);
-        assert!((s.phones, s.gnbs, s.again) == (3, 1, true));
+        assert!((s.ues, s.gnbs, s.again) == (3, 1, true));
     }
 
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
         for (text, line, part) in [
             ("steps:\n  - register\n  - fly\n", 3, "fly"),
-            ("steps: [register]\nphonez: 3\n", 2, "phonez"),
-            ("phones: many\nsteps: [register]\n", 1, "`many`"),
-            ("steps: [register]\nphones: 0\n", 2, "phones"),
+            ("steps: [register]\nuez: 3\n", 2, "uez"),
+            ("ues: many\nsteps: [register]\n", 1, "`many`"),
+            ("steps: [register]\nues: 0\n", 2, "ues"),
             ("steps:\n  - register\n  - fetch: ftp://x/\n", 3, "ftp"),
             ("steps:\n  - wait\n", 2, "told more"),
             ("steps:\n  - session: { dnn: 'a b' }\n", 2, "dnn"),
             ("steps:\n  - idle: 3\n", 2, "nothing"),
-            ("phones: 3\n", 1, "steps"),
+            ("ues: 3\n", 1, "steps"),
             ("", 1, "map"),
             ("steps: [\n", 1, "YAML"),
         ] {

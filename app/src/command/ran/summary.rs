@@ -27,7 +27,7 @@ pub(super) fn print_all(reports: &[Report]) -> Done {
 
 /// A report as people read it.
 pub(super) fn text(report: &Report) -> String {
-    let mut text = report.rate.map(|r| format!("{r} phones a second\n")).unwrap_or_default();
+    let mut text = report.rate.map(|r| format!("{r} UEs a second\n")).unwrap_or_default();
     let rows: Vec<Vec<String>> = report
         .steps
         .iter()
@@ -43,19 +43,17 @@ pub(super) fn text(report: &Report) -> String {
         .collect();
     text += &table(&["step", "begun", "failed", "wire p50 us", "p99", "p99.9"], &rows);
     text += &format!(
-        "{} of {} phones did all steps, in {:.3} s\n",
+        "{} of {} UEs did all steps, in {:.3} s\n",
         report.completed,
         report.arrived,
         report.elapsed.as_secs_f64()
     );
     if report.starved > 0 {
-        text += &format!("{} arrivals found no phone free: give the scenario more phones\n", report.starved);
+        text += &format!("{} arrivals found no UE free: give the scenario more UEs\n", report.starved);
     }
     if report.barred > 0 {
-        text += &format!(
-            "{} phones were kept away, since the core is overloaded (OVERLOAD START)\n",
-            report.barred
-        );
+        text +=
+            &format!("{} UEs were kept away, since the core is overloaded (OVERLOAD START)\n", report.barred);
     }
     for f in report.failures.iter().take(SHOWN_MAX) {
         text += &format!("failed: {} in {}: {}\n", f.supi, f.step, f.reason);
@@ -66,19 +64,19 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// Whether all went well. `interrupted`: phones that were still at it have not failed.
+/// Whether all went well. `interrupted`: UEs that were still at it have not failed.
 pub(super) fn verdict(reports: &[Report], interrupted: bool) -> Done {
     let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
     let (failed, violated) = (sum(|r| r.failed), sum(|r| r.violated));
     if failed > 0 || violated > 0 {
         return Err(format!(
-            "{failed} phones failed, and the core broke the standards {violated} times; `whimbrel why IMSI` says why"
+            "{failed} UEs failed, and the core broke the standards {violated} times; `whimbrel why IMSI` says why"
         ));
     }
     if interrupted || (!reports.is_empty() && reports.iter().all(Report::is_clean)) {
         return Ok(());
     }
-    Err("not every phone arrived and did all steps".into())
+    Err("not every UE arrived and did all steps".into())
 }
 
 #[cfg(test)]
@@ -93,9 +91,9 @@ mod tests {
         assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], false).is_err());
         assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], true).is_ok());
         assert!(verdict(&[Report { failed: 1, ..clean.clone() }], true).is_err());
-        assert!(text(&clean).contains("2 of 2 phones"));
+        assert!(text(&clean).contains("2 of 2 UEs"));
         let barred = Report { completed: 1, barred: 1, ..clean };
         assert!(verdict(std::slice::from_ref(&barred), false).is_err_and(|e| !e.contains("failed")));
-        assert!(text(&barred).contains("1 phones were kept away"));
+        assert!(text(&barred).contains("1 UEs were kept away"));
     }
 }

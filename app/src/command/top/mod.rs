@@ -1,4 +1,4 @@
-//! `whimbrel top`: the live view of gNBs, phones, procedures, throughput and refusals.
+//! `whimbrel top`: the live view of gNBs, UEs, procedures, throughput and refusals.
 
 mod model;
 mod view;

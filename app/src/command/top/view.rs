@@ -91,10 +91,10 @@ fn lines_of(lines: &[Line<'_>], width: u16) -> u16 {
 
 fn network(frame: &mut Frame<'_>, area: Rect, model: &Model, answers: &Answers) {
     let s = &answers.status;
-    let idle = s.phones_registered.saturating_sub(s.phones_connected);
-    let phones = format!(
-        "phones {:>8} registered  {:>8} connected  {:>8} idle  {:>8} known   sessions {:>8}   gNBs {}",
-        s.phones_registered, s.phones_connected, idle, s.phones, s.pdu_sessions, s.gnbs
+    let idle = s.ues_registered.saturating_sub(s.ues_connected);
+    let ues = format!(
+        "UEs {:>8} registered  {:>8} connected  {:>8} idle  {:>8} known   sessions {:>8}   gNBs {}",
+        s.ues_registered, s.ues_connected, idle, s.ues, s.pdu_sessions, s.gnbs
     );
     let traffic = format!(
         "N3 up {:>10} {:>8}  down {:>10} {:>8}   N2 in {:>8}  out {:>8}",
@@ -107,7 +107,7 @@ fn network(frame: &mut Frame<'_>, area: Rect, model: &Model, answers: &Answers) 
     );
     let block = Block::new().borders(Borders::TOP).title(" network ".bold());
     let block = block.border_style(Style::new().dark_gray());
-    frame.render_widget(Paragraph::new(vec![phones.into(), traffic.into()]).block(block), area);
+    frame.render_widget(Paragraph::new(vec![ues.into(), traffic.into()]).block(block), area);
 }
 
 fn gnbs(frame: &mut Frame<'_>, area: Rect, answers: &Answers) {
@@ -123,7 +123,7 @@ fn gnbs(frame: &mut Frame<'_>, area: Rect, answers: &Answers) {
                 g.address.clone(),
                 g.tais.join(" "),
                 g.slices.join(" "),
-                g.connected_phones.to_string(),
+                g.connected_ues.to_string(),
             ])
         })
         .collect();
@@ -134,7 +134,7 @@ fn gnbs(frame: &mut Frame<'_>, area: Rect, answers: &Answers) {
     }
     let widths = [18, 20, 24, 18, 12, 8].map(Constraint::Length);
     frame.render_widget(
-        titled("gNBs", Table::new(rows, widths), ["GNB", "NAME", "ADDRESS", "TAI", "SLICES", "PHONES"]),
+        titled("gNBs", Table::new(rows, widths), ["GNB", "NAME", "ADDRESS", "TAI", "SLICES", "UES"]),
         area,
     );
 }
@@ -219,12 +219,12 @@ mod tests {
             components: vec![Component {
                 name: "n6".into(),
                 condition: Condition::Limited,
-                detail: "no TUN device could be made, so phones have no way out; run as root".into(),
+                detail: "no TUN device could be made, so UEs have no way out; run as root".into(),
             }],
             gnbs: 1,
-            phones: 100,
-            phones_registered: 90,
-            phones_connected: 30,
+            ues: 100,
+            ues_registered: 90,
+            ues_connected: 30,
             pdu_sessions: 88,
             procedures: vec![ProcedureStatus {
                 name: "registration".into(),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_shows_phones_rates_latencies_and_refusals() {
+    fn a_frame_shows_ues_rates_latencies_and_refusals() {
         let begun = Instant::now();
         let mut model = Model::default();
         model.update(Ok(answers(begun, 1000, 0)));

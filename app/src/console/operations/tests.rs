@@ -6,8 +6,8 @@ use whimbrel_ids::{PlmnId, Qfi};
 
 use super::*;
 
-const UE: PhoneId = PhoneId { slot: 4, generation: 1 };
-const OTHER: PhoneId = PhoneId { slot: 5, generation: 1 };
+const UE: UeId = UeId { slot: 4, generation: 1 };
+const OTHER: UeId = UeId { slot: 5, generation: 1 };
 const ON: AssociationId = AssociationId(3);
 
 fn psi() -> PduSessionId {
@@ -46,20 +46,15 @@ fn after(modification: Modification, outcomes: &[(Option<Modification>, SessionO
         _ => Procedure::PduSessionModificationByNetwork,
     };
     for (order, outcome) in outcomes {
-        operations.phone(Instant(1), &event(UE, *order, procedure, outcome.clone()));
+        operations.ue(Instant(1), &event(UE, *order, procedure, outcome.clone()));
     }
     operations.get(id).unwrap()
 }
 
-fn event(
-    phone: PhoneId,
-    order: Option<Modification>,
-    procedure: Procedure,
-    outcome: SessionOutcome,
-) -> PhoneEvent {
+fn event(ue: UeId, order: Option<Modification>, procedure: Procedure, outcome: SessionOutcome) -> UeEvent {
     let subject = Subject { supi: None, pei: None };
     let event = Event::SessionOperation { subject, psi: psi(), procedure, order, outcome };
-    PhoneEvent { phone, on: None, event }
+    UeEvent { ue, on: None, event }
 }
 
 fn completed(failed_flows: Vec<FailedFlow>, more: bool) -> SessionOutcome {
@@ -122,8 +117,8 @@ fn events_of_other_ues_and_procedures_end_nothing() {
     let id = operations.begin(Instant::ZERO, "imsi-1".into(), Target::Session(UE, psi(), ambr()));
     let release = Procedure::PduSessionReleaseByNetwork;
     let modification = Procedure::PduSessionModificationByNetwork;
-    operations.phone(Instant(1), &event(OTHER, None, modification, completed(Vec::new(), false)));
-    operations.phone(Instant(1), &event(UE, None, release, completed(Vec::new(), false)));
+    operations.ue(Instant(1), &event(OTHER, None, modification, completed(Vec::new(), false)));
+    operations.ue(Instant(1), &event(UE, None, release, completed(Vec::new(), false)));
     assert_eq!(operations.get(id).unwrap().state, OperationState::Pending);
 }
 
@@ -143,7 +138,7 @@ fn a_deregistration_tells_whether_the_ue_accepted() {
         let operations = Operations::default();
         let id = operations.begin(Instant::ZERO, "imsi-1".into(), Target::Deregistration(UE));
         for event in events {
-            operations.phone(Instant(1), &PhoneEvent { phone: UE, on: None, event });
+            operations.ue(Instant(1), &UeEvent { ue: UE, on: None, event });
         }
         let view = operations.get(id).unwrap();
         assert_eq!((view.state, view.text.as_str()), (OperationState::Succeeded, text));
@@ -152,7 +147,7 @@ fn a_deregistration_tells_whether_the_ue_accepted() {
 
 #[test] // TS 38.413 §8.7.4.2.1
 fn a_reset_ends_with_the_acknowledgement_its_absence_or_the_association() {
-    let reset = RanEvent::Reset { association: ON, phones: 3, by: ResetBy::Operator };
+    let reset = RanEvent::Reset { association: ON, ues: 3, by: ResetBy::Operator };
     for (event, state, part) in [
         (RanEvent::ResetAcknowledged { association: ON }, OperationState::Succeeded, "3 UE connections"),
         (RanEvent::ResetUnacknowledged { association: ON }, OperationState::Failed, "sent twice"),
@@ -218,8 +213,8 @@ fn a_wait_ends_with_the_operation_or_with_the_patience() {
     assert_eq!(wait(Duration::ZERO).unwrap().state, OperationState::Pending);
     let other = operations.clone();
     let event = Event::Reachable { subject: Subject { supi: None, pei: None } };
-    let happened = PhoneEvent { phone: UE, on: None, event };
-    let happens = std::thread::spawn(move || other.phone(Instant(1), &happened));
+    let happened = UeEvent { ue: UE, on: None, event };
+    let happens = std::thread::spawn(move || other.ue(Instant(1), &happened));
     assert_eq!(wait(Duration::from_secs(60)).unwrap().state, OperationState::Succeeded);
     happens.join().unwrap();
     assert!(runtime.block_on(operations.wait(99, Duration::ZERO)).is_none());

@@ -1,4 +1,4 @@
-//! How an aggregator gives its place up: to its mirror when it stops in order, to one that runs other code, or because another one serves already.
+//! How a CTA gives its place up: to its CTA replica when it stops in order, to one that runs other code, or because another one serves already.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::clock;
 use crate::cluster::{Pair, Said, Standby, Turned};
 use crate::entropy::SystemEntropy;
 
-/// How long gNBs have to leave one that its mirror has replaced.
+/// How long gNBs have to leave one that its CTA replica has replaced.
 const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
-/// How long the mirror has to take over from one that stops in order.
+/// How long the CTA replica has to take over from one that stops in order.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
-/// How long one that runs other code has to get all that it takes over, while inputs wait: phones ask again after seconds.
+/// How long one that runs other code has to get all that it takes over, while inputs wait: UEs ask again after seconds.
 const GIVEN_WITHIN: Duration = Duration::from_secs(5);
 
 impl Control {
     /// Another one serves: whatever waits here means nothing any more.
     pub(super) fn stand_down(self) -> Result<Parts, String> {
-        warn!("another aggregator serves in this one's place: it stands by from now on");
+        warn!("another CTA serves in this one's place: it stands by from now on");
         let Self { config, console, pair, pool, mut n2, links, .. } = self;
         drop(pool);
         if let Some(n2) = &mut n2 {
@@ -54,13 +54,13 @@ impl Control {
         })
     }
 
-    /// One that stops in order has its mirror take over, if it has one: then its phones do not notice.
+    /// One that stops in order has its CTA replica take over, if it has one: then its UEs do not notice.
     pub(super) fn hand_over(&mut self, stop: &StopRequest) {
         self.give_all(stop);
-        if !self.pair.as_ref().is_some_and(Pair::has_mirror) {
+        if !self.pair.as_ref().is_some_and(Pair::has_cta_replica) {
             return;
         }
-        info!("the mirror takes over");
+        info!("the CTA replica takes over");
         if let Some(pool) = &mut self.pool {
             pool.part();
         }
@@ -86,17 +86,17 @@ impl Control {
         n2::end_associations(n2, stop);
     }
 
-    /// One that runs other code cannot follow inputs. So it gets all that this one holds when no further input comes: what phones and gNBs say
-    /// meanwhile is not acknowledged, what control functions say is kept there, and both say it to the one that serves next.
+    /// One that runs other code cannot follow inputs. So it gets all that this one holds when no further input comes: what UEs and gNBs say
+    /// meanwhile is not acknowledged, what CPFs say is kept there, and both say it to the one that serves next.
     fn give_all(&mut self, stop: &StopRequest) {
         let until = clock::now() + GIVEN_WITHIN;
         let offer = self.pool.as_mut().and_then(|pool| pool.take_offer(clock::now()));
         let Some(offer) = offer else { return };
-        info!("the aggregator that waits takes over: it gets what this one holds");
+        info!("the CTA that waits takes over: it gets what this one holds");
         self.settle(clock::now());
         if let Some(n2) = &mut self.n2 {
             n2.flush(clock::now());
-            // The kernel's SCTP acknowledges by itself: what comes now is lost with it, as with any aggregator.
+            // The kernel's SCTP acknowledges by itself: what comes now is lost with it, as with any CTA.
             n2.hold_acknowledgements(true);
         }
         if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
@@ -108,15 +108,15 @@ impl Control {
             self.carry_subscribers(now);
             let carried = self.carrying.as_ref().is_none_or(|carrying| carrying.due().is_none());
             let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
-            if carried && pair.has_mirror() {
+            if carried && pair.has_cta_replica() {
                 return;
             }
             for said in pool.turn(now) {
                 match said {
                     Said::Pair(message) => pair.said(now, message, &mut self.active, pool, &mut self.out),
-                    Said::MirrorLost => {
-                        pair.mirror_lost(&mut self.active, pool, &mut self.out);
-                        return warn!("the aggregator that was to take over is lost");
+                    Said::CtaReplicaLost => {
+                        pair.cta_replica_lost(&mut self.active, pool, &mut self.out);
+                        return warn!("the CTA that was to take over is lost");
                     }
                     _ => {} // an input: it comes again
                 }
@@ -130,10 +130,10 @@ impl Control {
             pool.flush();
             std::thread::sleep(Duration::from_millis(1));
         }
-        warn!("the aggregator that was to take over does not get ready");
+        warn!("the CTA that was to take over does not get ready");
     }
 
-    /// An aggregator that runs other code waits for this one to stop: gNBs and UPFs are to know it by then. `None`: it does not any more.
+    /// A CTA that runs other code waits for this one to stop: gNBs and UPFs are to know it by then. `None`: it does not any more.
     pub(super) fn awaited(&mut self, now: Instant, other: Option<(Place, Vec<IpAddr>, IpAddr)>) {
         let listed = |place| self.pair.as_ref().is_some_and(|pair| pair.witness().lists(place));
         if let (Some((place, ..)), Some(pool)) = (&other, &mut self.pool)

@@ -1,4 +1,4 @@
-//! What runs on phones and at the hosts that they speak with: a sensor, and what fetches a video or a page. Their packets are real, what is in them
+//! What runs on UEs and at the hosts that they speak with: a sensor, and what fetches a video or a page. Their packets are real, what is in them
 //! is the little that these models say to each other.
 
 /// The beginning of a packet's payload.
@@ -31,14 +31,14 @@ pub(super) struct Says {
     pub(super) octets: usize,
 }
 
-/// An application of a phone, with the host that it speaks with.
+/// An application of a UE, with the host that it speaks with.
 pub(super) enum App {
     Sensor(Sensor),
     Fetch(Fetch),
 }
 
 impl App {
-    /// It is its time. `under_way`: the phone is at a procedure. What it sends, and after how many nanoseconds it is its time again.
+    /// It is its time. `under_way`: the UE is at a procedure. What it sends, and after how many nanoseconds it is its time again.
     pub(super) fn wakes(&mut self, now: u64, under_way: bool) -> (Says, Option<u64>) {
         match self {
             Self::Sensor(sensor) => sensor.wakes(now, under_way),
@@ -46,7 +46,7 @@ impl App {
         }
     }
 
-    /// The host has got a packet of the phone.
+    /// The host has got a packet of the UE.
     pub(super) fn host_gets(&mut self, now: u64, note: Note) -> Vec<Says> {
         match self {
             Self::Sensor(sensor) => {
@@ -57,23 +57,23 @@ impl App {
         }
     }
 
-    /// The phone has got a packet of the host.
-    pub(super) fn phone_gets(&mut self, now: u64, note: Note) -> Option<Says> {
+    /// The UE has got a packet of the host.
+    pub(super) fn ue_gets(&mut self, now: u64, note: Note) -> Option<Says> {
         match self {
             Self::Sensor(_) => None,
-            Self::Fetch(fetch) => fetch.phone_gets(now, note),
+            Self::Fetch(fetch) => fetch.ue_gets(now, note),
         }
     }
 }
 
 /// Between two packets of a sensor, in nanoseconds: 1 kHz (Neutrino §6.6).
 pub(super) const PERIOD_NS: u64 = 1_000_000;
-/// Packets that it sends after its phone's procedure has ended.
+/// Packets that it sends after its UE's procedure has ended.
 const AFTERWARDS: u32 = 3;
-/// It ends after so many whatever becomes of the phone: ten seconds.
+/// It ends after so many whatever becomes of the UE: ten seconds.
 const PACKETS_MAX: u64 = 10_000;
 
-/// A sensor that sends packets at an even pace for as long as its phone is at a procedure, and a few more.
+/// A sensor that sends packets at an even pace for as long as its UE is at a procedure, and a few more.
 #[derive(Default)]
 pub(super) struct Sensor {
     sent: u64,
@@ -102,7 +102,7 @@ impl Sensor {
     }
 }
 
-/// What a phone asks a host, and how many octets the answer has.
+/// What a UE asks a host, and how many octets the answer has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) asks: usize,
@@ -178,7 +178,7 @@ impl Fetch {
         flight
     }
 
-    fn phone_gets(&mut self, now: u64, note: Note) -> Option<Says> {
+    fn ue_gets(&mut self, now: u64, note: Note) -> Option<Says> {
         match note.what {
             LAST_OF_ANSWER if self.at + 1 == self.exchanges.len() => {
                 self.took = Some(now - self.began);
@@ -208,7 +208,7 @@ mod tests {
         while let Some(says) = up {
             let flight = fetch.host_gets(says.note);
             flights.push(flight.len());
-            up = flight.into_iter().filter_map(|segment| fetch.phone_gets(7, segment.note)).last();
+            up = flight.into_iter().filter_map(|segment| fetch.ue_gets(7, segment.note)).last();
         }
         assert_eq!(fetch.took, Some(7), "it has all");
         flights

@@ -12,21 +12,21 @@ use std::sync::Arc;
 
 use whimbrel_control::config::{Config, Limits};
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, Prf, UpfId};
+use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Prf, UeContext, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Peek, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
-use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
+use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
+use whimbrel_resilience::cta_replica::{Active, CtaReplica, Record};
 use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
-use whimbrel_resilience::mirror::{Active, Mirror, Record};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial, Tried,
 };
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::{Home, default_config, phone_config, upf_config};
+use whimbrel_sim::{Home, default_config, ue_config, upf_config};
 use whimbrel_user::Upf;
 
 use super::clock::timed;
@@ -38,13 +38,13 @@ use packets::{Carried, UserPlane};
 
 /// A day in 2026.
 const EPOCH: Instant = Instant(1_793_700_000_000_000);
-/// Control functions of the region, each with a core of its own (Neutrino §5 has five, with two cores each).
+/// CPFs of the region, each with a core of its own (Neutrino §5 has five, with two cores each).
 pub(super) const CPFS: u16 = 5;
-/// Threads of the aggregator, each with gNBs of its own: as many as there are control functions, so that these are what is loaded.
+/// Threads of the CTA, each with gNBs of its own: as many as there are CPFs, so that these are what is loaded.
 pub(super) const CTA_THREADS: usize = 5;
-/// What the aggregator wants to do within this time, it does, in nanoseconds.
+/// What the CTA wants to do within this time, it does, in nanoseconds.
 const SOON: u64 = 20_000_000;
-/// gNBs: several to each thread of the aggregator.
+/// gNBs: several to each thread of the CTA.
 const GNBS: usize = 20;
 /// A host of the data network.
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -70,19 +70,19 @@ enum Travelling {
     },
     /// A trial did no harm.
     Tried(CpfId, u64),
-    /// A phone in the middle of a procedure, which only baselines copy.
+    /// A UE in the middle of a procedure, which only baselines copy.
     Copy(CpfId, Vec<u8>),
     ToGnb {
         gnb: usize,
         stream: u16,
         octets: Vec<u8>,
-        of: Option<PhoneId>,
+        of: Option<UeId>,
     },
     ToUpf {
         octets: Vec<u8>,
-        of: Option<PhoneId>,
+        of: Option<UeId>,
     },
-    /// Of an application of a phone.
+    /// Of an application of a UE.
     Packet(Carried),
     Begin(u32, Procedure),
     Lose(CpfId),
@@ -123,40 +123,40 @@ struct Core {
     worked: u64,
 }
 
-/// Whose outputs leave the aggregator.
+/// Whose outputs leave the CTA.
 #[derive(Default)]
-struct Whose(Option<PhoneId>);
+struct Whose(Option<UeId>);
 
 impl Inspect for Whose {
-    fn released(&mut self, phone: PhoneId, _: u64, _: &Batch) {
-        self.0 = Some(phone);
+    fn released(&mut self, ue: UeId, _: u64, _: &Batch) {
+        self.0 = Some(ue);
     }
 }
 
-/// What the loss of a control function did.
+/// What the loss of a CPF did.
 #[derive(Default)]
 pub(super) struct Loss {
     /// When.
     pub(super) at: u64,
-    /// The phones that it hit in the middle of something, and when the first that another one did for them left.
+    /// The UEs that it hit in the middle of something, and when the first that another one did for them left.
     pub(super) hit: BTreeMap<u32, Option<u64>>,
-    /// The phones that it served and that had begun something, done or not.
+    /// The UEs that it served and that had begun something, done or not.
     pub(super) begun: usize,
-    /// When the last phone had somebody else.
+    /// When the last UE had somebody else.
     pub(super) last_served: u64,
-    /// How long the aggregator looked for the phones that were waiting, and asked for them elsewhere.
+    /// How long the CTA looked for the UEs that were waiting, and asked for them elsewhere.
     pub(super) looked: u64,
     /// How long each wait for a trial was, links included.
     pub(super) trials: Vec<u64>,
 }
 
-/// The aggregator, and what its mirror has still to be told.
-struct Aggregator {
+/// The CTA, and what its CTA replica has still to be told.
+struct ActiveCta {
     active: Active<Home, (Prf, u64), Whose>,
     records: Vec<Record>,
 }
 
-impl Aggregator {
+impl ActiveCta {
     fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut CoreOutbox) {
         self.records.extend(self.active.handle(now, input, out));
     }
@@ -171,20 +171,20 @@ struct Terminal {
     gnb: usize,
 }
 
-/// The region, its gNBs, phones and UPF.
+/// The region, its gNBs, UEs and UPF.
 pub(super) struct Deployment {
     scheme: Scheme,
     config: Arc<Config>,
-    /// One way between gNB and aggregator, aggregator and control function, aggregator and UPF, in nanoseconds.
+    /// One way between gNB and CTA, CTA and CPF, CTA and UPF, in nanoseconds.
     pub(super) hop_ns: u64,
     /// How much longer than that a state takes to a backup, which may be in another region.
     pub(super) to_backups_ns: u64,
     now: u64,
-    /// Whether work and links take time: not while phones get ready.
+    /// Whether work and links take time: not while UEs get ready.
     charged: bool,
-    cta: Aggregator,
+    cta: ActiveCta,
     /// What follows it, if it has one.
-    mirror: Option<Mirror<Home, (Prf, u64)>>,
+    cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
     members: BTreeMap<CpfId, Member>,
     /// What tries inputs for them, each on a core of its own.
     taster: Taster,
@@ -192,33 +192,33 @@ pub(super) struct Deployment {
     region: Region,
     upf: Upf,
     upf_at: Ipv4Addr,
-    /// What phones do with their sessions.
+    /// What UEs do with their sessions.
     pub(super) user_plane: UserPlane,
     gnbs: Vec<gnb::Gnb>,
-    phones: Vec<Terminal>,
-    /// The phones as the aggregator names them, as far as known.
-    by_id: BTreeMap<PhoneId, u32>,
+    ues: Vec<Terminal>,
+    /// The UEs as the CTA names them, as far as known.
+    by_id: BTreeMap<UeId, u32>,
     /// The other way round.
-    ids: BTreeMap<u32, PhoneId>,
-    /// When the aggregator does next what it is not asked for.
+    ids: BTreeMap<u32, UeId>,
+    /// When the CTA does next what it is not asked for.
     tick_at: Option<u64>,
-    /// The number of the newest control function.
+    /// The number of the newest CPF.
     newest: u16,
     /// What the last loss did.
     pub(super) loss: Loss,
     queue: BinaryHeap<Due>,
     sequence: u64,
     cta_cores: Vec<Core>,
-    /// The mirror has as many: each follows one of them.
-    mirror_cores: Vec<Core>,
+    /// The CTA replica has as many: each follows one of them.
+    cta_replica_cores: Vec<Core>,
     cpf_cores: BTreeMap<CpfId, Core>,
-    /// What the phones are at.
+    /// What the UEs are at.
     pub(super) progress: Progress,
     /// Whether that is looked at, after every message.
     pub(super) watches_log: bool,
     /// The most octets that were logged at once.
     pub(super) most_logged: usize,
-    /// Octets that control functions said to each other since that began.
+    /// Octets that CPFs said to each other since that began.
     pub(super) between_cpfs: u64,
     /// The messages that are carried, if anybody wants them.
     pub(super) tap: Option<Tap>,
@@ -227,8 +227,8 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    /// A region of so many phones, which are switched off still.
-    pub(super) fn new(scheme: Scheme, phones: u32, hop_ns: u64) -> Self {
+    /// A region of so many UEs, which are switched off still.
+    pub(super) fn new(scheme: Scheme, ues: u32, hop_ns: u64) -> Self {
         let mut config = default_config();
         config.limits = Limits {
             first_messages_per_s: u32::MAX,
@@ -249,7 +249,7 @@ impl Deployment {
         let members: BTreeMap<_, _> = members.collect();
         let mut taster = Taster::default();
         let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
-        told.expect("no phone's state is in it");
+        told.expect("no UE's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
             Cta::new(config.clone(), directory, home, entropy, Whose::default(), EPOCH)
@@ -261,19 +261,19 @@ impl Deployment {
             cta.keep_logs(scheme.logs());
             cta
         };
-        let mut active = if scheme.mirrored { Active::new(cta) } else { Active::without_mirror(cta) };
-        let mirror = active.snapshot().map(|snapshot| {
+        let mut active = if scheme.replicated { Active::new(cta) } else { Active::without_cta_replica(cta) };
+        let cta_replica = active.snapshot().map(|snapshot| {
             active.wait();
             let (directory, entropy) =
                 (Directory::new(config.amf.plmn, HomeNetworkKeys::new()), (Prf::new(&[8; 16]), 0));
-            Mirror::new(snapshot.octets(), directory, Home::default(), entropy, ()).expect("it follows")
+            CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ()).expect("it follows")
         });
         let gnbs = (1..=GNBS as u8).map(|n| {
             let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
             let tac = Tac::new(1).expect("24 bits");
             gnb::Gnb::new(gnb::GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into()))
         });
-        let phones = (0..phones).map(|n| Terminal { ue: Ue::new(phone_config(n)), gnb: n as usize % GNBS });
+        let ues = (0..ues).map(|n| Terminal { ue: Ue::new(ue_config(n)), gnb: n as usize % GNBS });
         let upf = upf_config(7);
         let mut deployment = Self {
             scheme,
@@ -282,8 +282,8 @@ impl Deployment {
             to_backups_ns: 0,
             now: 0,
             charged: false,
-            cta: Aggregator { active, records: Vec::new() },
-            mirror,
+            cta: ActiveCta { active, records: Vec::new() },
+            cta_replica,
             cpf_cores: members.keys().map(|id| (*id, Core::default())).collect(),
             members,
             taster,
@@ -293,7 +293,7 @@ impl Deployment {
             upf: Upf::new(upf, EPOCH).expect("the default configuration holds"),
             user_plane: UserPlane::default(),
             gnbs: gnbs.collect(),
-            phones: phones.collect(),
+            ues: ues.collect(),
             by_id: BTreeMap::new(),
             ids: BTreeMap::new(),
             tick_at: None,
@@ -302,7 +302,7 @@ impl Deployment {
             queue: BinaryHeap::new(),
             sequence: 0,
             cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
-            mirror_cores: vec![Core::default(); CTA_THREADS],
+            cta_replica_cores: vec![Core::default(); CTA_THREADS],
             progress: Progress::default(),
             watches_log: false,
             most_logged: 0,
@@ -319,22 +319,22 @@ impl Deployment {
             deployment.gnb(n, gnb::Input::AssociationUp { streams: 16, syntax: association.syntax() });
         }
         deployment.run();
-        for n in 0..deployment.phones.len() as u32 {
-            let tai = deployment.gnbs[deployment.phones[n as usize].gnb].config().tai();
+        for n in 0..deployment.ues.len() as u32 {
+            let tai = deployment.gnbs[deployment.ues[n as usize].gnb].config().tai();
             deployment.ue(n, ue::Input::Cell(tai));
         }
         deployment
     }
 
-    /// How many phones there are.
-    pub(super) fn phones(&self) -> u32 {
-        self.phones.len() as u32
+    /// How many UEs there are.
+    pub(super) fn ues(&self) -> u32 {
+        self.ues.len() as u32
     }
 
-    /// Lets these phones do something of which no time is taken, until all are done.
-    pub(super) fn prepare(&mut self, procedure: Procedure, phones: impl IntoIterator<Item = u32>) {
+    /// Lets these UEs do something of which no time is taken, until all are done.
+    pub(super) fn prepare(&mut self, procedure: Procedure, ues: impl IntoIterator<Item = u32>) {
         self.charged = false;
-        for n in phones {
+        for n in ues {
             self.progress.begin(n, procedure, self.now);
             self.begin(n);
             self.run();
@@ -342,34 +342,34 @@ impl Deployment {
         self.progress.clear();
     }
 
-    /// Lets the connections of all phones go.
+    /// Lets the connections of all UEs go.
     pub(super) fn release_all(&mut self) {
         self.charged = false;
         let cause = whimbrel_ngap::CauseRadioNetwork::UserInactivity;
-        for n in 0..self.phones() {
-            if self.phones[n as usize].ue.is_connected() {
-                let at = self.phones[n as usize].gnb;
-                self.gnb(at, gnb::Input::Release(UeId(n), cause.into()));
+        for n in 0..self.ues() {
+            if self.ues[n as usize].ue.is_connected() {
+                let at = self.ues[n as usize].gnb;
+                self.gnb(at, gnb::Input::Release(RadioUe(n), cause.into()));
                 self.run();
             }
         }
     }
 
-    /// Lets phones do something, each at its time in nanoseconds from now, and control functions be lost likewise, until nothing is under way.
+    /// Lets UEs do something, each at its time in nanoseconds from now, and CPFs be lost likewise, until nothing is under way.
     /// Work and links take their time.
     pub(super) fn measure(&mut self, procedure: Procedure, begins: &[(u64, u32)], losses: &[(u64, CpfId)]) {
         let begins: Vec<_> = begins.iter().map(|&(after, n)| (after, n, procedure)).collect();
         self.measure_each(&begins, losses);
     }
 
-    /// The same, where not all do the same: of what one phone does, in order, the last counts.
+    /// The same, where not all do the same: of what one UE does, in order, the last counts.
     pub(super) fn measure_each(&mut self, begins: &[(u64, u32, Procedure)], losses: &[(u64, CpfId)]) {
         self.charged = true;
         self.progress.clear();
         (self.most_logged, self.between_cpfs, self.codecs) = (0, 0, Cost::default());
         self.now += 1_000_000;
         let from = self.now;
-        let cores = self.cta_cores.iter_mut().chain(&mut self.mirror_cores);
+        let cores = self.cta_cores.iter_mut().chain(&mut self.cta_replica_cores);
         for core in cores.chain(self.cpf_cores.values_mut()) {
             *core = Core { busy_until: from, worked: 0 };
         }
@@ -386,7 +386,7 @@ impl Deployment {
         self.run();
     }
 
-    /// The processor's time since [`Self::measure`] began: the aggregator's, and the control functions'.
+    /// The processor's time since [`Self::measure`] began: the CTA's, and the CPFs'.
     pub(super) fn worked(&self) -> (u64, u64) {
         let cpfs = self.cpf_cores.values().map(|c| c.worked).sum();
         (self.cta_cores.iter().map(|c| c.worked).sum(), cpfs)
@@ -427,8 +427,8 @@ impl Deployment {
                 let change = self.change_of_cpf(&octets);
                 let input = Input::Ngap(association(self.scheme, gnb), stream, &octets);
                 self.cta_takes(slot_in_ngap(&octets).map_or(gnb, |slot| slot as usize), |cta, now, out| {
-                    if let Some((phone, to)) = change {
-                        cta.handle(now, Input::Move(phone, to), out);
+                    if let Some((ue, to)) = change {
+                        cta.handle(now, Input::Move(ue, to), out);
                     }
                     cta.handle(now, input, out);
                 });
@@ -453,18 +453,18 @@ impl Deployment {
             }
             Travelling::Copy(to, octets) => {
                 self.cpf_takes(to, |_, _| {
-                    black_box(postcard::from_bytes::<Phone>(&octets).expect("what a control function wrote"));
+                    black_box(postcard::from_bytes::<UeContext>(&octets).expect("what a CPF wrote"));
                 });
             }
             Travelling::ToGnb { gnb, stream, octets, of } => {
                 let heard = self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
-                if let (Some(id), Some(phone)) = (of, heard) {
-                    self.by_id.insert(id, phone);
-                    self.ids.insert(phone, id);
+                if let (Some(id), Some(ue)) = (of, heard) {
+                    self.by_id.insert(id, ue);
+                    self.ids.insert(ue, id);
                 }
                 self.heard(of);
-                if let Some(phone) = heard.or(of.and_then(|id| self.by_id.get(&id).copied())) {
-                    self.path_may_stand(phone);
+                if let Some(ue) = heard.or(of.and_then(|id| self.by_id.get(&id).copied())) {
+                    self.path_may_stand(ue);
                 }
             }
             Travelling::ToUpf { octets, of } => {
@@ -490,54 +490,54 @@ impl Deployment {
         }
     }
 
-    /// A message of the core for a phone has arrived.
-    fn heard(&mut self, of: Option<PhoneId>) {
-        if let Some(phone) = of.and_then(|id| self.by_id.get(&id)) {
-            self.progress.heard(*phone, self.now);
+    /// A message of the core for a UE has arrived.
+    fn heard(&mut self, of: Option<UeId>) {
+        if let Some(ue) = of.and_then(|id| self.by_id.get(&id)) {
+            self.progress.heard(*ue, self.now);
         }
     }
 
-    /// The control function that HANDOVER REQUIRED leads to, where handovers change it.
-    fn change_of_cpf(&self, octets: &[u8]) -> Option<(PhoneId, CpfId)> {
+    /// The CPF that HANDOVER REQUIRED leads to, where handovers change it.
+    fn change_of_cpf(&self, octets: &[u8]) -> Option<(UeId, CpfId)> {
         let required = whimbrel_ngap::peek(octets).filter(is_handover_required)?;
         let id = slot_of(required.amf_ue_ngap_id?);
-        let of_slot = PhoneId { slot: id, generation: 0 }..=PhoneId { slot: id, generation: u16::MAX };
-        let phone = *self.by_id.range(of_slot).next_back()?.0;
-        let (serves, backs) = (self.cta.cta().served_by(phone)?, self.cta.cta().backed_by(phone));
+        let of_slot = UeId { slot: id, generation: 0 }..=UeId { slot: id, generation: u16::MAX };
+        let ue = *self.by_id.range(of_slot).next_back()?.0;
+        let (serves, backs) = (self.cta.cta().served_by(ue)?, self.cta.cta().backed_by(ue));
         let to = match self.scheme.change {
             Change::None => None,
             Change::ToReplica => backs.first().copied(),
             Change::ToStranger => {
                 let strangers = self.members.keys().filter(|id| **id != serves && !backs.contains(id));
                 let strangers: Vec<CpfId> = strangers.copied().collect();
-                strangers.get(phone.slot as usize / GNBS % strangers.len().max(1)).copied()
+                strangers.get(ue.slot as usize / GNBS % strangers.len().max(1)).copied()
             }
         };
-        to.map(|to| (phone, to))
+        to.map(|to| (ue, to))
     }
 
     fn instant(&self) -> Instant {
         Instant(EPOCH.0 + self.now / 1000)
     }
 
-    fn cta_takes(&mut self, thread: usize, work: impl FnOnce(&mut Aggregator, Instant, &mut CoreOutbox)) {
+    fn cta_takes(&mut self, thread: usize, work: impl FnOnce(&mut ActiveCta, Instant, &mut CoreOutbox)) {
         let now = self.instant();
         let cta = &mut self.cta;
         cta.active.inspect().0 = None;
         let mut out = CoreOutbox::default();
         let ((), mut cost) = timed(|| work(cta, now, &mut out));
-        let mut mirrors = 0;
+        let mut cta_replicas = 0;
         for record in cta.records.drain(..) {
-            let Some(mirror) = &mut self.mirror else { continue };
-            let (held, took) = timed(|| mirror.take(record.octets()).expect("it follows"));
-            mirrors += took;
+            let Some(cta_replica) = &mut self.cta_replica else { continue };
+            let (held, took) = timed(|| cta_replica.take(record.octets()).expect("it follows"));
+            cta_replicas += took;
             cost += timed(|| cta.active.acknowledged(held, &mut out)).1;
         }
         let (told, packed): (Vec<_>, _) =
             timed(|| out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect());
         let thread = thread % self.cta_cores.len();
         let done = charge(self.charged, self.now, &mut self.cta_cores[thread], cost + packed);
-        let leaves = self.mirrored(thread, done, mirrors);
+        let leaves = self.replicated(thread, done, cta_replicas);
         let of = self.cta.active.inspect().0;
         self.tick_soon(leaves);
         if !out.ngap.is_empty() || !out.pfcp.is_empty() {
@@ -557,17 +557,17 @@ impl Deployment {
         told.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
     }
 
-    /// When what a thread of the aggregator has done may leave: when its mirror has said that it holds the inputs.
-    fn mirrored(&mut self, thread: usize, done: u64, work: u64) -> u64 {
-        if self.mirror.is_none() || work == 0 {
+    /// When what a thread of the CTA has done may leave: when its CTA replica has said that it holds the inputs.
+    fn replicated(&mut self, thread: usize, done: u64, work: u64) -> u64 {
+        if self.cta_replica.is_none() || work == 0 {
             return done;
         }
         let there = self.there(done);
-        let held = charge(self.charged, there, &mut self.mirror_cores[thread], work);
+        let held = charge(self.charged, there, &mut self.cta_replica_cores[thread], work);
         self.there(held)
     }
 
-    /// The aggregator is called again for what it wants to do within the next milliseconds; what is due later is no part of an experiment.
+    /// The CTA is called again for what it wants to do within the next milliseconds; what is due later is no part of an experiment.
     fn tick_soon(&mut self, not_before: u64) {
         let due = self.cta.cta().next_deadline().since(EPOCH).as_nanos() as u64;
         let at = due.max(not_before);
@@ -593,8 +593,8 @@ impl Deployment {
                 spent += codec.write(octets);
             }
             let mut more = spent.more();
-            if copies && let Some(phone) = member.cpf().phone(envelope.phone) {
-                let (octets, cost) = timed(|| postcard::to_allocvec(phone).expect("memory grows"));
+            if copies && let Some(ue) = member.cpf().context(envelope.ue) {
+                let (octets, cost) = timed(|| postcard::to_allocvec(ue).expect("memory grows"));
                 copy = Some(octets);
                 more += cost as i64;
             }
@@ -618,7 +618,7 @@ impl Deployment {
         self.cpf_takes_and(to, work, |_, _| 0);
     }
 
-    /// A control function works, and then `more` tells what else that costs, in nanoseconds. Gives when what it says leaves.
+    /// A CPF works, and then `more` tells what else that costs, in nanoseconds. Gives when what it says leaves.
     fn cpf_takes_and(
         &mut self,
         to: CpfId,
@@ -656,7 +656,7 @@ impl Deployment {
         Some(leaves)
     }
 
-    /// A control function is gone with all that has reached it, and the aggregator knows at once.
+    /// A CPF is gone with all that has reached it, and the CTA knows at once.
     fn lose(&mut self, cpf: CpfId) {
         if self.members.remove(&cpf).is_none() {
             return;
@@ -683,7 +683,7 @@ impl Deployment {
         self.loss.looked = self.cta_cores[0].busy_until.saturating_sub(now);
     }
 
-    /// What concerns phones of all threads of the aggregator is done by one, and the others wait for it: a phone's inputs keep their order.
+    /// What concerns UEs of all threads of the CTA is done by one, and the others wait for it: a UE's inputs keep their order.
     fn all_threads_wait(&mut self) {
         let until = self.cta_cores.iter().map(|c| c.busy_until).max().unwrap_or(0);
         self.cta_cores.iter_mut().for_each(|c| c.busy_until = until);
@@ -695,12 +695,12 @@ impl Deployment {
         self.regions.rings(&self.region, backups).expect("the region is known")
     }
 
-    /// A control function of the region.
+    /// A CPF of the region.
     pub(super) fn any_cpf(&self) -> CpfId {
         *self.members.keys().next().expect("there are some")
     }
 
-    /// Another control function takes the place of one that was lost, and phones that lost their state attach; this takes no time.
+    /// Another CPF takes the place of one that was lost, and UEs that lost their state attach; this takes no time.
     pub(super) fn mend(&mut self) {
         self.charged = false;
         self.newest += 1;
@@ -712,7 +712,7 @@ impl Deployment {
         self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Rings(rings), out));
         self.run();
         self.rest();
-        let off = (0..self.phones()).filter(|n| !self.phones[*n as usize].ue.is_connected());
+        let off = (0..self.ues()).filter(|n| !self.ues[*n as usize].ue.is_connected());
         self.prepare(Procedure::Attach, off.collect::<Vec<_>>());
     }
 
@@ -726,7 +726,7 @@ impl Deployment {
         }
     }
 
-    /// Phones whose state nobody had: they registered anew.
+    /// UEs whose state nobody had: they registered anew.
     pub(super) fn registered_anew(&self) -> u64 {
         self.cta.cta().replicated().lost
     }
@@ -736,15 +736,15 @@ impl Deployment {
             Some(Procedure::Attach) => self.ue(n, ue::Input::Command(Command::Register)),
             Some(Procedure::ServiceRequest) => self.ue(n, ue::Input::Command(Command::ServiceRequest)),
             Some(Procedure::Handover) => {
-                let at = self.phones[n as usize].gnb;
+                let at = self.ues[n as usize].gnb;
                 let to = self.gnbs[(at + 1) % GNBS].as_neighbour();
-                self.gnb(at, gnb::Input::HandOver { phone: UeId(n), to, via: gnb::Via::N2 });
+                self.gnb(at, gnb::Input::HandOver { ue: RadioUe(n), to, via: gnb::Via::N2 });
             }
             None => {}
         }
     }
 
-    /// Gives the phone to which the gNB says something because of it.
+    /// Gives the UE to which the gNB says something because of it.
     fn gnb(&mut self, index: usize, input: gnb::Input<'_>) -> Option<u32> {
         let mut out = Outbox::new();
         let now = self.instant();
@@ -757,14 +757,14 @@ impl Deployment {
                     let at = if self.scheme.device_state && is_answer(&octets) { self.now } else { at };
                     self.send(at, Travelling::Ngap { gnb: index, stream, octets });
                 }
-                gnb::Output::Radio(UeId(n), down) => {
+                gnb::Output::Radio(RadioUe(n), down) => {
                     heard = Some(n);
-                    if self.phones[n as usize].gnb == index {
+                    if self.ues[n as usize].gnb == index {
                         self.ue(n, ue::Input::Radio(down));
                     }
                 }
-                gnb::Output::Packet { phone, packet, .. } => self.over_radio(phone.0, &packet),
-                gnb::Output::Event(gnb::Event::HandedOver { phone, .. }) => self.progress.done(phone.0),
+                gnb::Output::Packet { ue, packet, .. } => self.over_radio(ue.0, &packet),
+                gnb::Output::Event(gnb::Event::HandedOver { ue, .. }) => self.progress.done(ue.0),
                 _ => {}
             }
         }
@@ -775,7 +775,7 @@ impl Deployment {
         let released = matches!(input, ue::Input::Radio(RadioDown::Released));
         let mut out = Outbox::new();
         let now = self.instant();
-        self.phones[n as usize].ue.handle(now, input, &mut out);
+        self.ues[n as usize].ue.handle(now, input, &mut out);
         let outputs: Vec<_> = out.drain().collect();
         for output in outputs {
             match output {
@@ -783,11 +783,11 @@ impl Deployment {
                     if let RadioUp::HandoverComplete { to, .. } = &up
                         && let Some(to) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
-                        self.phones[n as usize].gnb = to;
+                        self.ues[n as usize].gnb = to;
                     }
-                    self.gnb(self.phones[n as usize].gnb, gnb::Input::Radio(UeId(n), up));
+                    self.gnb(self.ues[n as usize].gnb, gnb::Input::Radio(RadioUe(n), up));
                 }
-                ue::Output::Event(event) => self.phone_says(n, &event),
+                ue::Output::Event(event) => self.ue_says(n, &event),
             }
         }
         if released && self.progress.is_under_way(n) {
@@ -796,7 +796,7 @@ impl Deployment {
         }
     }
 
-    fn phone_says(&mut self, n: u32, event: &ue::Event) {
+    fn ue_says(&mut self, n: u32, event: &ue::Event) {
         match event {
             ue::Event::Registered { .. } if self.progress.procedure(n) == Some(Procedure::Attach) => {
                 let request = ue::SessionRequest {
@@ -833,9 +833,9 @@ fn charge(charged: bool, now: u64, core: &mut Core, cost: u64) -> u64 {
     core.busy_until
 }
 
-/// The slot in the name that the aggregator gave a phone.
+/// The slot in the name that the CTA gave a UE.
 fn slot_of(id: AmfUeNgapId) -> u32 {
-    id.value() as u32 & (PhoneId::SLOTS - 1)
+    id.value() as u32 & (UeId::SLOTS - 1)
 }
 
 fn slot_in_ngap(octets: &[u8]) -> Option<u32> {
@@ -845,7 +845,7 @@ fn slot_in_ngap(octets: &[u8]) -> Option<u32> {
 /// The slot in the SEID of a PFCP message's header.
 fn slot_in_pfcp(octets: &[u8]) -> Option<u32> {
     let seid = Seid(u64::from_be_bytes(octets.get(4..12)?.try_into().ok()?));
-    PhoneId::from_seid(seid).map(|(phone, _)| phone.slot)
+    UeId::from_seid(seid).map(|(ue, _)| ue.slot)
 }
 
 /// The NGAP message in an input.
@@ -871,7 +871,7 @@ fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a gNB that has the phone's context from the phone has answered this before it comes: HANDOVER REQUEST, INITIAL CONTEXT SETUP REQUEST,
+/// Whether a gNB that has the UE's context from the UE has answered this before it comes: HANDOVER REQUEST, INITIAL CONTEXT SETUP REQUEST,
 /// PDU SESSION RESOURCE SETUP REQUEST.
 fn asks_for_context(octets: &[u8]) -> bool {
     matches!(octets, [0x00, 1 | 14 | 29, ..])
@@ -897,15 +897,13 @@ fn read_down(octets: &[u8]) -> Down {
     down
 }
 
-/// With the slot of the phone.
+/// With the slot of the UE.
 fn octets_up(up: Up) -> (u32, Vec<u8>) {
-    let (Up::Ran { phone, .. }
-    | Up::Holds { phone, .. }
-    | Up::Poisoned { phone, .. }
-    | Up::Unreadable { phone, .. }) = up;
+    let (Up::Ran { ue, .. } | Up::Holds { ue, .. } | Up::Poisoned { ue, .. } | Up::Unreadable { ue, .. }) =
+        up;
     let mut octets = Vec::with_capacity(512);
     ToCta::Up(up).write(&mut octets);
-    (phone.slot, octets)
+    (ue.slot, octets)
 }
 
 fn octets_of_trial(trial: Trial) -> Vec<u8> {

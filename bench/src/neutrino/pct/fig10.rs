@@ -1,4 +1,4 @@
-//! Figure 10: handovers whose control function dies in the middle of them.
+//! Figure 10: handovers whose CPF dies in the middle of them.
 
 use std::io;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::plot::{Axis, Plot, Series};
 /// How long handovers begin before the loss and after it, in seconds.
 const BEFORE_S: f64 = 0.002;
 const AFTER_S: f64 = 0.001;
-/// Losses of each scheme at each rate, each with a control function that is new afterwards.
+/// Losses of each scheme at each rate, each with a CPF that is new afterwards.
 const LOSSES: u32 = 40;
 
-/// What the losses did to phones that they hit in the middle of a handover.
+/// What the losses did to UEs that they hit in the middle of a handover.
 struct Hit {
     times: Times,
-    /// From the loss to the first that another control function did for the phone.
+    /// From the loss to the first that another CPF did for the UE.
     recovery: Times,
-    /// From the loss until the last phone had somebody else.
+    /// From the loss until the last UE had somebody else.
     last: Times,
     /// What recovery is made of.
     looked: Times,
@@ -34,16 +34,12 @@ struct Hit {
 }
 
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    println!("figure 10: handovers through the core whose CPF dies meanwhile; detection takes no time");
     println!(
-        "figure 10: handovers through the core whose control function dies meanwhile; detection takes no time"
-    );
-    println!(
-        "paper: below 60,000 a second Neutrino is up to 5.6 times as fast as an existing EPC, whose phones attach anew"
+        "paper: below 60,000 a second Neutrino is up to 5.6 times as fast as an existing EPC, whose UEs attach anew"
     );
     println!("{}", options.deployment());
-    println!(
-        "       other phones of the control function that died do not attach meanwhile, which favours `existing`\n"
-    );
+    println!("       other UEs of the CPF that died do not attach meanwhile, which favours `existing`\n");
     let rates: &[f64] = if options.quick { &[20e3] } else { &[10e3, 20e3, 40e3] };
     let losses = if options.quick { 12 } else { LOSSES };
     let schemes = [OURS, EXISTING, EXISTING_LEAN];
@@ -69,13 +65,13 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             p50[2] / p50[0],
         );
         println!(
-            "          ours goes on after {:.0} us in the median, {:.0} at p99 (aim: under 1000); the last phone has somebody else after {:.0} us",
+            "          ours goes on after {:.0} us in the median, {:.0} at p99 (aim: under 1000); the last UE has somebody else after {:.0} us",
             ours.recovery.quantile(0.5),
             ours.recovery.quantile(0.99),
             ours.last.quantile(0.5),
         );
         println!(
-            "          of that the aggregator takes {:.0} us to look who waits and to ask for them elsewhere, and a trial {:.0}, links included",
+            "          of that the CTA takes {:.0} us to look who waits and to ask for them elsewhere, and a trial {:.0}, links included",
             ours.looked.quantile(0.5),
             ours.trials.quantile(0.5),
         );
@@ -100,7 +96,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             "times_as_fast": round(p50[1] / p50[0]),
             "recovery_p50_us": round(ours.recovery.quantile(0.5)),
             "recovery_p99_us": round(ours.recovery.quantile(0.99)),
-            "last_phone_p50_us": round(ours.last.quantile(0.5)),
+            "last_ue_p50_us": round(ours.last.quantile(0.5)),
             "looked_p50_us": round(ours.looked.quantile(0.5)),
             "trial_p50_us": round(ours.trials.quantile(0.5)),
         }));
@@ -109,7 +105,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let shares = shares.map(|medians| parts.say(medians, None));
     let marking = marking::compare(options);
     Plot {
-        title: "Handovers whose control function dies (Neutrino, figure 10)",
+        title: "Handovers whose CPF dies (Neutrino, figure 10)",
         x: "thousand handovers a second",
         y: "median completion time in us",
         log_y: true,
@@ -119,31 +115,31 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     .write(plots, "neutrino-fig10")?;
     finish(
         "fig10",
-        &json!({ "hop_us": options.hop_us, "phones": options.phones(), "schemes": schemes.map(|s| s.name), "rates": rows, "shares": shares, "second_procedure": marking }),
+        &json!({ "hop_us": options.hop_us, "ues": options.ues(), "schemes": schemes.map(|s| s.name), "rates": rows, "shares": shares, "second_procedure": marking }),
     );
     Ok(())
 }
 
 fn lose(scheme: Scheme, options: &Options, per_s: f64, losses: u32) -> Hit {
     let count = (per_s * (BEFORE_S + AFTER_S)) as u32;
-    let phones = options.phones().max(count);
+    let ues = options.ues().max(count);
     let (mut times, mut recovery, mut last) = (Vec::new(), Vec::new(), Vec::new());
     let (mut looked, mut trials) = (Vec::new(), Vec::new());
     let mut region = None;
-    let rounds = phones / count; // each phone is handed over once
+    let rounds = ues / count; // each UE is handed over once
     for round in 0..losses {
         if round % rounds == 0 {
             region = None;
         }
-        let region = region.get_or_insert_with(|| ready(scheme, Procedure::Handover, phones));
+        let region = region.get_or_insert_with(|| ready(scheme, Procedure::Handover, ues));
         region.hop_ns = options.hop_ns();
         let from = round % rounds * count;
         let begins = uniform(&mut Rng::new(u64::from(round)), from..from + count, count, per_s);
         let cpf = region.any_cpf();
         region.measure(Procedure::Handover, &begins, &[((BEFORE_S * 1e9) as u64, cpf)]);
         let at = region.loss.at;
-        for (phone, went_on) in &region.loss.hit {
-            times.push(region.progress.time(*phone));
+        for (ue, went_on) in &region.loss.hit {
+            times.push(region.progress.time(*ue));
             recovery.push(went_on.map(|to| to - at));
         }
         last.push(Some(region.loss.last_served - at));

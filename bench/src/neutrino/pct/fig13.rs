@@ -1,4 +1,4 @@
-//! Figures 13 and 14: packets of a phone's sensor that come too late since the phone is handed over (Neutrino §6.6).
+//! Figures 13 and 14: packets of a UE's sensor that come too late since the UE is handed over (Neutrino §6.6).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,21 +18,21 @@ use crate::plot::{Axis, Plot, Series};
 
 /// Five minutes at 60 mph past cells of 500 metres.
 const HANDOVERS_OF_A_DRIVE: u64 = 16;
-/// Phones of a crowd that have a sensor, at least.
+/// UEs of a crowd that have a sensor, at least.
 const SENSORS: u32 = 200;
 
 /// What became of the packets of a scheme's sensors at one rate.
 struct Streams {
     /// Completion times of the first handovers.
     times: Times,
-    /// Packets that were sent around the first handover of each phone, and those that missed their deadline on average.
+    /// Packets that were sent around the first handover of each UE, and those that missed their deadline on average.
     sent: u64,
     one: f64,
     /// Those of a drive, in the median.
     drive: f64,
     /// Packets of all drives that never came.
     lost: u64,
-    /// Packets that missed it in one more handover, through the cell that the phone keeps until HANDOVER COMMAND.
+    /// Packets that missed it in one more handover, through the cell that the UE keeps until HANDOVER COMMAND.
     by_5g: u64,
 }
 
@@ -52,20 +52,20 @@ fn figure(
     (name, what, budget_ms, paper): (&str, &str, f64, f64),
 ) -> io::Result<()> {
     println!(
-        "{name}: {what}: packets, 1,000 a second, that the application does not get within {budget_ms} ms, by how many phones are handed over"
+        "{name}: {what}: packets, 1,000 a second, that the application does not get within {budget_ms} ms, by how many UEs are handed over"
     );
     println!(
         "paper: with one handover and with many, Neutrino misses up to {paper} times fewer than an existing EPC"
     );
     println!("{}", options.deployment());
     println!(
-        "       phones are handed over to another control function for {WINDOW_S} s at each rate, {HANDOVERS_OF_A_DRIVE} times one after the other; of at least {SENSORS} each packet goes through"
+        "       UEs are handed over to another CPF for {WINDOW_S} s at each rate, {HANDOVERS_OF_A_DRIVE} times one after the other; of at least {SENSORS} each packet goes through"
     );
     println!(
-        "       the tunnel of the gNB at which the phone is and through the UPF's pipeline to a host beside it, and its age is taken there. It waits in the"
+        "       the tunnel of the gNB at which the UE is and through the UPF's pipeline to a host beside it, and its age is taken there. It waits in the"
     );
     println!(
-        "       phone until the handover is done, as in the paper. In 5G a phone keeps its cell until HANDOVER COMMAND: one more handover is so\n"
+        "       UE until the handover is done, as in the paper. In 5G a UE keeps its cell until HANDOVER COMMAND: one more handover is so\n"
     );
     let schemes = [OURS_FAST, EXISTING_CHANGE, OURS_DEFAULT];
     let rates: &[f64] = if options.quick { &[20e3] } else { &[20e3, 60e3, 140e3, 180e3] };
@@ -110,7 +110,7 @@ fn figure(
             "incomplete": streams.each_ref().map(|s| s.times.failed),
         }));
         let by_5g = streams.each_ref().map(|s| s.by_5g.to_string()).join(", ");
-        println!("          through the cell that a 5G phone keeps, all of them together missed: {by_5g}");
+        println!("          through the cell that a 5G UE keeps, all of them together missed: {by_5g}");
     }
     match most > 0.0 {
         true => println!(
@@ -141,14 +141,14 @@ fn figure(
     Ok(())
 }
 
-/// All phones of a crowd are handed over at this rate, again and again, and then once as in 5G.
+/// All UEs of a crowd are handed over at this rate, again and again, and then once as in 5G.
 fn drive(scheme: Scheme, options: &Options, per_s: f64, budget: u64) -> Streams {
-    let phones = size(options, per_s);
-    let mut region = ready(scheme, Procedure::Handover, phones);
+    let ues = size(options, per_s);
+    let mut region = ready(scheme, Procedure::Handover, ues);
     region.user_plane.host_ns = options.hop_ns();
-    let every = (phones / SENSORS).max(1);
+    let every = (ues / SENSORS).max(1);
     // The first packet comes at any time within a period of the handover's beginning.
-    let phase = |n: u32| u64::from(n / every) * PERIOD_NS / u64::from(phones / every + 1);
+    let phase = |n: u32| u64::from(n / every) * PERIOD_NS / u64::from(ues / every + 1);
     let sensor = |n: u32| n.is_multiple_of(every).then(|| (phase(n), App::Sensor(Sensor::default())));
     let mut streams = Streams { times: Times::default(), sent: 0, one: 0.0, drive: 0.0, lost: 0, by_5g: 0 };
     let mut drives: BTreeMap<u32, u64> = BTreeMap::new();

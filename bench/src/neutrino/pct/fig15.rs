@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::finish;
 use super::Options;
 use super::load::Procedure;
-use super::scheme::{LOG_MIRRORED, LOG_ONLY, NO_REPLICA, OURS, OURS_WHOLE, PER_MESSAGE, Scheme};
+use super::scheme::{LOG_CTA_REPLICAED, LOG_ONLY, NO_REPLICA, OURS, OURS_WHOLE, PER_MESSAGE, Scheme};
 use super::sweep::{Swept, compare, draw, json as points, sweep};
 
 /// What log and per-procedure replicas may add to the median, in percent.
@@ -20,12 +20,12 @@ const SERVICE_REQUESTS: &[f64] = &[10e3, 40e3, 80e3, 120e3, 160e3, 200e3, 240e3]
 
 /// Figure 15.
 pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
-    println!("figure 15: when the phone's state goes to its {} backups", OURS.backups);
+    println!("figure 15: when the UE's state goes to its {} backups", OURS.backups);
     println!(
         "paper: attach: at every message has the highest median; at every procedure slightly more than never"
     );
     println!(
-        "       An attach is one state here, which goes whole: its phone asks for a session as soon as it is registered, and rests only then. Service\n       \
+        "       An attach is one state here, which goes whole: its UE asks for a session as soon as it is registered, and rests only then. Service\n       \
          requests show what goes when the backups have a state: what differs from that, or the whole"
     );
     println!("{}", options.deployment());
@@ -37,22 +37,22 @@ pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
     draw(&attach, "Replication and attach (Neutrino, figure 15)", plots, "neutrino-fig15")?;
     finish(
         "fig15",
-        &json!({ "hop_us": options.hop_us, "phones": options.phones(), "attach": of_attach, "service_request": of_service }),
+        &json!({ "hop_us": options.hop_us, "ues": options.ues(), "attach": of_attach, "service_request": of_service }),
     );
     Ok(())
 }
 
 /// Figure 16.
 pub(crate) fn fig16(options: &Options, plots: &Path) -> io::Result<()> {
-    println!("figure 16: attach, with the log at the aggregator and without");
+    println!("figure 16: attach, with the log at the CTA and without");
     println!(
-        "paper: the log's cost cannot be seen; it has no mirror, so that an aggregator that is lost takes its log with it"
+        "paper: the log's cost cannot be seen; it has no CTA replica, so that a CTA that is lost takes its log with it"
     );
     println!("{}\n", options.deployment());
-    let schemes = [NO_REPLICA, LOG_ONLY, LOG_MIRRORED];
+    let schemes = [NO_REPLICA, LOG_ONLY, LOG_CTA_REPLICAED];
     let (attach, figures) = replicate(options, &schemes, Procedure::Attach, ATTACHES);
     draw(&attach, "Message logging and attach (Neutrino, figure 16)", plots, "neutrino-fig16")?;
-    finish("fig16", &json!({ "hop_us": options.hop_us, "phones": options.phones(), "attach": figures }));
+    finish("fig16", &json!({ "hop_us": options.hop_us, "ues": options.ues(), "attach": figures }));
     Ok(())
 }
 
@@ -70,8 +70,8 @@ fn replicate(
     compared.print(&all, 0, "");
     let more = |p50: &[f64], i: usize| (p50[i] / p50[0] - 1.0) * 100.0;
     for (i, swept) in all.iter().enumerate().skip(1) {
-        let aim = match swept.scheme.mirrored {
-            true => "each input goes to the mirror and is confirmed, before anything leaves".to_owned(),
+        let aim = match swept.scheme.replicated {
+            true => "each input goes to the CTA replica and is confirmed, before anything leaves".to_owned(),
             false => format!("aim: under {GOAL_PERCENT} %"),
         };
         println!(

@@ -1,4 +1,4 @@
-//! Figure 3: how soon a video starts and a page is there for an idle phone, while the core serves others (Neutrino §6.6).
+//! Figure 3: how soon a video starts and a page is there for an idle UE, while the core serves others (Neutrino §6.6).
 
 use std::io;
 use std::path::Path;
@@ -38,26 +38,24 @@ const PAGE: &[Exchange] = &[
 ];
 /// One way between UPF and host, in nanoseconds.
 const HOST_NS: u64 = 5_000_000;
-/// Phones of a crowd that want one of them, at least.
+/// UEs of a crowd that want one of them, at least.
 const FETCHING: u32 = 40;
 
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
-    println!(
-        "figure 3: video start-up and page load of an idle phone, by how many others want service at once"
-    );
+    println!("figure 3: video start-up and page load of an idle UE, by how many others want service at once");
     println!(
         "paper: with Neutrino a video starts up to 37 times sooner than with an existing EPC, a page is there up to 3.2 times sooner"
     );
     println!("{}", options.deployment());
     println!(
-        "       service requests for {WINDOW_S} s at each rate. The first packet of a phone wakes it and waits; then a name, a connection, TLS and requests go, and answers"
+        "       service requests for {WINDOW_S} s at each rate. The first packet of a UE wakes it and waits; then a name, a connection, TLS and requests go, and answers"
     );
     println!(
         "       come, packet by packet through the gNB's tunnel and the UPF's pipeline: flights of 10 segments that double up to 64, a host {} ms away, 1 Gbit/s there,",
         HOST_NS / 1_000_000
     );
     println!(
-        "       100 Mbit/s of radio; 750 kB of a video, 2 MB of a page, and no work in phone or host (the paper tells none of this: its content is replayed)\n"
+        "       100 Mbit/s of radio; 750 kB of a video, 2 MB of a page, and no work in UE or host (the paper tells none of this: its content is replayed)\n"
     );
     let schemes = [OURS, EXISTING, EXISTING_LEAN];
     let rates: &[f64] = if options.quick { &[20e3] } else { &[40e3, 80e3, 120e3, 160e3, 200e3] };
@@ -100,7 +98,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         best[1], best[2], best[0]
     );
     Plot {
-        title: "Video start-up of an idle phone (Neutrino, figure 3)",
+        title: "Video start-up of an idle UE (Neutrino, figure 3)",
         x: "thousand service requests a second",
         y: "median start-up in ms",
         log_y: true,
@@ -121,7 +119,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How long phones of a crowd waited for the core, and some of them for a video or a page.
+/// How long UEs of a crowd waited for the core, and some of them for a video or a page.
 struct Felt {
     core: Times,
     video: Times,

@@ -1,4 +1,4 @@
-//! Figures 7, 8 and 11: completion times of service requests, of attaches and of handovers to another control function, against their rate.
+//! Figures 7, 8 and 11: completion times of service requests, of attaches and of handovers to another CPF, against their rate.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ const BASELINE: usize = 1;
 
 /// Figure 7.
 pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
-    println!("figure 7: service requests of idle phones, uniform traffic");
+    println!("figure 7: service requests of idle UEs, uniform traffic");
     println!(
         "paper: up to 120,000 a second Neutrino's median is 2.3 times as fast as that of an existing EPC, 1.3 times DPCM, 3.4 times SkyCore;"
     );
@@ -61,7 +61,7 @@ pub(crate) fn fig8(options: &Options, plots: &Path) -> io::Result<()> {
 
 /// Figure 11.
 pub(crate) fn fig11(options: &Options, plots: &Path) -> io::Result<()> {
-    println!("figure 11: handover through the core to another control function, uniform traffic");
+    println!("figure 11: handover through the core to another CPF, uniform traffic");
     println!(
         "paper: below 60,000 a second Neutrino is up to 7 times as fast as an existing EPC where the state is there already (fast), up to 3.1 times"
     );
@@ -72,7 +72,7 @@ pub(crate) fn fig11(options: &Options, plots: &Path) -> io::Result<()> {
     figure(
         options,
         plots,
-        ("fig11", Procedure::Handover, "Handover to another control function (Neutrino, figure 11)"),
+        ("fig11", Procedure::Handover, "Handover to another CPF (Neutrino, figure 11)"),
         (&schemes, &rates),
         "paper: fast 7 times as fast as existing EPC, default 3.1 times; `ours` here is without a change",
         "",
@@ -120,7 +120,7 @@ fn figure(
         name,
         &json!({
             "hop_us": options.hop_us,
-            "phones": options.phones(),
+            "ues": options.ues(),
             "schemes": points(&all),
             "half_of_knee": compared.json(&all, BASELINE),
             "per_s_and_core_one_process": per_core,

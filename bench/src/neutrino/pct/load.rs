@@ -1,16 +1,16 @@
-//! Open load: when phones begin something, and when they are done.
+//! Open load: when UEs begin something, and when they are done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use whimbrel_sim::Rng;
 
-/// What phones do.
+/// What UEs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Procedure {
     /// Registration, and a session.
     Attach,
-    /// An idle phone gets its session's user plane back.
+    /// An idle UE gets its session's user plane back.
     ServiceRequest,
     /// From one gNB to the next, through the core.
     Handover,
@@ -19,7 +19,7 @@ pub(super) enum Procedure {
 /// What comes so many nanoseconds after the end of a procedure is a timer's, as when the tunnels of a handover are taken down.
 const BY_A_TIMER: u64 = 100_000_000;
 
-/// One phone's procedure.
+/// One UE's procedure.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     procedure: Procedure,
@@ -30,7 +30,7 @@ struct Run {
     done: bool,
 }
 
-/// What the phones are at.
+/// What the UEs are at.
 #[derive(Debug, Default)]
 pub(super) struct Progress(BTreeMap<u32, Run>);
 
@@ -39,66 +39,66 @@ impl Progress {
         self.0.clear();
     }
 
-    pub(super) fn begin(&mut self, phone: u32, procedure: Procedure, at: u64) {
-        self.0.insert(phone, Run { procedure, from: at, until: at, done: false });
+    pub(super) fn begin(&mut self, ue: u32, procedure: Procedure, at: u64) {
+        self.0.insert(ue, Run { procedure, from: at, until: at, done: false });
     }
 
-    /// The time has come for a procedure. Whether the phone is to begin it: who was lost before, and attaches, goes on with that.
-    pub(super) fn begins(&mut self, phone: u32, procedure: Procedure, at: u64) -> bool {
-        let before = self.0.get(&phone).map(|r| (r.done, r.procedure));
+    /// The time has come for a procedure. Whether the UE is to begin it: who was lost before, and attaches, goes on with that.
+    pub(super) fn begins(&mut self, ue: u32, procedure: Procedure, at: u64) -> bool {
+        let before = self.0.get(&ue).map(|r| (r.done, r.procedure));
         match before {
-            Some((true, before)) if before != Procedure::Attach => self.begin(phone, procedure, at),
+            Some((true, before)) if before != Procedure::Attach => self.begin(ue, procedure, at),
             Some((false, before)) if before == procedure => {}
             _ => return false,
         }
         true
     }
 
-    pub(super) fn procedure(&self, phone: u32) -> Option<Procedure> {
-        self.0.get(&phone).map(|r| r.procedure)
+    pub(super) fn procedure(&self, ue: u32) -> Option<Procedure> {
+        self.0.get(&ue).map(|r| r.procedure)
     }
 
-    pub(super) fn heard(&mut self, phone: u32, at: u64) {
-        if let Some(run) = self.0.get_mut(&phone).filter(|r| !r.done || at < r.until + BY_A_TIMER) {
+    pub(super) fn heard(&mut self, ue: u32, at: u64) {
+        if let Some(run) = self.0.get_mut(&ue).filter(|r| !r.done || at < r.until + BY_A_TIMER) {
             run.until = at;
         }
     }
 
-    pub(super) fn done(&mut self, phone: u32) {
-        if let Some(run) = self.0.get_mut(&phone) {
+    pub(super) fn done(&mut self, ue: u32) {
+        if let Some(run) = self.0.get_mut(&ue) {
             run.done = true;
         }
     }
 
-    pub(super) fn is_under_way(&self, phone: u32) -> bool {
-        self.0.get(&phone).is_some_and(|r| !r.done)
+    pub(super) fn is_under_way(&self, ue: u32) -> bool {
+        self.0.get(&ue).is_some_and(|r| !r.done)
     }
 
-    /// The phones that have begun something by a time, whether or not they are done.
+    /// The UEs that have begun something by a time, whether or not they are done.
     pub(super) fn begun(&self, now: u64) -> impl Iterator<Item = u32> {
-        self.0.iter().filter(move |(_, r)| r.from <= now).map(|(phone, _)| *phone)
+        self.0.iter().filter(move |(_, r)| r.from <= now).map(|(ue, _)| *ue)
     }
 
-    /// The phones that are at something at a time.
+    /// The UEs that are at something at a time.
     pub(super) fn under_way(&self, now: u64) -> impl Iterator<Item = u32> {
-        self.0.iter().filter(move |(_, r)| !r.done && r.from <= now).map(|(phone, _)| *phone)
+        self.0.iter().filter(move |(_, r)| !r.done && r.from <= now).map(|(ue, _)| *ue)
     }
 
-    /// How long a phone's procedure took, in nanoseconds, if it is done.
-    pub(super) fn time(&self, phone: u32) -> Option<u64> {
-        self.0.get(&phone).filter(|r| r.done).map(|r| r.until - r.from)
+    /// How long a UE's procedure took, in nanoseconds, if it is done.
+    pub(super) fn time(&self, ue: u32) -> Option<u64> {
+        self.0.get(&ue).filter(|r| r.done).map(|r| r.until - r.from)
     }
 
-    /// The phone's procedure was lost with who served it: it attaches, which counts until that is done.
-    pub(super) fn attaches_anew(&mut self, phone: u32) {
-        if let Some(run) = self.0.get_mut(&phone) {
+    /// The UE's procedure was lost with who served it: it attaches, which counts until that is done.
+    pub(super) fn attaches_anew(&mut self, ue: u32) {
+        if let Some(run) = self.0.get_mut(&ue) {
             run.procedure = Procedure::Attach;
         }
     }
 
     /// Completion times, and how many did not complete.
     pub(super) fn times(&self) -> Times {
-        self.0.keys().map(|phone| self.time(*phone)).collect()
+        self.0.keys().map(|ue| self.time(*ue)).collect()
     }
 }
 
@@ -138,23 +138,23 @@ impl Times {
     }
 }
 
-/// Poisson arrivals of `count` of the phones at so many a second, in nanoseconds from the beginning: independent phones, uniformly at
+/// Poisson arrivals of `count` of the UEs at so many a second, in nanoseconds from the beginning: independent UEs, uniformly at
 /// random.
-pub(super) fn uniform(rng: &mut Rng, phones: Range<u32>, count: u32, per_s: f64) -> Vec<(u64, u32)> {
-    let mut order: Vec<u32> = phones.collect();
+pub(super) fn uniform(rng: &mut Rng, ues: Range<u32>, count: u32, per_s: f64) -> Vec<(u64, u32)> {
+    let mut order: Vec<u32> = ues.collect();
     for i in (1..order.len()).rev() {
         order.swap(i, rng.below(i as u64 + 1) as usize);
     }
     let mut at = 0.0;
-    let arrivals = order.into_iter().take(count as usize).map(|phone| {
+    let arrivals = order.into_iter().take(count as usize).map(|ue| {
         let u = (rng.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
         at += -u.ln() / per_s * 1e9;
-        (at as u64, phone)
+        (at as u64, ue)
     });
     arrivals.collect()
 }
 
-/// So many phones begin within so many nanoseconds, evenly: told by one clock.
-pub(super) fn burst(phones: u32, within: u64) -> Vec<(u64, u32)> {
-    (0..phones).map(|n| (u64::from(n) * within / u64::from(phones.max(1)), n)).collect()
+/// So many UEs begin within so many nanoseconds, evenly: told by one clock.
+pub(super) fn burst(ues: u32, within: u64) -> Vec<(u64, u32)> {
+    (0..ues).map(|n| (u64::from(n) * within / u64::from(ues.max(1)), n)).collect()
 }

@@ -1,4 +1,4 @@
-//! Who must register anew when a control function dies in a phone's second procedure, while the state that the first one led to is on its way to
+//! Who must register anew when a CPF dies in a UE's second procedure, while the state that the first one led to is on its way to
 //! backups in other regions: under the paper's rule (Neutrino §4.2.4, point 4: such a backup is outdated) and under ours (the log leads on from what it
 //! holds).
 
@@ -14,12 +14,12 @@ use super::sweep::{ready, round};
 const BEFORE_NS: u64 = 2_000_000;
 const AFTER_NS: u64 = 1_000_000;
 const PER_S: f64 = 20e3;
-/// A phone has its service request between so long before its handover and so long, in nanoseconds.
+/// A UE has its service request between so long before its handover and so long, in nanoseconds.
 const PAUSE_NS: [u64; 2] = [500_000, 10_000_000];
-/// How much longer states take to backups, in milliseconds: those beside the control function that dies, and those of another region.
+/// How much longer states take to backups, in milliseconds: those beside the CPF that dies, and those of another region.
 const DISTANCES_MS: [u64; 3] = [0, 3, 10];
 
-/// What became of the phones of the control functions that died.
+/// What became of the UEs of the CPFs that died.
 struct Became {
     /// Those that had asked for service by then, and how many of them registered anew.
     begun: usize,
@@ -33,7 +33,7 @@ pub(super) fn compare(options: &Options) -> Value {
     let schemes = [OURS, OURS_MARKED];
     let losses = if options.quick { 1 } else { 20 };
     println!(
-        "\nphones that ask for service {} to {} ms before a handover; a control function dies meanwhile: how many of its phones that had begun register anew, and the \
+        "\nues that ask for service {} to {} ms before a handover; a CPF dies meanwhile: how many of its UEs that had begun register anew, and the \
          median of those that it hit in the middle of something, by how much longer states take to backups",
         PAUSE_NS[0] as f64 / 1e6,
         PAUSE_NS[1] / 1_000_000,
@@ -72,16 +72,16 @@ fn lose(scheme: Scheme, options: &Options, to_backups_ns: u64, losses: u64) -> B
         let mut rng = Rng::new(loss);
         let mut begins: Vec<_> = uniform(&mut rng, 0..count, count, PER_S)
             .into_iter()
-            .flat_map(|(at, phone)| {
+            .flat_map(|(at, ue)| {
                 let pause = shortest + rng.below(longest - shortest);
-                let service = (at + longest - pause, phone, Procedure::ServiceRequest);
-                [service, (at + longest, phone, Procedure::Handover)]
+                let service = (at + longest - pause, ue, Procedure::ServiceRequest);
+                [service, (at + longest, ue, Procedure::Handover)]
             })
             .collect();
         begins.sort_unstable_by_key(|(at, ..)| *at);
         let before = region.registered_anew();
         region.measure_each(&begins, &[(longest + BEFORE_NS, region.any_cpf())]);
-        times.extend(region.loss.hit.keys().map(|phone| region.progress.time(*phone)));
+        times.extend(region.loss.hit.keys().map(|ue| region.progress.time(*ue)));
         begun += region.loss.begun;
         anew += region.registered_anew() - before;
     }

@@ -1,14 +1,14 @@
-//! Procedure completion time: from when a phone was to begin something to the last message of the core for it.
+//! Procedure completion time: from when a UE was to begin something to the last message of the core for it.
 //!
 //! | what | where |
 //! | --- | --- |
 //! | the region in virtual time: real messages through the real program, its processor time charged to the cores of a deployment | `deployment` |
 //! | what is compared: codec, replication, log, recovery | `scheme`, `codec` |
-//! | when phones begin and when they are done | `load` |
-//! | when a backup that lags may not serve: the paper's rule and ours, in a phone's second procedure | `marking` |
+//! | when UEs begin and when they are done | `load` |
+//! | when a backup that lags may not serve: the paper's rule and ours, in a UE's second procedure | `marking` |
 //! | what the processor's time of a procedure is made of | `parts` |
 //! | one procedure at rising rates, scheme beside scheme | `sweep` |
-//! | what applications of phones feel of it: their packets go through gNBs and the UPF | `apps`, `deployment/packets`, `fig3`, `fig13` |
+//! | what applications of UEs feel of it: their packets go through gNBs and the UPF | `apps`, `deployment/packets`, `fig3`, `fig13` |
 //! | the other figures | `fig7` to `fig17` |
 
 mod apps;
@@ -42,20 +42,20 @@ pub(super) use fig17::run as fig17;
 /// How much is measured, and how far apart the parts are.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A few phones and rates: shows that it runs, and no figure.
+    /// A few UEs and rates: shows that it runs, and no figure.
     #[arg(long)]
     quick: bool,
-    /// Phones.
+    /// UEs.
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(10..=50_000))]
-    phones: u32,
+    ues: u32,
     /// One way between two parts of the deployment, in microseconds.
     #[arg(long, default_value_t = 5.0)]
     hop_us: f64,
 }
 
 impl Options {
-    fn phones(&self) -> u32 {
-        if self.quick { 40 } else { self.phones }
+    fn ues(&self) -> u32 {
+        if self.quick { 40 } else { self.ues }
     }
 
     fn hop_ns(&self) -> u64 {
@@ -65,12 +65,12 @@ impl Options {
     /// What there is of the deployment, for the reader.
     fn deployment(&self) -> String {
         format!(
-            "here:  virtual time: {} control functions and {} threads of the aggregator with a core each; the processor time of every message\n       \
-             is measured on this machine, and links take {} us each way; {} phones; gNBs, phones and UPF answer at once",
+            "here:  virtual time: {} CPFs and {} threads of the CTA with a core each; the processor time of every message\n       \
+             is measured on this machine, and links take {} us each way; {} UEs; gNBs, UEs and UPF answer at once",
             deployment::CPFS,
             deployment::CTA_THREADS,
             self.hop_us,
-            self.phones()
+            self.ues()
         )
     }
 }

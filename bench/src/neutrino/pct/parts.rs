@@ -1,4 +1,4 @@
-//! What a procedure's processor time is made of: each part is measured alone, on the messages of one phone's procedure. So it shows which parts
+//! What a procedure's processor time is made of: each part is measured alone, on the messages of one UE's procedure. So it shows which parts
 //! are the same whatever the codec, and how much faster ours could be at most.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) struct Tap {
     /// PFCP of the UPF, and to it.
     pub(super) from_upf: Vec<Vec<u8>>,
     pub(super) to_upf: Vec<Vec<u8>>,
-    /// What aggregator and control functions say to each other.
+    /// What CTA and CPFs say to each other.
     pub(super) frames: Vec<Vec<u8>>,
 }
 
@@ -112,7 +112,7 @@ impl Parts {
     pub(super) fn say(&self, with_links: Medians, without_links: Option<Medians>) -> Value {
         let Self { rasn, lean, nas, keys, n4, sctp, links } = *self;
         println!(
-            "parts, each measured alone on one phone's messages, us of processor time: NGAP {rasn:.2} with rasn, {lean:.2} ours; the same for both: NAS's \
+            "parts, each measured alone on one UE's messages, us of processor time: NGAP {rasn:.2} with rasn, {lean:.2} ours; the same for both: NAS's \
              ciphering and integrity {nas:.2}, keys {keys:.2}, N4's messages {n4:.2}"
         );
         println!(
@@ -158,22 +158,22 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
         NasSecurityContext::new(side, Bearer::NAS_3GPP, &k_amf, nea, nia, NasCounts::default())
     };
     let header = SecurityHeaderType::IntegrityProtectedAndCiphered;
-    let mut phone = context(Side::Ue);
+    let mut ue = context(Side::Ue);
     let uplink: Vec<Vec<u8>> = protected(&tap.up)
         .map(|plain| {
             let mut message = Vec::new();
-            phone.protect(header, &vec![0; plain], &mut message).expect("COUNTs are left");
+            ue.protect(header, &vec![0; plain], &mut message).expect("COUNTs are left");
             message
         })
         .collect();
     let downlink: Vec<Vec<u8>> = protected(&tap.down).map(|plain| vec![0; plain]).collect();
     let network = context(Side::Network);
     let mut nas = || {
-        // Its keys are expanded anew, as those of a phone that was idle.
+        // Its keys are expanded anew, as those of a UE that was idle.
         let (mut context, mut out) = (network.clone(), Vec::with_capacity(512));
         for message in &uplink {
             let taken = context.unprotect(black_box(message), &mut out);
-            assert!(taken.is_ok(), "the phone's own");
+            assert!(taken.is_ok(), "the UE's own");
         }
         for plain in &downlink {
             out.clear();

@@ -5,7 +5,7 @@ use whimbrel_resilience::replication::{Bounds, Marking};
 
 use super::codec::Codec;
 
-/// When a phone's state goes to others.
+/// When a UE's state goes to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replication {
     /// Never.
@@ -16,12 +16,12 @@ pub(super) enum Replication {
     EveryMessage,
 }
 
-/// Whether another control function serves a phone after a handover.
+/// Whether another CPF serves a UE after a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// No.
     None,
-    /// One that has the phone's state: the fast form.
+    /// One that has the UE's state: the fast form.
     ToReplica,
     /// One that has to get it first: the default form.
     ToStranger,
@@ -33,24 +33,24 @@ pub(super) struct Scheme {
     pub(super) name: &'static str,
     pub(super) codec: Codec,
     pub(super) replication: Replication,
-    /// How many others get a phone's state.
+    /// How many others get a UE's state.
     pub(super) backups: usize,
     /// States go to them whole, also where what differs from the one before is smaller.
     pub(super) whole_states: bool,
-    /// Inputs are kept, so that another control function can run them again.
+    /// Inputs are kept, so that another CPF can run them again.
     pub(super) log: bool,
-    /// The gNB knows the phone's context from the phone, and answers what the core would ask before it is asked.
+    /// The gNB knows the UE's context from the UE, and answers what the core would ask before it is asked.
     pub(super) device_state: bool,
     pub(super) change: Change,
-    /// The control function is a part of the aggregator: one process, one core, no links.
+    /// The CPF is a part of the CTA: one process, one core, no links.
     pub(super) one_process: bool,
-    /// A second aggregator holds each input before anything that it caused leaves.
-    pub(super) mirrored: bool,
-    /// When a backup that lags may not serve a phone any more.
+    /// A second CTA holds each input before anything that it caused leaves.
+    pub(super) replicated: bool,
+    /// When a backup that lags may not serve a UE any more.
     pub(super) marking: Marking,
 }
 
-/// Ours: standard gNBs, a log, and two backups that get a phone's state when a procedure has ended.
+/// Ours: standard gNBs, a log, and two backups that get a UE's state when a procedure has ended.
 pub(super) const OURS: Scheme = Scheme {
     name: "ours",
     codec: Codec::Lean,
@@ -61,11 +61,11 @@ pub(super) const OURS: Scheme = Scheme {
     device_state: false,
     change: Change::None,
     one_process: false,
-    mirrored: false,
+    replicated: false,
     marking: Marking::WithoutLog,
 };
 
-/// Ours, but a backup that lags when a phone's next procedure begins may not serve it, as in the paper.
+/// Ours, but a backup that lags when a UE's next procedure begins may not serve it, as in the paper.
 pub(super) const OURS_MARKED: Scheme =
     Scheme { name: "ours, the paper's marking", marking: Marking::AtNextProcedure, ..OURS };
 
@@ -79,7 +79,7 @@ pub(super) const OURS_WHOLE: Scheme = Scheme { name: "ours, whole states", whole
 pub(super) const OURS_CONVENTIONAL: Scheme =
     Scheme { name: "ours, conventional codec", codec: Codec::Conventional, ..OURS };
 
-/// An existing core: the conventional codec, nothing is kept or copied, phones attach anew after a failure.
+/// An existing core: the conventional codec, nothing is kept or copied, UEs attach anew after a failure.
 pub(super) const EXISTING: Scheme = Scheme {
     name: "existing",
     codec: Codec::Conventional,
@@ -93,14 +93,14 @@ pub(super) const EXISTING: Scheme = Scheme {
 pub(super) const EXISTING_LEAN: Scheme =
     Scheme { name: "existing, our codec", codec: Codec::Lean, ..EXISTING };
 
-/// DPCM: an existing core whose gNBs get the phone's state from the phone.
+/// DPCM: an existing core whose gNBs get the UE's state from the UE.
 pub(super) const DPCM: Scheme = Scheme { name: "DPCM", device_state: true, ..EXISTING };
 
-/// SkyCore: an existing core that sends the phone's state to all others at every message.
+/// SkyCore: an existing core that sends the UE's state to all others at every message.
 pub(super) const SKYCORE: Scheme =
     Scheme { name: "SkyCore", replication: Replication::EveryMessage, backups: 4, ..EXISTING };
 
-/// Our program as one process: aggregator and control function on one core, no log.
+/// Our program as one process: CTA and CPF on one core, no log.
 pub(super) const ONE_PROCESS: Scheme = Scheme {
     name: "ours, one process",
     replication: Replication::Never,
@@ -116,30 +116,31 @@ pub(super) const NO_REPLICA: Scheme = Scheme { codec: Codec::Lean, name: "never"
 /// Inputs are kept until their outputs have left, and nothing is copied.
 pub(super) const LOG_ONLY: Scheme = Scheme { name: "log alone", log: true, ..NO_REPLICA };
 
-/// The same, and a mirror of the aggregator.
-pub(super) const LOG_MIRRORED: Scheme = Scheme { name: "log and mirror", mirrored: true, ..LOG_ONLY };
+/// The same, and a CTA replica of the CTA.
+pub(super) const LOG_CTA_REPLICAED: Scheme =
+    Scheme { name: "log and CTA replica", replicated: true, ..LOG_ONLY };
 
-/// A log, and the phone's state to as many as ours, at every message.
+/// A log, and the UE's state to as many as ours, at every message.
 pub(super) const PER_MESSAGE: Scheme =
     Scheme { name: "at every message", replication: Replication::EveryMessage, ..OURS };
 
-/// Ours, where a handover changes the control function and the state has to travel first.
+/// Ours, where a handover changes the CPF and the state has to travel first.
 pub(super) const OURS_DEFAULT: Scheme = Scheme { name: "ours, default", change: Change::ToStranger, ..OURS };
 
-/// Ours, where a handover leads to a control function that has the state.
+/// Ours, where a handover leads to a CPF that has the state.
 pub(super) const OURS_FAST: Scheme = Scheme { name: "ours, fast", change: Change::ToReplica, ..OURS };
 
-/// An existing core where a handover changes the control function.
+/// An existing core where a handover changes the CPF.
 pub(super) const EXISTING_CHANGE: Scheme = Scheme { change: Change::ToStranger, ..EXISTING };
 
 /// The same with our codec.
 pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStranger, ..EXISTING_LEAN };
 
 impl Scheme {
-    /// What is kept of phones' logs.
+    /// What is kept of UEs' logs.
     pub(super) fn logs(&self) -> Logs {
         let (inputs, octets) =
             if self.log { (Bounds::default().inputs, Bounds::default().octets) } else { (0, 0) };
-        Logs { phone: Bounds { inputs, octets, marking: self.marking }, ..Logs::default() }
+        Logs { ue: Bounds { inputs, octets, marking: self.marking }, ..Logs::default() }
     }
 }

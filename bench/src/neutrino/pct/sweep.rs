@@ -19,10 +19,10 @@ pub(super) struct Point {
     /// Procedures begun a second.
     pub(super) per_s: f64,
     pub(super) times: Times,
-    /// Microseconds of processor time a procedure: the aggregator's and the control functions'.
+    /// Microseconds of processor time a procedure: the CTA's and the CPFs'.
     pub(super) cta_us: f64,
     pub(super) cpf_us: f64,
-    /// Octets that control functions said to each other for a procedure.
+    /// Octets that CPFs said to each other for a procedure.
     pub(super) between_cpfs: f64,
 }
 
@@ -57,7 +57,7 @@ impl Swept {
     }
 }
 
-/// One rate: each phone does it once.
+/// One rate: each UE does it once.
 pub(super) fn point(
     kept: &mut Option<Deployment>,
     scheme: Scheme,
@@ -65,28 +65,28 @@ pub(super) fn point(
     options: &Options,
     (per_s, hop_ns, seed): (f64, u64, u64),
 ) -> Point {
-    let phones = options.phones();
+    let ues = options.ues();
     if procedure != Procedure::ServiceRequest {
-        *kept = None; // each phone does it once
+        *kept = None; // each UE does it once
     }
-    let region = kept.get_or_insert_with(|| ready(scheme, procedure, phones));
+    let region = kept.get_or_insert_with(|| ready(scheme, procedure, ues));
     region.hop_ns = hop_ns;
     if procedure == Procedure::ServiceRequest {
         region.release_all();
     }
-    let begins = uniform(&mut Rng::new(seed), 0..phones, phones, per_s);
+    let begins = uniform(&mut Rng::new(seed), 0..ues, ues, per_s);
     region.measure(procedure, &begins, &[]);
-    let each = |ns: u64| ns as f64 / 1000.0 / f64::from(phones);
+    let each = |ns: u64| ns as f64 / 1000.0 / f64::from(ues);
     let (cta, cpfs) = region.worked();
-    let between_cpfs = region.between_cpfs as f64 / f64::from(phones);
+    let between_cpfs = region.between_cpfs as f64 / f64::from(ues);
     Point { per_s, times: region.progress.times(), cta_us: each(cta), cpf_us: each(cpfs), between_cpfs }
 }
 
-/// A region whose phones can begin.
-pub(super) fn ready(scheme: Scheme, procedure: Procedure, phones: u32) -> Deployment {
-    let mut region = Deployment::new(scheme, phones, 0);
+/// A region whose UEs can begin.
+pub(super) fn ready(scheme: Scheme, procedure: Procedure, ues: u32) -> Deployment {
+    let mut region = Deployment::new(scheme, ues, 0);
     if procedure != Procedure::Attach {
-        region.prepare(Procedure::Attach, 0..phones);
+        region.prepare(Procedure::Attach, 0..ues);
     }
     region
 }

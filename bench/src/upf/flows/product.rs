@@ -33,7 +33,7 @@ const BURST: usize = 32;
 const ROUND: usize = 32_768;
 /// Rounds until those flows are in the first level that are to be there, if as many are timed.
 const WARM_ROUNDS: usize = 4;
-/// Octets of a phone's packet.
+/// Octets of a UE's packet.
 const OCTETS: usize = 128;
 
 /// Whether flows' rules are remembered, and where.
@@ -65,7 +65,7 @@ pub(in crate::upf) struct Shape {
     filters: u16,
     /// Of a PDR at most.
     of_a_pdr: usize,
-    /// The session has no PDR for packets to its phone.
+    /// The session has no PDR for packets to its UE.
     only_up: bool,
 }
 
@@ -129,18 +129,18 @@ impl World {
         }
     }
 
-    /// A packet of a flow: its number says session, server, the phone's port and the way.
+    /// A packet of a flow: its number says session, server, the UE's port and the way.
     fn fill(&self, flow: u32, slot: &mut Slot) {
         let session = &self.sessions[flow as usize % self.sessions.len()];
         let of_session = flow / self.sessions.len() as u32;
         let remote = server((of_session % (u32::from(self.shape.filters) / 2 + 1)) as u16);
-        let (phone, port) = (session.ipv4.expect("IPv4"), (of_session / 2) as u16);
+        let (ue, port) = (session.ipv4.expect("IPv4"), (of_session / 2) as u16);
         if of_session.is_multiple_of(2) && !self.shape.only_up {
             slot.origin = Origin::N6 { dn: DnIndex(0) };
-            slot.packet.fill(&udp4(remote, phone, (443, port), OCTETS - 28));
+            slot.packet.fill(&udp4(remote, ue, (443, port), OCTETS - 28));
         } else {
             slot.origin = from_gnb();
-            slot.packet.fill(&g_pdu(session.teid, 1, &udp4(phone, remote, (port, 443), OCTETS - 28)));
+            slot.packet.fill(&g_pdu(session.teid, 1, &udp4(ue, remote, (port, 443), OCTETS - 28)));
         }
         slot.verdict = Verdict::Pending;
     }
@@ -249,7 +249,7 @@ fn changes(world: &mut World) -> [[f64; 2]; 2] {
 /// Measures and prints; the rows.
 pub(super) fn run(filters: &[u16], flows: &[u32], rounds: usize) -> Vec<Value> {
     println!(
-        "\nthe pipeline, sessions with filters: ns a packet of {OCTETS} octets, bursts of {BURST}, half of them from phones"
+        "\nthe pipeline, sessions with filters: ns a packet of {OCTETS} octets, bursts of {BURST}, half of them from UEs"
     );
     println!("with buffering, each {BUFFERED}th session is idle: its packets wait, or find no room");
     println!(

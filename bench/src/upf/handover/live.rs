@@ -1,4 +1,4 @@
-//! A phone's packets through handovers that the UPF itself has packets wait for, by each kind of I/O: 10,000 a second from a host beyond
+//! A UE's packets through handovers that the UPF itself has packets wait for, by each kind of I/O: 10,000 a second from a host beyond
 //! the data network's router to the gNB's socket, between virtual interfaces. There is no radio: source and target are tunnels to one socket.
 
 use std::io;
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 const WARM_WITHIN: Duration = Duration::from_secs(20);
 /// Before a packet's number and time, in what the gNB's socket has behind GTP-U: headers of IPv4 and UDP.
 const HEADERS: usize = 28;
-/// Octets of a phone's packet.
+/// Octets of a UE's packet.
 const OCTETS: usize = 128;
 /// The number of packets that are sent until all is warm.
 const UNCOUNTED: u64 = u64::MAX;
@@ -109,7 +109,7 @@ fn outcome(kind: &Kind, handovers: u32, ran: &Namespace, network: &Namespace) ->
     // All that the UPF has kept comes at once.
     set_socket_recv_buffer_size_force(&gnb, 16 << 20)?;
     let server = network.socket(SocketAddr::new(TIMED.into(), 9))?;
-    let phone = SocketAddr::new(smf.address.into(), 9);
+    let ue = SocketAddr::new(smf.address.into(), 9);
     let (origin, warm, stop, ended) =
         (Instant::now(), AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let (warm, stop, ended) = (&warm, &stop, &ended);
@@ -125,7 +125,7 @@ fn outcome(kind: &Kind, handovers: u32, ran: &Namespace, network: &Namespace) ->
                 let of = if warm.load(Ordering::Relaxed) { number } else { UNCOUNTED };
                 payload[..8].copy_from_slice(&of.to_be_bytes());
                 payload[8..16].copy_from_slice(&(origin.elapsed().as_micros() as u64).to_be_bytes());
-                server.send_to(&payload, phone)?;
+                server.send_to(&payload, ue)?;
                 number += u64::from(of != UNCOUNTED);
             }
             io::Result::Ok(number)

@@ -19,13 +19,13 @@ pub(super) struct Smf {
     clock: Clock,
     sequence: u32,
     seid: Seid,
-    /// The UPF's tunnel, and the phone's address.
+    /// The UPF's tunnel, and the UE's address.
     pub(super) teid: Teid,
     pub(super) address: Ipv4Addr,
 }
 
 impl Smf {
-    /// With a session, whose phone is at this gNB.
+    /// With a session, whose UE is at this gNB.
     pub(super) fn new(handle: Handle, user: Config, clock: Clock, gnb: IpAddr) -> io::Result<Self> {
         let c = UpfC::new(user, clock()).map_err(|e| io::Error::other(e.to_string()))?;
         let (seid, teid, address) = (Seid(0), Teid(0), Ipv4Addr::UNSPECIFIED);

@@ -1,7 +1,7 @@
 //! A download by the kernel's TCP through repeated handovers (L25GC, figure 12 and appendix C): server and UPF in one network
-//! namespace, the phone in another; between them the UPF's real sockets and device, and a gNB of ours.
+//! namespace, the UE in another; between them the UPF's real sockets and device, and a gNB of ours.
 //!
-//! What is modelled is the gNB: it delays what it passes on, and has the phone away while it changes the cell.
+//! What is modelled is the gNB: it delays what it passes on, and has the UE away while it changes the cell.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -41,7 +41,7 @@ const CONNECTIONS: usize = 6;
 const RATE: &str = "30mbit";
 /// Time between the beginnings of two handovers.
 const EVERY: Duration = Duration::from_secs(2);
-/// What the gNBs' and the host's buffers hold, and the UPF's for a phone.
+/// What the gNBs' and the host's buffers hold, and the UPF's for a UE.
 const BUFFER: usize = 1_500;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
 const PROBES: u16 = 7_000;
@@ -112,10 +112,10 @@ struct Sighting {
     lost: u64,
 }
 
-/// The phone's network namespace.
-struct Phone(Child);
+/// The UE's network namespace.
+struct Ue(Child);
 
-impl Phone {
+impl Ue {
     fn new() -> io::Result<Self> {
         let child = Command::new("unshare").args(["-n", "sleep", "600"]).spawn()?;
         let (it, own) = (Self(child), fs::read_link("/proc/self/ns/net")?);
@@ -138,17 +138,17 @@ impl Phone {
     }
 }
 
-impl Drop for Phone {
+impl Drop for Ue {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// What the gNB's thread and the one that moves the phone both see.
+/// What the gNB's thread and the one that moves the UE both see.
 #[derive(Default)]
 struct Radio {
-    /// The phone is between two cells.
+    /// The UE is between two cells.
     away: AtomicBool,
     /// The tunnel of the cell that it has left, while what comes there is kept or sent back; zero for none.
     left: AtomicU32,
@@ -159,10 +159,10 @@ struct Radio {
     stop: AtomicBool,
 }
 
-/// One UPF, one phone.
+/// One UPF, one UE.
 struct Run {
     smf: Smf,
-    phone: Phone,
+    ue: Ue,
     tun: Tun,
     gnb: UdpSocket,
 }
@@ -181,25 +181,25 @@ impl Run {
         sh(&format!("tc qdisc add dev upf0 root tbf rate {RATE} burst 32k limit 200k"))?;
         let smf = Smf::new(handle, user, clock, GNB.ip())?;
         let address = smf.address;
-        let phone = Phone::new()?;
-        let tun = phone.there(|| {
+        let ue = Ue::new()?;
+        let tun = ue.there(|| {
             sh("ip link set lo up")?;
             let config = TunConfig {
-                name: "phone".into(),
+                name: "ue".into(),
                 ipv4: Some(address),
                 mtu: Some(1_400),
                 ..TunConfig::default()
             };
             let tun = Tun::open(config, None);
             let tun = tun.map_err(|e| io::Error::other(e.to_string()))?;
-            sh("ip route add default dev phone")?;
+            sh("ip route add default dev UE")?;
             Ok(tun)
         })?;
         let gnb = UdpSocket::bind(GNB)?;
         gnb.set_nonblocking(true)?;
         // All that the UPF has kept comes at once.
         set_socket_recv_buffer_size_force(&gnb, 16 << 20)?;
-        Ok(Self { smf, phone, tun, gnb })
+        Ok(Self { smf, ue, tun, gnb })
     }
 
     fn measure(mut self, case: &Case, within: Duration) -> io::Result<Sighting> {
@@ -210,10 +210,10 @@ impl Run {
         probes.set_nonblocking(true)?;
         // What Linux has by default, and the paper had.
         set_tcp_congestion(&downloads, "cubic")?;
-        let echo = self.phone.there(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBES)))?;
+        let echo = self.ue.there(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBES)))?;
         echo.set_read_timeout(Some(Duration::from_millis(100)))?;
         let (teid, address) = (self.smf.teid, self.smf.address);
-        let Self { smf, phone, tun, gnb } = &mut self;
+        let Self { smf, ue, tun, gnb } = &mut self;
         let (radio, received, trips) = (&radio, &received, &trips);
         let before = Figures::now()?;
         let sighting = thread::scope(|s| {
@@ -235,7 +235,7 @@ impl Run {
             let begin = Instant::now();
             let result = (|| {
                 for _ in 0..CONNECTIONS {
-                    let stream = phone.there(|| TcpStream::connect((SERVER, DOWNLOADS)))?;
+                    let stream = ue.there(|| TcpStream::connect((SERVER, DOWNLOADS)))?;
                     s.spawn(move || download(stream, received, radio));
                 }
                 handovers(smf, case, within.saturating_sub(begin.elapsed()), radio)
@@ -261,7 +261,7 @@ impl Run {
     }
 }
 
-/// Moves the phone from cell to cell.
+/// Moves the UE from cell to cell.
 fn handovers(smf: &mut Smf, case: &Case, within: Duration, radio: &Radio) -> io::Result<()> {
     let end = Instant::now() + within;
     let (mut here, mut there) = (SOURCE, TARGET);
@@ -296,12 +296,12 @@ fn handovers(smf: &mut Smf, case: &Case, within: Duration, radio: &Radio) -> io:
 }
 
 /// Sends a datagram every 10 ms, and takes the time of each that comes back.
-fn probe(socket: &UdpSocket, phone: SocketAddr, radio: &Radio, trips: &Mutex<Vec<f64>>) {
+fn probe(socket: &UdpSocket, ue: SocketAddr, radio: &Radio, trips: &Mutex<Vec<f64>>) {
     let begin = Instant::now();
     let mut b = [0; 64];
     while !radio.stop.load(Ordering::Relaxed) {
         let now = begin.elapsed().as_micros() as u64;
-        socket.send_to(&now.to_be_bytes(), phone).ok();
+        socket.send_to(&now.to_be_bytes(), ue).ok();
         thread::sleep(Duration::from_millis(10));
         while let Ok((n, _)) = socket.recv_from(&mut b) {
             let Some(sent) = b[..n].first_chunk().map(|s| u64::from_be_bytes(*s)) else { continue };
@@ -350,7 +350,7 @@ impl Figures {
     }
 }
 
-/// What is on its way to the phone or to the UPF.
+/// What is on its way to the UE or to the UPF.
 enum Parcel {
     /// A datagram from the UPF.
     Down(Vec<u8>),
@@ -368,7 +368,7 @@ struct Gnb<'a> {
     under_way: VecDeque<(Instant, Parcel)>,
     kept: VecDeque<Vec<u8>>,
     behind: VecDeque<Vec<u8>>,
-    /// What the phone has to say while it is away.
+    /// What the UE has to say while it is away.
     unsaid: VecDeque<Vec<u8>>,
 }
 
@@ -427,7 +427,7 @@ impl<'a> Gnb<'a> {
         self.under_way.push_back((Instant::now() + PATH, parcel));
     }
 
-    /// The phone is in a cell: it says what it had to, and what was kept for it goes on.
+    /// The UE is in a cell: it says what it had to, and what was kept for it goes on.
     fn arrived(&mut self) {
         while let Some(inner) = self.unsaid.pop_front() {
             self.post(Parcel::Up(g_pdu(self.teid, 1, &inner)));

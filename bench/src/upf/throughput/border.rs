@@ -1,7 +1,7 @@
 //! What a packet costs where a firewall stands before the data network, or address translation with it.
 //!
 //! A packet of a flow that stands is looked up by its ends; rules are looked at when a flow begins, so both are measured: packets of one
-//! flow for each phone, both ways, and packets each of which begins a flow in the place of one that is past its time.
+//! flow for each UE, both ways, and packets each of which begins a flow in the place of one that is past its time.
 
 use std::net::Ipv4Addr;
 
@@ -15,18 +15,18 @@ use super::super::smf::{SERVER, START, from_gnb, g_pdu, udp4};
 use super::{BURST, SMALL};
 use crate::measure::{core_time, median};
 
-/// Phones.
+/// UEs.
 const SESSIONS: u32 = 10_000;
 /// Packets of a round.
 const ROUND: usize = 16_384;
-/// Flows that stand at most: all phones have one, and new ones soon find the table full.
+/// Flows that stand at most: all UEs have one, and new ones soon find the table full.
 const FLOWS: u32 = 32_768;
 /// Rules of the firewall.
 const RULES: [usize; 4] = [0, 10, 100, 1_000];
-/// The server's port, and the phones'.
+/// The server's port, and the UEs'.
 const PORTS: (u16, u16) = (4_000, 53);
 
-/// What stands between phones and the data network.
+/// What stands between UEs and the data network.
 #[derive(Clone, Copy)]
 enum Border {
     Nothing,
@@ -54,7 +54,7 @@ impl Border {
                 let pool = Ipv4Net { address: Ipv4Addr::new(203, 0, 113, 0), prefix: 28 };
                 Some(firewall(
                     Vec::new(),
-                    Some(Nat { pools: vec![pool], ports_per_phone: Nat::PORTS_PER_PHONE, reachable: false }),
+                    Some(Nat { pools: vec![pool], ports_per_ue: Nat::PORTS_PER_UE, reachable: false }),
                 ))
             }
         };
@@ -73,7 +73,7 @@ fn rule(n: usize) -> FirewallRule {
     text.parse().expect("a rule")
 }
 
-/// Nanoseconds of a packet of a standing flow, from phones and to them, and of one that begins a flow.
+/// Nanoseconds of a packet of a standing flow, from UEs and to them, and of one that begins a flow.
 struct Row {
     border: Border,
     up: f64,
@@ -85,7 +85,7 @@ struct World {
     population: Population,
     packets: Packets,
     now: Instant,
-    /// As the network sees each phone.
+    /// As the network sees each UE.
     outside: Vec<(Ipv4Addr, u16)>,
 }
 
@@ -96,7 +96,7 @@ impl World {
         Self { population, packets: Packets::new(ROUND, SMALL), now: START, outside }
     }
 
-    /// A packet of a phone to the server, from this port.
+    /// A packet of a UE to the server, from this port.
     fn come_up(&mut self, at: usize, n: u32, port: u16) {
         let inner = udp4(address(n), SERVER, (port, PORTS.1), SMALL - 28);
         let slot = &mut self.packets.slots[at];
@@ -106,9 +106,9 @@ impl World {
 
     /// The server's answer.
     fn come_down(&mut self, at: usize, n: u32) {
-        let (phone, port) = self.outside[n as usize];
+        let (ue, port) = self.outside[n as usize];
         let slot = &mut self.packets.slots[at];
-        slot.packet.fill(&udp4(SERVER, phone, (PORTS.1, port), SMALL - 28));
+        slot.packet.fill(&udp4(SERVER, ue, (PORTS.1, port), SMALL - 28));
         (slot.origin, slot.verdict) = (Origin::N6 { dn: DnIndex(0) }, Verdict::Pending);
     }
 
@@ -125,13 +125,13 @@ impl World {
         ns
     }
 
-    /// Each phone begins its flow; where it is then seen.
+    /// Each UE begins its flow; where it is then seen.
     fn begin_all(&mut self) {
-        let phones: Vec<u32> = (0..SESSIONS).collect();
-        for phones in phones.chunks(ROUND) {
-            (0..ROUND).for_each(|at| self.come_up(at, phones[at % phones.len()], PORTS.0));
+        let ues: Vec<u32> = (0..SESSIONS).collect();
+        for ues in ues.chunks(ROUND) {
+            (0..ROUND).for_each(|at| self.come_up(at, ues[at % ues.len()], PORTS.0));
             self.pass();
-            for (slot, n) in self.packets.slots.iter().zip(phones) {
+            for (slot, n) in self.packets.slots.iter().zip(ues) {
                 let inner = slot.packet.octets();
                 let address: [u8; 4] = inner[12..16].try_into().expect("a header");
                 self.outside[*n as usize] = (address.into(), u16::from_be_bytes([inner[20], inner[21]]));
@@ -155,7 +155,7 @@ impl World {
         }
         for round in 0..rounds as u64 {
             for at in 0..ROUND {
-                // A port that the phone has not had for long.
+                // A port that the UE has not had for long.
                 let port = 10_000 + (round * ROUND as u64 + at as u64) / u64::from(SESSIONS) % 50_000;
                 self.come_up(at, ((round as usize * ROUND + at) % SESSIONS as usize) as u32, port as u16);
             }
@@ -168,9 +168,9 @@ impl World {
 
 /// Measures and prints; the rows.
 pub(super) fn run(rounds: usize) -> Value {
-    println!("\nat the border of the data network: {SESSIONS} phones, {SMALL} octets, ns a packet");
+    println!("\nat the border of the data network: {SESSIONS} UEs, {SMALL} octets, ns a packet");
     println!("{:<24}{:>10}{:>10}{:>16}", "", "from", "to", "from, begins");
-    println!("{:<24}{:>10}{:>10}{:>16}", "", "phones", "phones", "a flow");
+    println!("{:<24}{:>10}{:>10}{:>16}", "", "ues", "ues", "a flow");
     let rules = RULES.map(Border::Rules);
     let all = [Border::Nothing].into_iter().chain(rules).chain([Border::Translation]);
     let rows = all.map(|border| {

@@ -14,14 +14,14 @@ use whimbrel_user::SessionId;
 use whimbrel_user_io::measure::{Addresses, Attached, Flood, Ladder, Source, Step};
 use whimbrel_user_io::{Handle, N3Io};
 
-use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
+use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, pin, sh, ue};
 use crate::measure::{core_time, median};
 
 /// Frames between two looks at the clock, of one system call where one way is sent: some 10 ms.
 const FRAMES: u32 = 64 * 1024;
 /// Of them, those of one way before it is the other's turn, where both are sent.
 const TURN: u32 = 8 * 1024;
-/// Octets of a phone's packet.
+/// Octets of a UE's packet.
 pub(super) const OCTETS: usize = 68;
 /// Sessions whose rules are changed, one after the other.
 const CHANGES: u32 = 20_000;
@@ -278,7 +278,7 @@ pub(in crate::upf) fn costs(
     let plane = Plane::with(N3Io::Xdp, sessions, true, Duration::ZERO)?;
     wait_for(&plane.handle, sessions)?;
     let pairs = (0..).zip(&plane.teids);
-    let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
+    let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, ue: ue(n) }).collect();
     let mut all = vec![Vec::new(); of.len()];
     for _ in 0..rounds {
         for ((ways, octets), ns) in of.iter().zip(&mut all) {
@@ -301,7 +301,7 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
         let plane = Plane::with(N3Io::Xdp, sessions, true, Duration::ZERO)?;
         wait_for(&plane.handle, sessions)?;
         let pairs = (0..).zip(&plane.teids);
-        let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
+        let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, ue: ue(n) }).collect();
         let ladder = Ladder::new(&sources)?;
         let mut rows = Way::ALL.map(|way| Row { way, sessions, costs: Costs::default() });
         for _ in 0..options.rounds {

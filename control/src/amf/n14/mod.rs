@@ -1,4 +1,4 @@
-//! N14: what two AMFs of one network say to each other of a phone that goes from one to the other, connected (TS 23.502 §4.9.1.3) or idle
+//! N14: what two AMFs of one network say to each other of a UE that goes from one to the other, connected (TS 23.502 §4.9.1.3) or idle
 //! (§4.2.2.2.2): TS 29.518 §5.2.2.2.
 //!
 //! | here | TS 29.518 |
@@ -10,9 +10,9 @@
 //! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
 //!
-//! The UE context is the phone's flat form ([`Checkpoint`](crate::Checkpoint)), and what gNBs say goes along as they said it. The SMF is a
-//! part of this program, so a phone's sessions go with it: their UPF stays and is told of the new CP F-SEID. In a handover [`source`] is the
-//! side that the phone leaves, [`target`] the one that it comes to; [`registration`] has both sides of an idle phone's move.
+//! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)), and what gNBs say goes along as they said it. The SMF is a
+//! part of this program, so a UE's sessions go with it: their UPF stays and is told of the new CP F-SEID. In a handover [`source`] is the
+//! side that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides of an idle UE's move.
 
 pub(crate) mod registration;
 pub(crate) mod source;
@@ -28,12 +28,12 @@ use whimbrel_ngap::ie::Cause;
 use whimbrel_ngap::msg::HandoverFailure;
 
 use super::connection::out_of_state;
-use crate::envelope::{Effect, HandoverTarget, PhoneId};
+use crate::envelope::{Effect, HandoverTarget, UeId};
 use crate::flat::Flat;
 use crate::input::Input;
 use crate::shard::{Lane, Ue};
 
-/// What a phone's record says of the other AMF, while the phone goes over.
+/// What a UE's record says of the other AMF, while the UE goes over.
 #[derive(Clone, Debug)]
 pub(crate) enum Between {
     /// It leaves.
@@ -46,12 +46,12 @@ pub(crate) enum Between {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NeighbourId(pub u8);
 
-/// The name of one phone's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
+/// The name of one UE's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
 /// context; who does not know it has no part in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
-    /// The phone, as the source calls it.
-    pub source: PhoneId,
+    /// The UE, as the source calls it.
+    pub source: UeId,
     /// Drawn for this one, by who speaks first.
     pub token: [u8; 16],
 }
@@ -65,7 +65,7 @@ impl fmt::Debug for Relation {
 /// One message. It may hold keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct N14 {
-    /// Of which phone's way. Who asks for a context does not know the phone yet, and names itself: the stranger's slot.
+    /// Of which UE's way. Who asks for a context does not know the UE yet, and names itself: the stranger's slot.
     pub relation: Relation,
     /// What is said.
     pub body: Body,
@@ -74,39 +74,39 @@ pub struct N14 {
 /// What is said.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Body {
-    /// Source to target: take this phone over.
-    CreateUeContext(Box<UeContext>),
-    /// Target to source: its gNB is ready for the phone.
+    /// Source to target: take this UE over.
+    CreateUeContext(Box<UeContextCreateData>),
+    /// Target to source: its gNB is ready for the UE.
     UeContextCreated(Box<Created>),
-    /// Target to source: it does not take the phone, or has lost it before it came. HANDOVER FAILURE.
+    /// Target to source: it does not take the UE, or has lost it before it came. HANDOVER FAILURE.
     UeContextNotCreated(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// Source to target: the handover is off.
     ReleaseUeContext,
     /// Source to target: UPLINK RAN STATUS TRANSFER, or the early one.
     RanStatus(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
-    /// Target to source: the phone has come. Repeated until it is answered.
+    /// Target to source: the UE has come. Repeated until it is answered.
     HandoverComplete,
-    /// Source to target: what became of the phone there.
+    /// Source to target: what became of the UE there.
     Completed(Completed),
-    /// Target to source: a phone that is the source's wants to register here. Repeated until it is answered.
+    /// Target to source: a UE that is the source's wants to register here. Repeated until it is answered.
     TransferUeContext(Shown),
     /// Source to target: so it is.
     UeContextTransferred(Box<Transferred>),
-    /// Source to target, to the slot that asked: so it is not, or the phone cannot go now.
-    UeContextNotTransferred(PhoneId),
-    /// Target to source: the phone is registered there. Repeated until it is answered, by [`Self::Completed`].
+    /// Source to target, to the slot that asked: so it is not, or the UE cannot go now.
+    UeContextNotTransferred(UeId),
+    /// Target to source: the UE is registered there. Repeated until it is answered, by [`Self::Completed`].
     Registered {
         /// Where the target takes PFCP of UPFs.
         smf: IpAddr,
         /// The sessions that it takes, and its name of each towards the UPF.
         sessions: Vec<(PduSessionId, Seid)>,
     },
-    /// Target to source: the phone is not registered there with what was transferred.
+    /// Target to source: the UE is not registered there with what was transferred.
     NotRegistered,
 }
 
 impl Body {
-    /// A phone is not taken, or was lost before it came.
+    /// A UE is not taken, or was lost before it came.
     pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
         let mut failure = HandoverFailure::new(NOBODY, cause.into());
         failure.target_to_source_failure_transparent_container = container;
@@ -134,15 +134,15 @@ impl Body {
     }
 }
 
-/// What a HANDOVER FAILURE between AMFs calls the phone: the relation says which it is.
+/// What a HANDOVER FAILURE between AMFs calls the UE: the relation says which it is.
 const NOBODY: AmfUeNgapId = match AmfUeNgapId::new(0) {
     Some(id) => id,
     None => panic!("0 is an AMF-UE-NGAP-ID"),
 };
 
-/// A phone that is to be taken over.
+/// A UE that is to be taken over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UeContext {
+pub struct UeContextCreateData {
     /// Its state: a [`Checkpoint`](crate::Checkpoint).
     pub state: Flat,
     /// What its gNB wants: HANDOVER REQUIRED.
@@ -169,7 +169,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What a phone shows that registers elsewhere.
+/// What a UE shows that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// Its 5G-TMSI at the source.
@@ -179,14 +179,14 @@ pub struct Shown {
     pub nas: Vec<u8>,
 }
 
-/// The context of a phone that registers elsewhere.
+/// The context of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transferred {
     /// The slot that asked.
-    pub asker: PhoneId,
+    pub asker: UeId,
     /// Its state before it said what it showed: a [`Checkpoint`](crate::Checkpoint).
     pub state: Flat,
-    /// As in [`UeContext::upfs`].
+    /// As in [`UeContextCreateData::upfs`].
     pub upfs: Vec<(PduSessionId, IpAddr)>,
 }
 
@@ -202,14 +202,14 @@ pub struct Created {
     pub sessions: Vec<(PduSessionId, Seid)>,
 }
 
-/// What the source says of a phone that has come to the target.
+/// What the source says of a UE that has come to the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Completed {
     /// These sessions are the target's now.
     Given(Vec<Given>),
-    /// The handover was off before the phone came: it is the source's.
+    /// The handover was off before the UE came: it is the source's.
     Cancelled,
-    /// The source has let the phone go already, or knows nothing of it any more.
+    /// The source has let the UE go already, or knows nothing of it any more.
     Gone,
 }
 
@@ -218,7 +218,7 @@ pub enum Completed {
 pub struct Given {
     /// Which.
     pub psi: PduSessionId,
-    /// Its UPF, as in [`UeContext::upfs`].
+    /// Its UPF, as in [`UeContextCreateData::upfs`].
     pub upf: IpAddr,
     /// The UPF's session.
     pub up_seid: Seid,
@@ -243,7 +243,7 @@ fn deliver(ue: Ue, body: Body) {
     }
 }
 
-/// A neighbour has said something of this phone. `to`: where CREATE UE CONTEXT leads.
+/// A neighbour has said something of this UE. `to`: where CREATE UE CONTEXT leads.
 pub(crate) fn received(ue: Ue, from: NeighbourId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {

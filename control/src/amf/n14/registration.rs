@@ -1,8 +1,8 @@
-//! A phone that shows another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that nobody
+//! A UE that shows another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that nobody
 //! asks it who it is (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
 //!
-//! The former AMF gives a context to nobody who cannot show what the phone has signed for it, and has the phone until it hears that the
-//! phone is registered. Whatever goes wrong before, the phone is asked who it is, as any stranger.
+//! The former AMF gives a context to nobody who cannot show what the UE has signed for it, and has the UE until it hears that the
+//! UE is registered. Whatever goes wrong before, the UE is asked who it is, as any stranger.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,22 +19,22 @@ use super::target::{Arrival, PATIENCE, completed, record};
 use super::{Between, Body, Completed, NeighbourId, Relation, Shown, Transferred, say};
 use crate::amf::connection::{lost, out_of_state, part, send_release_command};
 use crate::amf::nas;
-use crate::envelope::PhoneId;
+use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
-use crate::phone::{AmfContext, Phone};
 use crate::procedure::End;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Coming};
+use crate::ue_context::{AmfContext, UeContext};
 
-/// How long a phone may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
+/// How long a UE may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
 /// (T3560).
 const REGISTRATION: Duration = Duration::from_secs(60);
 
 // The former AMF.
 
-/// Step 4: UEContextTransfer. The phone has come to a cell of the AMF that asks, if what is shown is the phone's.
+/// Step 4: UEContextTransfer. The UE has come to a cell of the AMF that asks, if what is shown is the UE's.
 pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
@@ -82,8 +82,8 @@ pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown
     });
 }
 
-/// Whether the phone has said this. Gives its security context as it was before, and takes the message's COUNT.
-fn signed(p: &mut Phone, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
+/// Whether the UE has said this. Gives its security context as it was before, and takes the message's COUNT.
+fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
     let free = p.amf.registered && !p.amf.emergency && p.amf.between.is_none() && p.amf.target.is_none();
     let security = p.amf.security.as_deref_mut().filter(|_| free)?;
     let before = Box::new(security.clone());
@@ -91,14 +91,8 @@ fn signed(p: &mut Phone, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
     Some(before)
 }
 
-/// Step 5: the phone's state.
-fn give(
-    ue: Ue,
-    to: NeighbourId,
-    relation: Relation,
-    asker: PhoneId,
-    before: Box<NasSecurityContext>,
-) -> bool {
+/// Step 5: the UE's state.
+fn give(ue: Ue, to: NeighbourId, relation: Relation, asker: UeId, before: Box<NasSecurityContext>) -> bool {
     let config = ue.config();
     let transferred = ue.with(|p| {
         let mut rests = p.clone();
@@ -119,7 +113,7 @@ fn give(
 }
 
 /// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record. What it
-/// asks once more it is given again. `Err`: the phone stays; whether the other AMF has said so.
+/// asks once more it is given again. `Err`: the UE stays; whether the other AMF has said so.
 async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
     let until = ue.now() + REGISTRATION;
     let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
@@ -139,9 +133,9 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
     }
 }
 
-// The AMF to which the phone comes.
+// The AMF to which the UE comes.
 
-/// What a phone has brought along.
+/// What a UE has brought along.
 pub(crate) struct Brought {
     /// The request, read under its keys.
     pub(crate) request: Rc<RegistrationRequest>,
@@ -149,7 +143,7 @@ pub(crate) struct Brought {
     coming: Vec<Coming>,
 }
 
-/// Steps 4 and 5, if the phone shows the 5G-GUTI of an AMF that is known here. `None`: it is to be asked who it is.
+/// Steps 4 and 5, if the UE shows the 5G-GUTI of an AMF that is known here. `None`: it is to be asked who it is.
 /// `sealed`: the request as it came.
 pub(crate) async fn fetch(
     ue: Ue,
@@ -180,7 +174,7 @@ pub(crate) async fn fetch(
     Ok(brought)
 }
 
-/// The former AMF is asked until it answers: what it is asked, or answers, may be lost with an aggregator.
+/// The former AMF is asked until it answers: what it is asked, or answers, may be lost with a CTA.
 async fn transferred(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
     let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
@@ -193,11 +187,11 @@ async fn transferred(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) 
     }
 }
 
-/// The phone's record is made of what came, if that is the phone's who signed the request.
+/// The UE's record is made of what came, if that is the UE's who signed the request.
 fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let config = ue.config();
-    let Phone { amf, sessions, .. } =
-        *Checkpoint::from_octets(transferred.state.octets()).ok()?.phone().ok()?;
+    let UeContext { amf, sessions, .. } =
+        *Checkpoint::from_octets(transferred.state.octets()).ok()?.context().ok()?;
     let complete = amf.supi.is_some()
         && amf.registered
         && !amf.emergency
@@ -240,7 +234,7 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     Some(Brought { request: Rc::new(request), sessions: kept, coming })
 }
 
-/// Step 10: the phone is this AMF's, and so are its sessions.
+/// Step 10: the UE is this AMF's, and so are its sessions.
 pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let Brought { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
@@ -265,14 +259,14 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     })?;
     match answer {
         Some(Completed::Given(given)) => smf::came(ue, &coming, &given),
-        // The source has given it up meanwhile, and kept what the phone had.
+        // The source has given it up meanwhile, and kept what the UE had.
         Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
         Some(Completed::Gone) | None => smf::claim(ue, &coming, &[]).await?,
     }
     Ok(())
 }
 
-/// The phone is not registered here with what it has brought.
+/// The UE is not registered here with what it has brought.
 pub(crate) fn not_here(ue: Ue) {
     let from = ue.with(|p| {
         let to = p.amf.arrival()?.status_to();

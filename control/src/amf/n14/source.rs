@@ -1,6 +1,6 @@
-//! The AMF that a phone leaves: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3, TS 33.501 §6.9.2.3.3.
+//! The AMF that a UE leaves: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3, TS 33.501 §6.9.2.3.3.
 //!
-//! Until the target says that the phone has come, it is here: whatever goes wrong before costs the handover alone.
+//! Until the target says that the UE has come, it is here: whatever goes wrong before costs the handover alone.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,9 @@ use whimbrel_ngap::msg::{
     HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
 };
 
-use super::{Between, Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContext, say};
+use super::{
+    Between, Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContextCreateData, say,
+};
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::{
     ids, lost, out_of_state, release_command, send, send_nas, send_release_command,
@@ -27,27 +29,27 @@ use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
-use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
+use crate::ue_context::UeContext;
 
-/// A phone that goes over to another AMF's gNB, as long as it has a record here.
+/// A UE that goes over to another AMF's gNB, as long as it has a record here.
 #[derive(Clone, Debug)]
 pub(crate) struct Departure {
     to: NeighbourId,
     relation: Relation,
     phase: Phase,
-    /// The serving gNB is gone: the phone has nowhere else to be.
+    /// The serving gNB is gone: the UE has nowhere else to be.
     source_lost: bool,
-    /// What is to be said to the phone if it stays.
+    /// What is to be said to the UE if it stays.
     held: Vec<(mm::Message, Security)>,
     /// It has come there, and these sessions with it.
     given: Option<Vec<Given>>,
 }
 
 impl Departure {
-    /// Of an idle phone that registers there.
+    /// Of an idle UE that registers there.
     pub(super) fn idle(to: NeighbourId, relation: Relation) -> Self {
         Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
     }
@@ -68,9 +70,9 @@ impl Departure {
     }
 }
 
-/// COUNTs that another AMF may have used before a phone's way there came to nothing: more than it says before it has keys of its own, two
+/// COUNTs that another AMF may have used before a UE's way there came to nothing: more than it says before it has keys of its own, two
 /// challenges, each five times (T3560), what it says to a message that it does not serve, a refusal. Ten such ways of which
-/// the phone hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
+/// the UE hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
 pub(crate) const SAID_ELSEWHERE: u8 = 24;
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
@@ -107,8 +109,7 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
     let tai = handover::to_gnb(m)?;
     permitted(ue, tai).map_err(|refusal| (CauseRadioNetwork::HoTargetNotAllowed, refusal))?;
     if ue.with(|p| p.amf.emergency) {
-        let what =
-            Refusal::Protocol("HANDOVER REQUIRED to another AMF for a phone whose keys may be nobody's");
+        let what = Refusal::Protocol("HANDOVER REQUIRED to another AMF for a UE whose keys may be nobody's");
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
     handover::ready(ue)
@@ -125,7 +126,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), 
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
     let admitted = smf::ready_for_departure(ue, admitted, handover::direct(&m)).await?;
     if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
-        return Err(busy()); // the target has another state of the phone than it has now
+        return Err(busy()); // the target has another state of the UE than it has now
     }
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
     phase(ue, Phase::Executing);
@@ -135,7 +136,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), 
     Ok(())
 }
 
-/// A phone travels at rest: what it is at on other lanes ends first.
+/// A UE travels at rest: what it is at on other lanes ends first.
 pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
     let until = ue.now() + ue.config().timers.guard;
     while !ue.with(|p| p.lanes.idle_but(lane)) {
@@ -152,14 +153,14 @@ pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
 }
 
 const BUSY: Refusal =
-    Refusal::Protocol("HANDOVER REQUIRED to another AMF for a phone that is at something else");
+    Refusal::Protocol("HANDOVER REQUIRED to another AMF for a UE that is at something else");
 
 fn busy() -> Failed {
     Failed::new(CauseRadioNetwork::InteractionWithOtherProcedure, BUSY)
 }
 
-/// What of a phone may not change between its leaving and its state's: nothing that was said to it may be said again under its keys.
-fn standing(p: &Phone) -> u32 {
+/// What of a UE may not change between its leaving and its state's: nothing that was said to it may be said again under its keys.
+fn standing(p: &UeContext) -> u32 {
     let sessions: Vec<_> = p
         .sessions
         .values()
@@ -173,7 +174,7 @@ fn standing(p: &Phone) -> u32 {
     flat::digest(&(sessions, said, p.amf.tmsi, p.amf.ng_ksi, &p.amf.allowed_nssai))
 }
 
-/// The phone's state, with the keys for its next gNB.
+/// The UE's state, with the keys for its next gNB.
 fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     let named = handover::named(m);
     let (sessions, refused): (Vec<_>, Vec<_>) =
@@ -199,7 +200,7 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     };
     let mut required = Vec::new();
     Message::from(m.clone()).encode(&mut required);
-    say(ue, to, relation, Body::CreateUeContext(UeContext { state, required, keys, upfs }.into()));
+    say(ue, to, relation, Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()));
     phase(ue, Phase::Preparing);
     let refused = refused.into_iter().map(|psi| (psi, unknown())).collect();
     Ok((Asked { sessions, refused }, standing))
@@ -227,9 +228,9 @@ fn silent(what: &'static str) -> Failed {
     Failed::new(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem, Refusal::RadioFailure(what))
 }
 
-/// The target does not take the phone, with the cause that it or its gNB gives (TS 38.413 §8.4.2.3).
+/// The target does not take the UE, with the cause that it or its gNB gives (TS 38.413 §8.4.2.3).
 fn not_created(failure: &[u8]) -> Failed {
-    let refusal = Refusal::RadioFailure("the other AMF does not take the phone");
+    let refusal = Refusal::RadioFailure("the other AMF does not take the UE");
     match Message::decode(failure) {
         Ok(Message::HandoverFailure(m)) => {
             let HandoverFailure { cause, target_to_source_failure_transparent_container: container, .. } = m;
@@ -242,7 +243,7 @@ fn not_created(failure: &[u8]) -> Failed {
     }
 }
 
-/// §4.9.1.3.3 step 6: the phone is there, or never comes.
+/// §4.9.1.3.3 step 6: the UE is there, or never comes.
 async fn arrived(ue: Ue) -> Result<(), Failed> {
     let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
     match ue.receive(told, EXECUTION).await {
@@ -256,7 +257,7 @@ async fn arrived(ue: Ue) -> Result<(), Failed> {
     }
 }
 
-/// The phone is the target's, and nothing that comes from now on is for it.
+/// The UE is the target's, and nothing that comes from now on is for it.
 pub(super) fn settle(ue: Ue, given: Vec<Given>) {
     let said = ue.with(|p| {
         p.amf.registered = false;
@@ -270,7 +271,7 @@ pub(super) fn settle(ue: Ue, given: Vec<Given>) {
     }
 }
 
-/// §4.9.1.3.3 step 14: the gNB that the phone has left lets go of it, after what is still under way has passed. Whatever of the phone has
+/// §4.9.1.3.3 step 14: the gNB that the UE has left lets go of it, after what is still under way has passed. Whatever of the UE has
 /// not gone along ends with its record.
 async fn left(ue: Ue, began: Instant) {
     let subject = ue.with(|p| p.subject());
@@ -298,7 +299,7 @@ pub(super) async fn told_again(ue: Ue, patience: Duration) {
 /// How long the target is answered again that has not heard which sessions are its own.
 pub(super) const TOLD_AGAIN: Duration = Duration::from_secs(3);
 
-/// The phone stays where it is, if that is still there.
+/// The UE stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(d) = ue.with(|p| p.amf.take_departure()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
@@ -312,7 +313,7 @@ fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, ta
     back(ue, &d);
 }
 
-/// HANDOVER CANCEL of a phone that was to leave (TS 23.502 §4.9.1.4); whether it was.
+/// HANDOVER CANCEL of a UE that was to leave (TS 23.502 §4.9.1.4); whether it was.
 pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
     if !ue.with(|p| p.amf.departure().is_some_and(|d| d.given.is_none())) {
         return false;
@@ -324,7 +325,7 @@ pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
     true
 }
 
-/// The handover is off: the phone's connection ends, the phone is found elsewhere, or its source wants so. The target is told.
+/// The handover is off: the UE's connection ends, the UE is found elsewhere, or its source wants so. The target is told.
 pub(crate) fn abandon(ue: Ue) -> Option<Departure> {
     let d = ue.with(|p| {
         if p.amf.departure().is_none_or(|d| d.given.is_some()) {
@@ -345,7 +346,7 @@ fn back(ue: Ue, d: &Departure) {
     if d.source_lost { lost(ue) } else { over(ue, d) }
 }
 
-/// The phone stays: what was kept for it is said, and what waited goes on.
+/// The UE stays: what was kept for it is said, and what waited goes on.
 pub(super) fn over(ue: Ue, d: &Departure) {
     for (message, security) in &d.held {
         if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
@@ -355,9 +356,9 @@ pub(super) fn over(ue: Ue, d: &Departure) {
     target::go_on(ue);
 }
 
-/// Keeps a message for a phone whose state is under way: its keys may not say anything that the target does not know of.
-pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
-    let Some(d) = phone.amf.departure_mut() else { return false };
+/// Keeps a message for a UE whose state is under way: its keys may not say anything that the target does not know of.
+pub(crate) fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
+    let Some(d) = ue.amf.departure_mut() else { return false };
     if d.phase == Phase::Waiting {
         return false;
     }
@@ -365,7 +366,7 @@ pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security)
     true
 }
 
-/// The gNB that sends the phone away lets it go, or is lost: the phone may arrive all the same. Whether it is so.
+/// The gNB that sends the UE away lets it go, or is lost: the UE may arrive all the same. Whether it is so.
 pub(crate) fn source_leaves(ue: Ue, cause: Option<&Cause>) -> bool {
     let told = ue.with(|p| {
         let d = p.amf.departure_mut().filter(|d| d.phase == Phase::Executing && d.given.is_none())?;

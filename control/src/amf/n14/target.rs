@@ -1,6 +1,6 @@
-//! The AMF that a phone comes to: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3.
+//! The AMF that a UE comes to: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3.
 //!
-//! Until its gNB says HANDOVER NOTIFY, the phone is the source's, and what is here of it ends without a trace. Its subscription is what the
+//! Until its gNB says HANDOVER NOTIFY, the UE is the source's, and what is here of it ends without a trace. Its subscription is what the
 //! UDM says here, not what the source says.
 
 use std::rc::Rc;
@@ -18,7 +18,9 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
-use super::{Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContext, registration, say};
+use super::{
+    Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContextCreateData, registration, say,
+};
 use crate::amf::as_security::Fresh;
 use crate::amf::connection::{emit, locate, location, out_of_state};
 use crate::amf::handover::{self, Failed};
@@ -30,23 +32,23 @@ use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::phone::{AmfContext, Connection, Phone};
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Admitted, Coming};
+use crate::ue_context::{AmfContext, Connection, UeContext};
 
-/// Where a phone comes from.
+/// Where a UE comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     from: NeighbourId,
     relation: Relation,
-    /// The sessions that come along, from when the phone is here until it is certain that they are ours.
+    /// The sessions that come along, from when the UE is here until it is certain that they are ours.
     pub(super) coming: Vec<Coming>,
     by: By,
 }
 
-/// How a phone comes.
+/// How a UE comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Handover,
@@ -61,12 +63,12 @@ impl Arrival {
         Self { from, relation, coming: Vec::new(), by: By::Handover }
     }
 
-    /// Of an idle phone, of which the source is asked.
+    /// Of an idle UE, of which the source is asked.
     pub(super) fn asked(from: NeighbourId, relation: Relation) -> Self {
         Self { by: By::Question, ..Self::new(from, relation) }
     }
 
-    /// The source answers, and names the phone. Whether it was asked.
+    /// The source answers, and names the UE. Whether it was asked.
     pub(super) fn answered(&mut self, from: NeighbourId, relation: Relation) -> bool {
         let asked = (By::Question, self.from, self.relation.token);
         let ours = asked == (self.by, from, relation.token);
@@ -80,7 +82,7 @@ impl Arrival {
         self.by == By::Handover
     }
 
-    /// Where the source of an idle phone hears what became of it, once it has answered.
+    /// Where the source of an idle UE hears what became of it, once it has answered.
     pub(super) fn status_to(&self) -> Option<To> {
         (self.by == By::Answer).then_some((self.from, self.relation))
     }
@@ -103,12 +105,12 @@ impl Keys {
 /// Who awaits our answers, and the name of what they are about.
 type To = (NeighbourId, Relation);
 
-/// What the procedure knows beside the phone's record.
+/// What the procedure knows beside the UE's record.
 struct Prepared {
     required: HandoverRequired,
     to: HandoverTarget,
     keys: Fresh,
-    /// The connection that the phone had, of which the next one has what is the phone's.
+    /// The connection that the UE had, of which the next one has what is the UE's.
     connection: Connection,
     coming: Vec<Coming>,
     /// Sessions that cannot be had here, and why.
@@ -120,11 +122,11 @@ pub(crate) fn create(
     ue: Ue,
     from: NeighbourId,
     relation: Relation,
-    context: Box<UeContext>,
+    context: Box<UeContextCreateData>,
     to: Option<HandoverTarget>,
 ) {
     if ue.with(|p| p.amf.supi.is_some()) {
-        return out_of_state(ue); // only a slot of its own is for a phone that comes
+        return out_of_state(ue); // only a slot of its own is for a UE that comes
     }
     let arrival = (from, relation);
     let prepared = match prepare(ue, &context, to) {
@@ -170,8 +172,12 @@ pub(crate) fn create(
     });
 }
 
-/// What must hold of a context that comes (TS 23.502 §4.9.1.3.2 steps 3 and 4). The phone's record is made of it.
-fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Prepared, (Cause, Refusal)> {
+/// What must hold of a context that comes (TS 23.502 §4.9.1.3.2 steps 3 and 4). The UE's record is made of it.
+fn prepare(
+    ue: Ue,
+    context: &UeContextCreateData,
+    to: Option<HandoverTarget>,
+) -> Result<Prepared, (Cause, Refusal)> {
     let broken = |what| (CauseProtocol::SemanticError.into(), Refusal::Protocol(what));
     let refuse = |cause: CauseRadioNetwork, refusal| Err((cause.into(), refusal));
     let Ok(Message::HandoverRequired(required)) = Message::decode(&context.required) else {
@@ -186,8 +192,8 @@ fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Pr
         let what = "a UE context for a gNB that is not connected here, or not in that tracking area";
         return refuse(CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what));
     };
-    let state = Checkpoint::from_octets(context.state.octets()).and_then(|c| c.phone());
-    let Phone { amf, mut sessions, .. } = *state.map_err(|e| match e {
+    let state = Checkpoint::from_octets(context.state.octets()).and_then(|c| c.context());
+    let UeContext { amf, mut sessions, .. } = *state.map_err(|e| match e {
         FlatError::UnknownVersion(_) => broken("a UE context of another version of this program"),
         _ => broken("a UE context that cannot be read"),
     })?;
@@ -199,7 +205,7 @@ fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Pr
         && amf.next_hop.is_some()
         && amf.ue_security_capability.is_some();
     let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
-        return Err(broken("a UE context of a phone that is not connected and registered"));
+        return Err(broken("a UE context of a UE that is not connected and registered"));
     };
     let (states, own) = (ue.upfs(), ue.with(|p| (p.id, p.clock)));
     let (mut coming, mut refused) = (Vec::new(), Vec::new());
@@ -214,7 +220,7 @@ fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Pr
     let allowed: Vec<SNssai> =
         amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
     if allowed.is_empty() {
-        let what = Refusal::Protocol("a UE context of a phone that may use none of the slices here");
+        let what = Refusal::Protocol("a UE context of a UE that may use none of the slices here");
         return refuse(CauseRadioNetwork::SliceNotSupported, what);
     }
     ue.with(|p| {
@@ -224,7 +230,7 @@ fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Pr
     Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })
 }
 
-/// What the phone brings along. Names, timers and places are the source's; it gets others here when it registers.
+/// What the UE brings along. Names, timers and places are the source's; it gets others here when it registers.
 pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> AmfContext {
     AmfContext {
         supi: amf.supi,
@@ -247,7 +253,7 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
     }
 }
 
-/// Steps 4 to 12: the gNB is asked, the source told, and the phone awaited.
+/// Steps 4 to 12: the gNB is asked, the source told, and the UE awaited.
 async fn ready(
     ue: Ue,
     (from, relation): To,
@@ -280,7 +286,7 @@ async fn ready(
     Ok((answer, admitted, notify))
 }
 
-/// Nudm_SDM_Get: who is no subscriber here is not taken, and where the phone may be is judged by what it says.
+/// Nudm_SDM_Get: who is no subscriber here is not taken, and where the UE may be is judged by what it says.
 async fn subscribed(ue: Ue) -> Result<(), Failed> {
     let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
     let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.tai)) else {
@@ -297,7 +303,7 @@ async fn subscribed(ue: Ue) -> Result<(), Failed> {
     permitted(ue, tai).map_err(|refusal| failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal))
 }
 
-/// HANDOVER NOTIFY: from here on the phone is this AMF's (§4.9.1.3.3 steps 5 to 11).
+/// HANDOVER NOTIFY: from here on the UE is this AMF's (§4.9.1.3.3 steps 5 to 11).
 async fn arrive(
     ue: Ue,
     (from, relation): To,
@@ -353,7 +359,7 @@ async fn arrive(
     Ok(())
 }
 
-/// How often the source is told that the phone has come, and how long it is given each time that it is told or asked something.
+/// How often the source is told that the UE has come, and how long it is given each time that it is told or asked something.
 const ATTEMPTS: u8 = 3;
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -381,7 +387,7 @@ pub(super) async fn completed(
     Ok(None)
 }
 
-/// The phone has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
+/// The UE has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
 fn came(ue: Ue, began: Instant) {
     ue.with(|p| p.amf.between = None);
     let subject = ue.with(|p| p.subject());
@@ -390,7 +396,7 @@ fn came(ue: Ue, began: Instant) {
     target::let_source_go(ue);
 }
 
-/// The phone is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
+/// The UE is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
 fn ended(ue: Ue, refusal: Refusal) {
     ue.with(|p| {
         p.sessions.clear();
@@ -403,7 +409,7 @@ fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec
     say(ue, from, relation, Body::not_created(cause, container));
 }
 
-/// The phone's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
+/// The UE's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
 pub(crate) fn forget(ue: Ue) {
     let coming = ue.with(|p| p.amf.arrival().map(|a| a.coming.clone())).unwrap_or_default();
     if coming.is_empty() {
@@ -420,7 +426,7 @@ pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
     }
     match body {
         Body::RanStatus(octets) => ran_status(ue, &octets),
-        // The phone has come meanwhile: HANDOVER COMPLETE is under way, and its answer decides.
+        // The UE has come meanwhile: HANDOVER COMPLETE is under way, and its answer decides.
         Body::ReleaseUeContext if ue.with(|p| p.amf.target.is_none()) => {}
         Body::ReleaseUeContext => drop(target::abandon(ue)),
         body => super::deliver(ue, body),

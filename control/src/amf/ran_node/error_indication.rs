@@ -1,4 +1,4 @@
-//! Error Indication of what concerns no phone: TS 38.413 §8.7.5, §10.5.
+//! Error Indication of what concerns no UE: TS 38.413 §8.7.5, §10.5.
 
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::Cause;
@@ -14,7 +14,7 @@ const SENT_PER_S: u32 = 100;
 /// ERROR INDICATIONs a second of one gNB that are told: one that complains about everything fills no log.
 const TOLD_PER_S: u32 = 10;
 
-/// An ERROR INDICATION for a message that names no phone, or a wrong one.
+/// An ERROR INDICATION for a message that names no UE, or a wrong one.
 pub(crate) fn error_indication(cause: impl Into<Cause>) -> ErrorIndication {
     let mut m = ErrorIndication::new();
     m.cause = Some(cause.into());

@@ -1,4 +1,4 @@
-//! The AMF's side of a gNB: what its phones share, one machine per association (TS 38.413 §8.7 to §8.10).
+//! The AMF's side of a gNB: what its UEs share, one machine per association (TS 38.413 §8.7 to §8.10).
 //!
 //! | clause | where |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | §8.7.7 Overload Start, §8.7.8 Overload Stop | `overload` |
 //! | §8.8 configuration transfer | `configuration_transfer` |
 //! | §8.9 warning messages | `warning`, their text in `cbs` |
-//! | §8.10.5 NRPPa of no phone | `nrppa` |
+//! | §8.10.5 NRPPa of no UE | `nrppa` |
 
 mod cbs;
 mod configuration_transfer;
@@ -66,9 +66,9 @@ pub struct RanNode {
     pub tacs: Vec<Tac>,
     /// The slices that it supports there.
     pub slices: Vec<SNssai>,
-    /// The paging cycle that it uses where a phone has none of its own.
+    /// The paging cycle that it uses where a UE has none of its own.
     pub default_paging_drx: PagingDrx,
-    /// A further association of a gNB that is set up on another one (TS 38.412 §7): nothing is sent to it that concerns no phone.
+    /// A further association of a gNB that is set up on another one (TS 38.412 §7): nothing is sent to it that concerns no UE.
     pub further: bool,
     /// Whether OVERLOAD START is in force there.
     pub overloaded: bool,
@@ -125,7 +125,7 @@ impl RanNode {
         near.iter().any(named) || cells.iter().any(cell)
     }
 
-    /// Whether it hears what concerns no phone over this association.
+    /// Whether it hears what concerns no UE over this association.
     fn serves(&self) -> bool {
         self.gnb.is_some() && !self.further
     }
@@ -148,11 +148,11 @@ pub struct RanNodes {
 /// What a gNB's message, the time or an operator caused.
 #[derive(Debug, Default)]
 pub struct RanOutput {
-    /// Messages that concern no phone; they leave on stream 0.
+    /// Messages that concern no UE; they leave on stream 0.
     pub messages: Vec<(AssociationId, Message)>,
     /// What happened.
     pub events: Vec<RanEvent>,
-    /// Phones whose connections are gone.
+    /// UEs whose connections are gone.
     pub reset: Option<Reset>,
     /// Other associations of the same gNB, which have lost it: a gNB that lost its power comes back on a new one before
     /// SCTP finds out about the old ones.
@@ -164,7 +164,7 @@ pub struct RanOutput {
 /// Connections that a gNB has dropped.
 #[derive(Debug)]
 pub struct Reset {
-    /// Which of its phones' connections.
+    /// Which of its UEs' connections.
     pub what: ResetType,
     /// The gNB waits for NG RESET ACKNOWLEDGE, which follows the last of them.
     pub acknowledge: bool,
@@ -172,7 +172,7 @@ pub struct Reset {
     pub by: ResetBy,
 }
 
-/// A message that begins something of a gNB is answered within this, as any sane one is (the guard of phones' procedures).
+/// A message that begins something of a gNB is answered within this, as any sane one is (the guard of UEs' procedures).
 const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// NG SETUP comes first on an association (TS 38.413 §8.7.1.1), and within this: SCTP alone serves nobody.
@@ -234,7 +234,7 @@ impl RanNodes {
         self.nodes.get(&association)
     }
 
-    /// The association over which a gNB hears what concerns no phone.
+    /// The association over which a gNB hears what concerns no UE.
     pub fn find(&self, gnb: GlobalGnbId) -> Option<AssociationId> {
         self.nodes.iter().find(|(_, n)| n.serves() && n.gnb == Some(gnb)).map(|(a, _)| *a)
     }
@@ -258,7 +258,7 @@ impl RanNodes {
         }
     }
 
-    /// Whether phones may be served over this association: NG SETUP comes first (TS 38.413 §8.7.1.1).
+    /// Whether UEs may be served over this association: NG SETUP comes first (TS 38.413 §8.7.1.1).
     pub fn is_set_up(&self, association: AssociationId) -> bool {
         self.nodes.get(&association).is_some_and(|n| n.gnb.is_some())
     }
@@ -272,13 +272,13 @@ impl RanNodes {
         Some((association, self.nodes.get(&association)?))
     }
 
-    /// Whether a gNB may bring one more first message of a phone: one gNB's flood does not starve the others.
+    /// Whether a gNB may bring one more first message of a UE: one gNB's flood does not starve the others.
     pub fn admit_first_message(&mut self, now: Instant, association: AssociationId) -> bool {
         let per_s = self.config.limits.first_messages_per_s;
         self.nodes.get_mut(&association).is_some_and(|n| n.first_messages.take(now, per_s))
     }
 
-    /// A message that concerns no single phone.
+    /// A message that concerns no single UE.
     pub fn handle(&mut self, now: Instant, association: AssociationId, message: Message) -> RanOutput {
         let mut out = RanOutput::default();
         self.is_alive(now, association, &mut out);
@@ -335,7 +335,7 @@ impl RanNodes {
         out
     }
 
-    /// The AMF goes: gNBs hear that it serves nobody any more, and keep new phones from it (§8.7.6.2).
+    /// The AMF goes: gNBs hear that it serves nobody any more, and keep new UEs from it (§8.7.6.2).
     pub fn retire(&self) -> RanOutput {
         let gone = || AmfStatusIndication::new(vec![UnavailableGuamiItem::new(self.config.amf.guami())]);
         let messages = self.serving().map(|(association, _)| (association, gone().into())).collect();

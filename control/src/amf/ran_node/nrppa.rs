@@ -1,4 +1,4 @@
-//! NRPPa transport without a phone: TS 38.413 §8.10.5.
+//! NRPPa transport without a UE: TS 38.413 §8.10.5.
 
 use super::RanOutput;
 use crate::envelope::AssociationId;

@@ -11,8 +11,8 @@ use whimbrel_ngap::msg::*;
 
 use super::*;
 use crate::config::Config;
-use crate::desk;
 use crate::event::SetupRefusal;
+use crate::ue_harness;
 
 fn at(s: u64) -> Instant {
     Instant(1_000_000_000 + s * 1_000_000)
@@ -43,7 +43,7 @@ fn request(n: u32) -> NgSetupRequest {
 }
 
 fn config() -> Config {
-    desk::config()
+    ue_harness::config()
 }
 
 /// So many gNBs, set up on associations of their own numbers.
@@ -86,7 +86,7 @@ fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing
     assert!(refused > 10, "{refused}");
 }
 
-#[test] // TS 38.413 §8.7.1.2: the gNB learns who serves it, what, and how much of its phones are wanted here
+#[test] // TS 38.413 §8.7.1.2: the gNB learns who serves it, what, and how much of its UEs are wanted here
 fn setup_is_answered_with_who_serves() {
     let mut nodes = RanNodes::new(Arc::new(config()));
     nodes.up(at(0), on(1));
@@ -372,7 +372,7 @@ fn a_further_association_joins_by_ran_configuration_update() {
     let out = nodes.handle(at(1), on(7), update.into());
     assert!(matches!(only(&out), Message::RanConfigurationUpdateAcknowledge(_)));
     assert!(nodes.is_set_up(on(7)));
-    assert_eq!(nodes.serving().count(), 1, "it hears what concerns no phone once");
+    assert_eq!(nodes.serving().count(), 1, "it hears what concerns no UE once");
     assert_eq!(nodes.siblings(on(7)), [on(1), on(7)]);
     nodes.down(on(1));
     assert_eq!(nodes.find(gnb(1)), Some(on(7)), "the other takes over");
@@ -554,8 +554,8 @@ fn two_ends_that_complain_of_each_other_do_not_go_on_for_ever() {
     assert_eq!(told, 10);
 }
 
-fn load(phones_percent: u8, delay_ms: u64) -> Load {
-    Load { phones_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
+fn load(ues_percent: u8, delay_ms: u64) -> Load {
+    Load { ues_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
 }
 
 #[test] // TS 38.413 §8.7.7.2, §8.7.8.2; TS 23.501 §5.19.3, §5.19.5.2: it begins and ends by the operator's rule
@@ -663,7 +663,7 @@ fn a_configuration_transfer_to_nobody_is_dropped_and_counted() {
 }
 
 #[test] // TS 38.413 §8.10
-fn nrppa_of_no_phone_is_dropped_and_counted() {
+fn nrppa_of_no_ue_is_dropped_and_counted() {
     let mut nodes = nodes(1);
     let out = nodes.handle(at(1), on(1), UplinkNonUeAssociatedNrppaTransport::new(vec![1], vec![2]).into());
     assert!(out.messages.is_empty() && matches!(out.events.as_slice(), [RanEvent::Unserved { .. }]));

@@ -38,7 +38,7 @@ pub struct Warning {
     pub repetition_period_s: u32,
     /// How many broadcasts; 0: until it is cancelled (TS 38.413 §9.3.1.38).
     pub broadcasts: u16,
-    /// ETWS primary notification: its type and what phones do (TS 23.041 §9.3.24).
+    /// ETWS primary notification: its type and what UEs do (TS 23.041 §9.3.24).
     pub warning_type: Option<[u8; 2]>,
     /// How the contents are coded.
     pub data_coding_scheme: Option<u8>,

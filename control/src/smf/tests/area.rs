@@ -11,19 +11,19 @@ use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest, ServiceAccept, S
 
 use super::*;
 use crate::config::Ladn;
-use crate::desk::INTEGRITY;
 use crate::smf::{SmContext, UpState};
 use crate::udm::{MobilityRestrictions, ServiceArea};
+use crate::ue_harness::INTEGRITY;
 
 fn tac(n: u32) -> Tac {
     Tac::new(n).unwrap()
 }
 
-fn session(desk: &Desk) -> &SmContext {
-    &desk.phone().unwrap().sessions[&psi(1)]
+fn session(harness: &UeHarness) -> &SmContext {
+    &harness.context().unwrap().sessions[&psi(1)]
 }
 
-/// `internet` is to be had in these tracking areas alone; the phone's is 1.
+/// `internet` is to be had in these tracking areas alone; the UE's is 1.
 fn local(tacs: &[u32], release: bool) -> crate::config::Config {
     let mut config = config();
     config.amf.tacs = vec![tac(1), tac(2), tac(7)];
@@ -32,30 +32,30 @@ fn local(tacs: &[u32], release: bool) -> crate::config::Config {
     config
 }
 
-/// A phone that may start no services where it is, unless that is elsewhere.
-fn not_allowed(desk: Desk, area: u32) -> Desk {
-    let mut desk = desk;
-    let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-    let mut subscription = (**phone.amf.subscription.as_ref().unwrap()).clone();
+/// A UE that may start no services where it is, unless that is elsewhere.
+fn not_allowed(harness: UeHarness, area: u32) -> UeHarness {
+    let mut harness = harness;
+    let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+    let mut subscription = (**ue.amf.subscription.as_ref().unwrap()).clone();
     subscription.restrictions = MobilityRestrictions {
         service_area: Some(ServiceArea::NotAllowed(vec![tac(area)])),
         ..Default::default()
     };
-    phone.amf.subscription = Some(Arc::new(subscription));
-    desk.shard.restore(phone);
-    desk
+    ue.amf.subscription = Some(Arc::new(subscription));
+    harness.shard.restore(ue);
+    harness
 }
 
-/// The phone goes idle, and its session with it.
-fn idle(desk: &mut Desk) {
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    desk.settle(batch);
-    assert_eq!(session(desk).up, UpState::Inactive);
+/// The UE goes idle, and its session with it.
+fn idle(harness: &mut UeHarness) {
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
+    assert_eq!(session(harness).up, UpState::Inactive);
 }
 
 pub(super) fn service_request(
-    desk: &mut Desk,
+    harness: &mut UeHarness,
     service: ServiceType,
     uplink: Option<PduSessionSet>,
 ) -> Vec<Batch> {
@@ -63,25 +63,25 @@ pub(super) fn service_request(
     let ksi = NgKsi::native(0).unwrap();
     let mut m = ServiceRequest::new(ksi, service, MobileIdentity::STmsi(s_tmsi));
     m.uplink_data_status = uplink;
-    let pdu = desk.protect(INTEGRITY, m);
-    let batch = desk.first(pdu, Some(s_tmsi.tmsi));
-    desk.settle(batch)
+    let pdu = harness.protect(INTEGRITY, m);
+    let batch = harness.first(pdu, Some(s_tmsi.tmsi));
+    harness.settle(batch)
 }
 
-/// The phone has packets for its session.
+/// The UE has packets for its session.
 fn one() -> Option<PduSessionSet> {
     Some(PduSessionSet::from_iter([psi(1)]))
 }
 
-fn service_accept(desk: &mut Desk, batches: &[Batch]) -> Option<ServiceAccept> {
-    batches.iter().flat_map(|b| desk.downlink(b)).find_map(|m| match m {
+fn service_accept(harness: &mut UeHarness, batches: &[Batch]) -> Option<ServiceAccept> {
+    batches.iter().flat_map(|b| harness.downlink(b)).find_map(|m| match m {
         mm::Message::ServiceAccept(m) => Some(m),
         _ => None,
     })
 }
 
-fn reject(desk: &mut Desk, batches: &[Batch]) -> Option<MmCause> {
-    batches.iter().flat_map(|b| desk.downlink(b)).find_map(|m| match m {
+fn reject(harness: &mut UeHarness, batches: &[Batch]) -> Option<MmCause> {
+    batches.iter().flat_map(|b| harness.downlink(b)).find_map(|m| match m {
         mm::Message::ServiceReject(m) => Some(m.cause),
         _ => None,
     })
@@ -89,26 +89,26 @@ fn reject(desk: &mut Desk, batches: &[Batch]) -> Option<MmCause> {
 
 #[test] // TS 24.501 §5.3.5, §5.6.1.5 #28: where no services may be started, signalling passes and data does not
 fn signalling_in_a_non_allowed_area() {
-    let mut desk = not_allowed(Desk::registered(), 1);
-    idle(&mut desk);
-    let batches = service_request(&mut desk, ServiceType::Data, one());
-    assert_eq!(reject(&mut desk, &batches), Some(MmCause::RestrictedServiceArea));
-    let mut desk = not_allowed(Desk::registered(), 1);
-    idle(&mut desk);
-    let batches = service_request(&mut desk, ServiceType::Signalling, None);
-    assert!(service_accept(&mut desk, &batches).is_some());
-    assert_eq!(session(&desk).up, UpState::Inactive);
+    let mut harness = not_allowed(UeHarness::registered(), 1);
+    idle(&mut harness);
+    let batches = service_request(&mut harness, ServiceType::Data, one());
+    assert_eq!(reject(&mut harness, &batches), Some(MmCause::RestrictedServiceArea));
+    let mut harness = not_allowed(UeHarness::registered(), 1);
+    idle(&mut harness);
+    let batches = service_request(&mut harness, ServiceType::Signalling, None);
+    assert!(service_accept(&mut harness, &batches).is_some());
+    assert_eq!(session(&harness).up, UpState::Inactive);
 }
 
-#[test] // TS 24.501 §5.6.1.4.1, §9.11.3.43: the user plane is refused with #28 to a phone that answers paging there, and not in an emergency
+#[test] // TS 24.501 §5.6.1.4.1, §9.11.3.43: the user plane is refused with #28 to a UE that answers paging there, and not in an emergency
 fn a_user_plane_in_a_non_allowed_area() {
     for (service, refused) in
         [(ServiceType::MobileTerminatedServices, true), (ServiceType::HighPriorityAccess, false)]
     {
-        let mut desk = not_allowed(Desk::registered(), 1);
-        idle(&mut desk);
-        let batches = service_request(&mut desk, service, one());
-        let accept = service_accept(&mut desk, &batches).unwrap();
+        let mut harness = not_allowed(UeHarness::registered(), 1);
+        idle(&mut harness);
+        let batches = service_request(&mut harness, service, one());
+        let accept = service_accept(&mut harness, &batches).unwrap();
         assert_eq!(accept.reactivation_result.unwrap().contains(psi(1)), refused);
         let why = accept.reactivation_errors.map(|e| e.0);
         assert_eq!(why, refused.then(|| vec![(psi(1), MmCause::RestrictedServiceArea)]));
@@ -117,24 +117,24 @@ fn a_user_plane_in_a_non_allowed_area() {
 
 #[test] // TS 24.501 §5.6.1.4.1: #43: the user plane of a local data network elsewhere
 fn a_user_plane_outside_its_local_area() {
-    let mut desk = Desk::registered_with(local(&[7], false));
-    idle(&mut desk);
-    let batches = service_request(&mut desk, ServiceType::Data, one());
-    let accept = service_accept(&mut desk, &batches).unwrap();
+    let mut harness = UeHarness::registered_with(local(&[7], false));
+    idle(&mut harness);
+    let batches = service_request(&mut harness, ServiceType::Data, one());
+    let accept = service_accept(&mut harness, &batches).unwrap();
     assert_eq!(accept.reactivation_errors.unwrap().0, [(psi(1), MmCause::LadnNotAvailable)]);
 }
 
 #[test] // TS 24.501 §5.6.1.4.1: what may be had is had, and no cause stands in the accept
 fn a_user_plane_within_its_area() {
-    let mut desk = not_allowed(Desk::registered_with(local(&[1], false)), 7);
-    idle(&mut desk);
-    let batches = service_request(&mut desk, ServiceType::Data, one());
-    let accept = service_accept(&mut desk, &batches).unwrap();
+    let mut harness = not_allowed(UeHarness::registered_with(local(&[1], false)), 7);
+    idle(&mut harness);
+    let batches = service_request(&mut harness, ServiceType::Data, one());
+    let accept = service_accept(&mut harness, &batches).unwrap();
     assert!(accept.reactivation_result.unwrap().is_empty() && accept.reactivation_errors.is_none());
 }
 
 /// Downlink packets wait for the session.
-pub(super) fn downlink_data(desk: &mut Desk) -> Vec<Batch> {
+pub(super) fn downlink_data(harness: &mut UeHarness) -> Vec<Batch> {
     use whimbrel_pfcp::ie::ReportType;
     use whimbrel_pfcp::msg::SessionReportRequest;
     let mut m = SessionReportRequest::new(ReportType::DLDR);
@@ -144,9 +144,10 @@ pub(super) fn downlink_data(desk: &mut Desk) -> Vec<Batch> {
         dl_data_packets_size: None,
         data_status: None,
     });
-    let octets = whimbrel_pfcp::Message::from(m).to_octets(Some(session(desk).cp_seid), 9);
-    let batch = desk.input(Payload::PfcpReport { psi: 1, upf: crate::upf::UpfId(0), octets: octets.into() });
-    desk.settle(batch)
+    let octets = whimbrel_pfcp::Message::from(m).to_octets(Some(session(harness).cp_seid), 9);
+    let batch =
+        harness.input(Payload::PfcpReport { psi: 1, upf: crate::upf::UpfId(0), octets: octets.into() });
+    harness.settle(batch)
 }
 
 fn paged(batches: &[Batch]) -> Option<Vec<Tai>> {
@@ -156,63 +157,63 @@ fn paged(batches: &[Batch]) -> Option<Vec<Tai>> {
     })
 }
 
-/// The phone's registration area is these tracking areas.
-fn registered_in(desk: &mut Desk, tacs: &[u32]) {
-    let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-    let plmn = phone.amf.tai.unwrap().plmn;
-    phone.amf.registration_area = tacs.iter().map(|n| Tai { plmn, tac: tac(*n) }).collect();
-    desk.shard.restore(phone);
+/// The UE's registration area is these tracking areas.
+fn registered_in(harness: &mut UeHarness, tacs: &[u32]) {
+    let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+    let plmn = ue.amf.tai.unwrap().plmn;
+    ue.amf.registration_area = tacs.iter().map(|n| Tai { plmn, tac: tac(*n) }).collect();
+    harness.shard.restore(ue);
 }
 
-#[test] // TS 23.501 §5.3.4.1.1, TS 23.502 §4.2.3.3: a phone is not paged where it may not have what waits for it
+#[test] // TS 23.501 §5.3.4.1.1, TS 23.502 §4.2.3.3: a UE is not paged where it may not have what waits for it
 fn paging_passes_non_allowed_areas_by() {
-    let mut desk = not_allowed(Desk::registered(), 1);
-    registered_in(&mut desk, &[1, 2]);
-    idle(&mut desk);
-    let tais = paged(&downlink_data(&mut desk)).unwrap();
+    let mut harness = not_allowed(UeHarness::registered(), 1);
+    registered_in(&mut harness, &[1, 2]);
+    idle(&mut harness);
+    let tais = paged(&downlink_data(&mut harness)).unwrap();
     assert_eq!(tais.iter().map(|t| t.tac).collect::<Vec<_>>(), [tac(2)]);
-    let mut desk = not_allowed(Desk::registered(), 1);
-    idle(&mut desk);
-    let batches = downlink_data(&mut desk);
+    let mut harness = not_allowed(UeHarness::registered(), 1);
+    idle(&mut harness);
+    let batches = downlink_data(&mut harness);
     assert_eq!(paged(&batches), None);
-    assert!(!session(&desk).awaited, "what waited is thrown away");
+    assert!(!session(&harness).awaited, "what waited is thrown away");
 }
 
-#[test] // TS 23.501 §5.6.5: nor for a local data network that is elsewhere; a connected phone's is not set up
+#[test] // TS 23.501 §5.6.5: nor for a local data network that is elsewhere; a connected UE's is not set up
 fn paging_for_a_local_data_network() {
-    let mut desk = Desk::registered_with(local(&[2], false));
-    registered_in(&mut desk, &[1, 2]);
-    idle(&mut desk);
-    let tais = paged(&downlink_data(&mut desk)).unwrap();
+    let mut harness = UeHarness::registered_with(local(&[2], false));
+    registered_in(&mut harness, &[1, 2]);
+    idle(&mut harness);
+    let tais = paged(&downlink_data(&mut harness)).unwrap();
     assert_eq!(tais.iter().map(|t| t.tac).collect::<Vec<_>>(), [tac(2)]);
-    let mut desk = Desk::registered_with(local(&[2], false));
+    let mut harness = UeHarness::registered_with(local(&[2], false));
     let order = Command::ModifySession(psi(1), Modification::Deactivate);
-    let batch = desk.input(Payload::Command(order));
-    desk.settle(batch);
-    let batches = downlink_data(&mut desk);
-    assert!(batches.iter().flat_map(n2).next().is_none() && !session(&desk).awaited);
+    let batch = harness.input(Payload::Command(order));
+    harness.settle(batch);
+    let batches = downlink_data(&mut harness);
+    assert!(batches.iter().flat_map(n2).next().is_none() && !session(&harness).awaited);
 }
 
 #[test] // TS 23.501 §5.6.5, TS 24.501 §6.3.3.2: the operator makes the data network a local one of another place: it waits, or ends with #46
 fn a_data_network_becomes_local() {
     for release in [false, true] {
-        let mut desk = Desk::registered();
-        desk.shard.configure(Arc::new(local(&[7], release)));
-        let batch = desk.input(Payload::Command(Command::PolicyChanged));
-        let batches = desk.settle(batch);
-        let cause = told(&mut desk, &batches).into_iter().find_map(|m| match m.body {
+        let mut harness = UeHarness::registered();
+        harness.shard.configure(Arc::new(local(&[7], release)));
+        let batch = harness.input(Payload::Command(Command::PolicyChanged));
+        let batches = harness.settle(batch);
+        let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
             sm::Body::ReleaseCommand(c) => Some(c.cause),
             _ => None,
         });
         assert_eq!(cause, release.then_some(SmCause::OutOfLadnServiceArea));
         if !release {
-            assert_eq!(session(&desk).up, UpState::Inactive);
+            assert_eq!(session(&harness).up, UpState::Inactive);
         }
     }
 }
 
 /// A registration update; what it asks of local data networks.
-fn register(desk: &mut Desk, asked: Option<LadnIndication>) -> Box<RegistrationAccept> {
+fn register(harness: &mut UeHarness, asked: Option<LadnIndication>) -> Box<RegistrationAccept> {
     let kind = RegistrationType { kind: RegistrationKind::MobilityUpdating, follow_on_request: false };
     let identity = MobileIdentity::Guti(whimbrel_ids::Guti {
         guami: config().amf.guami(),
@@ -220,17 +221,17 @@ fn register(desk: &mut Desk, asked: Option<LadnIndication>) -> Box<RegistrationA
     });
     let mut m = RegistrationRequest::new(kind, NgKsi::native(0).unwrap(), identity);
     m.ladn_indication = asked;
-    let batch = desk.nas(CIPHERED, m);
-    let batches = desk.settle(batch);
-    let accept = batches.iter().flat_map(|b| desk.downlink(b)).find_map(|m| match m {
+    let batch = harness.nas(CIPHERED, m);
+    let batches = harness.settle(batch);
+    let accept = batches.iter().flat_map(|b| harness.downlink(b)).find_map(|m| match m {
         mm::Message::RegistrationAccept(m) => Some(m),
         _ => None,
     });
     Box::new(accept.unwrap())
 }
 
-#[test] // TS 24.501 §5.5.1.3.4, §6.2.6, TS 23.501 §5.6.5: the phone is told where its local data networks are, within its registration area
-fn a_phone_is_told_of_local_data_networks() {
+#[test] // TS 24.501 §5.5.1.3.4, §6.2.6, TS 23.501 §5.6.5: the UE is told where its local data networks are, within its registration area
+fn a_ue_is_told_of_local_data_networks() {
     let internet = || "internet".parse::<whimbrel_ids::Dnn>().unwrap();
     for (tacs, asked, told) in [
         (&[1, 9][..], None, true),
@@ -239,24 +240,24 @@ fn a_phone_is_told_of_local_data_networks() {
         (&[1], Some(vec!["ims".parse().unwrap()]), false),
         (&[9], None, false),
     ] {
-        let mut desk = Desk::registered_with(local(tacs, false));
-        let accept = register(&mut desk, asked.map(LadnIndication));
+        let mut harness = UeHarness::registered_with(local(tacs, false));
+        let accept = register(&mut harness, asked.map(LadnIndication));
         let information = accept.ladn_information.map(|l| l.0);
         assert_eq!(information.is_some(), told, "{tacs:?}");
         if let Some([(dnn, area)]) = information.as_deref() {
-            let here = desk.phone().unwrap().amf.tai.unwrap();
+            let here = harness.context().unwrap().amf.tai.unwrap();
             assert!(*dnn == internet() && area.contains(here));
             assert!(!area.contains(Tai { tac: tac(9), ..here }));
         }
     }
 }
 
-#[test] // TS 24.501 §5.4.4.2: CONFIGURATION UPDATE COMMAND tells a phone that is there of another local data network
-fn a_phone_is_told_of_another_local_data_network() {
-    let mut desk = Desk::registered();
-    desk.shard.configure(Arc::new(local(&[1], false)));
-    let batch = desk.input(Payload::Command(Command::PolicyChanged));
-    let command = desk.downlink(&batch).into_iter().find_map(|m| match m {
+#[test] // TS 24.501 §5.4.4.2: CONFIGURATION UPDATE COMMAND tells a UE that is there of another local data network
+fn a_ue_is_told_of_another_local_data_network() {
+    let mut harness = UeHarness::registered();
+    harness.shard.configure(Arc::new(local(&[1], false)));
+    let batch = harness.input(Payload::Command(Command::PolicyChanged));
+    let command = harness.downlink(&batch).into_iter().find_map(|m| match m {
         mm::Message::ConfigurationUpdateCommand(m) => Some(m),
         _ => None,
     });
@@ -266,14 +267,14 @@ fn a_phone_is_told_of_another_local_data_network() {
 }
 
 /// A request under this identity.
-fn asks(desk: &mut Desk, n: u8, request_type: RequestType, body: impl Into<sm::Body>) -> Vec<Batch> {
+fn asks(harness: &mut UeHarness, n: u8, request_type: RequestType, body: impl Into<sm::Body>) -> Vec<Batch> {
     let octets = sm::Message::new(psi(n), Pti(5), body).to_octets();
     let container = PayloadContainer::new(octets).unwrap();
     let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
     m.pdu_session_id = Some(psi(n));
     m.request_type = Some(request_type);
-    let batch = desk.nas(CIPHERED, m);
-    desk.settle(batch)
+    let batch = harness.nas(CIPHERED, m);
+    harness.settle(batch)
 }
 
 fn establishment() -> sm::EstablishmentRequest {
@@ -284,9 +285,9 @@ fn establishment() -> sm::EstablishmentRequest {
 
 #[test] // TS 24.501 §6.4.1.4.1 #46, §6.2.6: a session of a local data network is refused elsewhere
 fn a_session_outside_its_local_area() {
-    let mut desk = Desk::registered_with(local(&[7], false));
-    let batches = asks(&mut desk, 2, RequestType::InitialRequest, establishment());
-    let cause = told(&mut desk, &batches).into_iter().find_map(|m| match m.body {
+    let mut harness = UeHarness::registered_with(local(&[7], false));
+    let batches = asks(&mut harness, 2, RequestType::InitialRequest, establishment());
+    let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
         sm::Body::EstablishmentReject(m) => Some(m.cause),
         _ => None,
     });
@@ -296,10 +297,10 @@ fn a_session_outside_its_local_area() {
 
 #[test] // TS 24.501 §5.4.5.2.5 #28: neither are sessions begun nor changed where no services may be started; they may end
 fn session_management_in_a_non_allowed_area() {
-    let mut desk = not_allowed(Desk::registered(), 1);
+    let mut harness = not_allowed(UeHarness::registered(), 1);
     let mut returned = |n, kind, body: sm::Body| {
-        let batches = asks(&mut desk, n, kind, body);
-        batches.iter().flat_map(|b| desk.downlink(b)).find_map(|m| match m {
+        let batches = asks(&mut harness, n, kind, body);
+        batches.iter().flat_map(|b| harness.downlink(b)).find_map(|m| match m {
             mm::Message::DlNasTransport(m) => m.cause,
             _ => None,
         })
@@ -307,6 +308,6 @@ fn session_management_in_a_non_allowed_area() {
     let refused = Some(MmCause::RestrictedServiceArea);
     assert_eq!(returned(2, RequestType::InitialRequest, establishment().into()), refused);
     assert_eq!(returned(1, RequestType::ModificationRequest, sm::ModificationRequest::new().into()), refused);
-    let octets = says(&mut desk, 6, sm::ReleaseRequest::new());
-    assert!(told(&mut desk, &octets).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_))));
+    let octets = says(&mut harness, 6, sm::ReleaseRequest::new());
+    assert!(told(&mut harness, &octets).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_))));
 }

@@ -1,4 +1,4 @@
-//! Sessions that phones ask for, change and give back, and what is wrong with how they ask: TS 24.501 §5.4.5, §6.4, §7.
+//! Sessions that UEs ask for, change and give back, and what is wrong with how they ask: TS 24.501 §5.4.5, §6.4, §7.
 
 use std::sync::Arc;
 
@@ -28,61 +28,67 @@ fn transport(n: u8, kind: Option<RequestType>, octets: Vec<u8>) -> UlNasTranspor
     m
 }
 
-fn sends(desk: &mut Desk, n: u8, kind: Option<RequestType>, pti: u8, body: impl Into<sm::Body>) -> Batch {
+fn sends(
+    harness: &mut UeHarness,
+    n: u8,
+    kind: Option<RequestType>,
+    pti: u8,
+    body: impl Into<sm::Body>,
+) -> Batch {
     let octets = sm::Message::new(psi(n), Pti(pti), body).to_octets();
-    desk.nas(CIPHERED, transport(n, kind, octets))
+    harness.nas(CIPHERED, transport(n, kind, octets))
 }
 
-/// The phone asks for session 2.
-fn asks(desk: &mut Desk, request: EstablishmentRequest) -> Batch {
-    sends(desk, 2, Some(RequestType::InitialRequest), 5, request)
+/// The UE asks for session 2.
+fn asks(harness: &mut UeHarness, request: EstablishmentRequest) -> Batch {
+    sends(harness, 2, Some(RequestType::InitialRequest), 5, request)
 }
 
-fn rejected(desk: &mut Desk, batch: &Batch) -> Option<EstablishmentReject> {
-    told(desk, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+fn rejected(harness: &mut UeHarness, batch: &Batch) -> Option<EstablishmentReject> {
+    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::EstablishmentReject(m) => Some(m),
         _ => None,
     })
 }
 
-/// What the AMF gives back to the phone.
-fn returned(desk: &mut Desk, batch: &Batch) -> Option<DlNasTransport> {
-    desk.downlink(batch).into_iter().find_map(|m| match m {
+/// What the AMF gives back to the UE.
+fn returned(harness: &mut UeHarness, batch: &Batch) -> Option<DlNasTransport> {
+    harness.downlink(batch).into_iter().find_map(|m| match m {
         mm::Message::DlNasTransport(m) if m.cause.is_some() => Some(m),
         _ => None,
     })
 }
 
-fn status(desk: &mut Desk, batch: &Batch) -> Option<SmCause> {
-    told(desk, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+fn status(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
+    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::SmStatus(m) => Some(m.cause),
         _ => None,
     })
 }
 
-fn with(change: impl FnOnce(&mut Config)) -> Desk {
+fn with(change: impl FnOnce(&mut Config)) -> UeHarness {
     let mut config = config();
     change(&mut config);
-    Desk::registered_with(config)
+    UeHarness::registered_with(config)
 }
 
-fn subscribed(mut desk: Desk, change: impl FnOnce(&mut Subscription)) -> Desk {
-    let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-    let mut subscription = (**phone.amf.subscription.as_ref().unwrap()).clone();
+fn subscribed(mut harness: UeHarness, change: impl FnOnce(&mut Subscription)) -> UeHarness {
+    let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+    let mut subscription = (**ue.amf.subscription.as_ref().unwrap()).clone();
     change(&mut subscription);
-    phone.amf.subscription = Some(Arc::new(subscription));
-    desk.shard.restore(phone);
-    desk
+    ue.amf.subscription = Some(Arc::new(subscription));
+    harness.shard.restore(ue);
+    harness
 }
 
 /// The UPF's answer to the establishment that a batch asks for.
-fn upf_refuses(desk: &mut Desk, batch: &Batch, cause: PfcpCause) -> Batch {
-    let clock = desk.clock();
+fn upf_refuses(harness: &mut UeHarness, batch: &Batch, cause: PfcpCause) -> Batch {
+    let clock = harness.clock();
     let index = batch.outputs.iter().position(|o| matches!(o.effect, Effect::N4 { .. })).unwrap() as u16;
     let node = std::net::IpAddr::from([127, 0, 0, 8]);
     let answer = whimbrel_pfcp::msg::SessionEstablishmentResponse::new(node.into(), cause);
     let octets = whimbrel_pfcp::Message::from(answer).to_octets(Some(whimbrel_ids::Seid(1)), 0);
-    desk.input(Payload::PfcpAnswer {
+    harness.input(Payload::PfcpAnswer {
         to: OutputId { clock, index },
         upf: crate::upf::UpfId(0),
         octets: Some(octets.into()),
@@ -91,57 +97,57 @@ fn upf_refuses(desk: &mut Desk, batch: &Batch, cause: PfcpCause) -> Batch {
 
 #[test] // TS 24.501 §6.4.1.4.1 #26, §6.4.1.4.2: no address is left: a back-off timer, and that it is of this network alone
 fn no_address_is_left() {
-    let mut desk = Desk::registered();
-    let batch = asks(&mut desk, wish());
-    let batch = upf_refuses(&mut desk, &batch, PfcpCause::AllDynamicAddressesAreOccupied);
-    let m = rejected(&mut desk, &batch).unwrap();
+    let mut harness = UeHarness::registered();
+    let batch = asks(&mut harness, wish());
+    let batch = upf_refuses(&mut harness, &batch, PfcpCause::AllDynamicAddressesAreOccupied);
+    let m = rejected(&mut harness, &batch).unwrap();
     assert_eq!(m.cause, SmCause::InsufficientResources);
     assert!(m.back_off_timer.unwrap().duration().unwrap().as_secs() >= 60);
     assert!(m.congestion_reattempt.is_some_and(|i| !i.all_plmns()) && m.reattempt.is_none());
-    assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+    assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-#[test] // TS 24.501 §6.4.1.4.3: a wait that the operator set for another cause: the phone has nowhere else to turn to
+#[test] // TS 24.501 §6.4.1.4.3: a wait that the operator set for another cause: the UE has nowhere else to turn to
 fn a_wait_for_another_cause() {
     use crate::config::RefusalAnswer;
     use crate::refusal::RefusalKind;
     let wait = std::time::Duration::from_secs(600);
-    let mut desk = with(|c| {
+    let mut harness = with(|c| {
         c.refusals.insert(RefusalKind::NetworkFailure, RefusalAnswer { cause: None, back_off: Some(wait) });
         c.refusals.insert(RefusalKind::SessionType, RefusalAnswer { cause: None, back_off: Some(wait) });
     });
-    let batch = asks(&mut desk, wish());
-    let batch = upf_refuses(&mut desk, &batch, PfcpCause::SystemFailure);
-    let m = rejected(&mut desk, &batch).unwrap();
+    let batch = asks(&mut harness, wish());
+    let batch = upf_refuses(&mut harness, &batch, PfcpCause::SystemFailure);
+    let m = rejected(&mut harness, &batch).unwrap();
     assert_eq!((m.cause, m.back_off_timer.unwrap().duration()), (SmCause::NetworkFailure, Some(wait)));
     let told = m.reattempt.unwrap();
     assert!(told.not_in_s1_mode() && told.not_in_equivalent_plmn() && m.congestion_reattempt.is_none());
     // A cause that says itself what may be asked for.
     let mut request = wish();
     request.pdu_session_type = Some(PduSessionType::Ethernet);
-    let batch = asks(&mut desk, request);
-    let m = rejected(&mut desk, &batch).unwrap();
+    let batch = asks(&mut harness, request);
+    let m = rejected(&mut harness, &batch).unwrap();
     assert!(m.back_off_timer.is_some() && m.reattempt.is_none() && m.congestion_reattempt.is_none());
 }
 
 #[test] // TS 24.501 §6.4.1.3 #51: both families asked for, IPv6 had
 fn narrowed_to_ipv6() {
-    let mut desk = subscribed(Desk::registered(), |s| {
+    let mut harness = subscribed(UeHarness::registered(), |s| {
         s.slices[0].dnns[0].session_types = SessionTypes { ipv6: true, ..SessionTypes::NONE };
     });
     let mut request = wish();
     request.pdu_session_type = Some(PduSessionType::Ipv4v6);
-    let batch = asks(&mut desk, request);
+    let batch = asks(&mut harness, request);
     let established = batch.outputs.iter().any(|o| matches!(o.effect, Effect::N4 { .. }));
     assert!(established);
-    assert_eq!(desk.phone().unwrap().sessions[&psi(2)].session_type, PduSessionType::Ipv6);
+    assert_eq!(harness.context().unwrap().sessions[&psi(2)].session_type, PduSessionType::Ipv6);
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #27, TS 23.502 §4.3.2.2.1 emergency: the emergency data network is not configured; no subscription is asked
 fn an_emergency_data_network_that_is_not_there() {
-    let mut desk = with(|c| c.amf.access.emergency = Some(emergency("sos")));
-    let batch = sends(&mut desk, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
-    assert_eq!(rejected(&mut desk, &batch).unwrap().cause, SmCause::MissingOrUnknownDnn);
+    let mut harness = with(|c| c.amf.access.emergency = Some(emergency("sos")));
+    let batch = sends(&mut harness, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
+    assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::MissingOrUnknownDnn);
 }
 
 fn emergency(dnn: &str) -> Emergency {
@@ -155,129 +161,131 @@ fn emergency(dnn: &str) -> Emergency {
     }
 }
 
-#[test] // TS 24.501 §6.4.1.7 c, TS 23.502 §4.3.2.2.1 emergency: a phone has one emergency session: another takes its place
+#[test] // TS 24.501 §6.4.1.7 c, TS 23.502 §4.3.2.2.1 emergency: a UE has one emergency session: another takes its place
 fn an_emergency_session_exists_already() {
-    let mut desk = with(|c| c.amf.access.emergency = Some(emergency("internet")));
-    sends(&mut desk, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
-    sends(&mut desk, 3, Some(RequestType::InitialEmergencyRequest), 6, wish());
-    let phone = desk.phone().unwrap();
-    let emergencies: Vec<_> = phone.sessions.values().filter(|s| s.emergency).map(|s| s.psi).collect();
-    assert_eq!((emergencies, phone.sessions.len()), (vec![psi(3)], 2));
+    let mut harness = with(|c| c.amf.access.emergency = Some(emergency("internet")));
+    sends(&mut harness, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
+    sends(&mut harness, 3, Some(RequestType::InitialEmergencyRequest), 6, wish());
+    let ue = harness.context().unwrap();
+    let emergencies: Vec<_> = ue.sessions.values().filter(|s| s.emergency).map(|s| s.psi).collect();
+    assert_eq!((emergencies, ue.sessions.len()), (vec![psi(3)], 2));
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #28: no type is to be had at all
 fn no_type_is_to_be_had() {
-    let mut desk = subscribed(Desk::registered(), |s| s.slices[0].dnns[0].session_types = SessionTypes::NONE);
-    let batch = asks(&mut desk, wish());
-    assert_eq!(rejected(&mut desk, &batch).unwrap().cause, SmCause::UnknownPduSessionType);
+    let mut harness =
+        subscribed(UeHarness::registered(), |s| s.slices[0].dnns[0].session_types = SessionTypes::NONE);
+    let batch = asks(&mut harness, wish());
+    assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::UnknownPduSessionType);
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #54, §5.4.5.2.6 b, TS 23.502 §4.3.2.2.1 existing: a session that the phone believes to have, and nobody has
+#[test] // TS 24.501 §6.4.1.4.1 #54, §5.4.5.2.6 b, TS 23.502 §4.3.2.2.1 existing: a session that the UE believes to have, and nobody has
 fn an_existing_session_that_nobody_has() {
-    let mut desk = Desk::registered();
-    let batch = sends(&mut desk, 2, Some(RequestType::ExistingPduSession), 5, wish());
-    assert_eq!(rejected(&mut desk, &batch).unwrap().cause, SmCause::PduSessionDoesNotExist);
+    let mut harness = UeHarness::registered();
+    let batch = sends(&mut harness, 2, Some(RequestType::ExistingPduSession), 5, wish());
+    assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::PduSessionDoesNotExist);
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #68: an SSC mode that is not subscribed: those that are, are told
 fn an_ssc_mode_that_is_not_subscribed() {
     for (subscribed_mode, asked) in [(SscMode::One, SscMode::Two), (SscMode::Three, SscMode::Two)] {
-        let mut desk = subscribed(Desk::registered(), |s| s.slices[0].dnns[0].ssc_mode = subscribed_mode);
+        let mut harness =
+            subscribed(UeHarness::registered(), |s| s.slices[0].dnns[0].ssc_mode = subscribed_mode);
         let mut request = wish();
         request.ssc_mode = Some(asked);
-        let batch = asks(&mut desk, request);
-        let m = rejected(&mut desk, &batch).unwrap();
+        let batch = asks(&mut harness, request);
+        let m = rejected(&mut harness, &batch).unwrap();
         assert_eq!(m.cause, SmCause::NotSupportedSscMode);
         let allowed = m.allowed_ssc_mode.unwrap();
         assert!(allowed.one && !allowed.two && allowed.three == (subscribed_mode == SscMode::Three));
     }
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #82, TS 23.501 §5.10.3: a phone that cannot protect a session that must be protected
-fn integrity_that_a_phone_does_not_have() {
+#[test] // TS 24.501 §6.4.1.4.1 #82, TS 23.501 §5.10.3: a UE that cannot protect a session that must be protected
+fn integrity_that_a_ue_does_not_have() {
     let kbps = IntegrityDataRate::Kbps64;
     for (rate, refused) in [(IntegrityDataRate::Null, true), (kbps, false), (IntegrityDataRate::Full, false)]
     {
-        let mut desk = with(|c| {
+        let mut harness = with(|c| {
             let integrity = UpProtection::Required;
             let policy = UpSecurity { integrity, confidentiality: UpProtection::Preferred };
             c.smf.data_networks.values_mut().for_each(|n| n.up_security = Some(policy));
         });
         let rate = IntegrityMaxDataRate { uplink: rate, downlink: IntegrityDataRate::Full };
-        let batch = asks(&mut desk, EstablishmentRequest::new(rate));
-        let cause = rejected(&mut desk, &batch).map(|m| m.cause);
+        let batch = asks(&mut harness, EstablishmentRequest::new(rate));
+        let cause = rejected(&mut harness, &batch).map(|m| m.cause);
         assert_eq!(cause, refused.then_some(SmCause::IntegrityProtectionDataRateTooLow));
     }
 }
 
 #[test] // TS 24.501 §6.4.1.7 a, §5.4.5.2.6 a: a session of this identity exists: that ends, and the new one is made
 fn an_identity_that_is_in_use() {
-    let mut desk = Desk::registered();
-    let before = desk.phone().unwrap().sessions[&psi(1)].cp_seid;
-    let batch = sends(&mut desk, 1, Some(RequestType::InitialRequest), 5, wish());
+    let mut harness = UeHarness::registered();
+    let before = harness.context().unwrap().sessions[&psi(1)].cp_seid;
+    let batch = sends(&mut harness, 1, Some(RequestType::InitialRequest), 5, wish());
     let n4 = batch.outputs.iter().filter(|o| matches!(o.effect, Effect::N4 { .. })).count();
     assert_eq!(n4, 2, "the UPF loses the one and gets the other");
     assert!(n2(&batch).iter().any(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))));
-    assert_ne!(desk.phone().unwrap().sessions[&psi(1)].cp_seid, before);
+    assert_ne!(harness.context().unwrap().sessions[&psi(1)].cp_seid, before);
 }
 
 #[test] // TS 24.501 §6.4.1.7 b: the same request again, while it is being worked on
 fn the_same_request_again() {
-    let mut desk = Desk::registered();
-    let first = asks(&mut desk, wish());
-    let seid = desk.phone().unwrap().sessions[&psi(2)].cp_seid;
-    let second = asks(&mut desk, wish());
+    let mut harness = UeHarness::registered();
+    let first = asks(&mut harness, wish());
+    let seid = harness.context().unwrap().sessions[&psi(2)].cp_seid;
+    let second = asks(&mut harness, wish());
     assert!(!first.outputs.is_empty() && second.outputs.is_empty());
-    assert_eq!(desk.phone().unwrap().sessions[&psi(2)].cp_seid, seid);
-    let other = sends(&mut desk, 2, Some(RequestType::InitialRequest), 6, wish());
+    assert_eq!(harness.context().unwrap().sessions[&psi(2)].cp_seid, seid);
+    let other = sends(&mut harness, 2, Some(RequestType::InitialRequest), 6, wish());
     assert!(!other.outputs.is_empty(), "another request begins anew");
 }
 
 #[test] // TS 24.501 §6.4.1.7 d, §7.3.2: no session identity: ignored; another than its envelope's: told so
 fn an_identity_that_is_none() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets[1] = 0;
-    let batch = desk.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets.clone()));
-    assert!(batch.outputs.is_empty() && desk.phone().unwrap().sessions.len() == 1);
+    let batch = harness.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets.clone()));
+    assert!(batch.outputs.is_empty() && harness.context().unwrap().sessions.len() == 1);
     octets[1] = 3;
-    let batch = desk.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets));
-    assert_eq!(status(&mut desk, &batch), Some(SmCause::InvalidPduSessionIdentity));
+    let batch = harness.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets));
+    assert_eq!(status(&mut harness, &batch), Some(SmCause::InvalidPduSessionIdentity));
 }
 
 #[test] // TS 24.501 §7.3.1, §6.2.1: a transaction identity that is reserved
 fn a_reserved_transaction() {
-    let mut desk = Desk::registered();
-    let batch = sends(&mut desk, 2, Some(RequestType::InitialRequest), 255, wish());
+    let mut harness = UeHarness::registered();
+    let batch = sends(&mut harness, 2, Some(RequestType::InitialRequest), 255, wish());
     assert!(batch.outputs.is_empty());
-    let batch = sends(&mut desk, 2, Some(RequestType::InitialRequest), 0, wish());
-    assert_eq!(status(&mut desk, &batch), Some(SmCause::InvalidPtiValue));
+    let batch = sends(&mut harness, 2, Some(RequestType::InitialRequest), 0, wish());
+    assert_eq!(status(&mut harness, &batch), Some(SmCause::InvalidPtiValue));
 }
 
 #[test] // TS 24.501 §7.5.1: a request without what it must have, or with an element that demands comprehension, is rejected with #96
 fn requests_that_cannot_be_read() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets.truncate(4);
-    let batch = desk.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets));
-    assert_eq!(rejected(&mut desk, &batch).unwrap().cause, SmCause::InvalidMandatoryInformation);
+    let batch = harness.nas(CIPHERED, transport(2, Some(RequestType::InitialRequest), octets));
+    assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::InvalidMandatoryInformation);
     let unknown = [0x0f, 1, 0]; // bits 8 to 5 are zero (TS 24.007 §11.2.4)
     let mut octets = sm::Message::new(psi(1), Pti(5), sm::ModificationRequest::new()).to_octets();
     octets.extend(unknown);
-    let batch = desk.nas(CIPHERED, transport(1, None, octets));
-    assert_eq!(cause(&mut desk, &[batch]), Some((Pti(5), SmCause::InvalidMandatoryInformation)));
+    let batch = harness.nas(CIPHERED, transport(1, None, octets));
+    assert_eq!(cause(&mut harness, &[batch]), Some((Pti(5), SmCause::InvalidMandatoryInformation)));
     let mut octets = sm::Message::new(psi(1), Pti(5), sm::ReleaseRequest::new()).to_octets();
     octets.extend(unknown);
-    let batch = desk.nas(CIPHERED, transport(1, None, octets));
-    assert_eq!(release_rejected(&mut desk, &batch), Some(SmCause::InvalidMandatoryInformation));
+    let batch = harness.nas(CIPHERED, transport(1, None, octets));
+    assert_eq!(release_rejected(&mut harness, &batch), Some(SmCause::InvalidMandatoryInformation));
     let octets = sm::Message::new(psi(1), Pti(0), sm::SmStatus::new(SmCause::NetworkFailure)).to_octets();
-    let batch = desk.nas(CIPHERED, transport(1, None, octets[..4].to_vec()));
-    assert_eq!(status(&mut desk, &batch), Some(SmCause::InvalidMandatoryInformation));
-    assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+    let batch = harness.nas(CIPHERED, transport(1, None, octets[..4].to_vec()));
+    assert_eq!(status(&mut harness, &batch), Some(SmCause::InvalidMandatoryInformation));
+    assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-fn release_rejected(desk: &mut Desk, batch: &Batch) -> Option<SmCause> {
-    told(desk, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+fn release_rejected(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
+    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::ReleaseReject(m) => Some(m.cause),
         _ => None,
     })
@@ -285,60 +293,60 @@ fn release_rejected(desk: &mut Desk, batch: &Batch) -> Option<SmCause> {
 
 #[test] // TS 24.501 §6.4.3.4, §7.3.1: the transaction is another session's
 fn a_release_under_another_sessions_transaction() {
-    let mut desk = Desk::registered();
-    let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-    let mut second = phone.sessions[&psi(1)].clone();
+    let mut harness = UeHarness::registered();
+    let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+    let mut second = ue.sessions[&psi(1)].clone();
     second.psi = psi(2);
-    phone.sessions.insert(psi(2), second);
-    desk.shard.restore(phone);
-    says(&mut desk, 9, sm::ReleaseRequest::new());
-    let batch = sends(&mut desk, 2, None, 9, sm::ReleaseRequest::new());
-    assert_eq!(release_rejected(&mut desk, &batch), Some(SmCause::PtiAlreadyInUse));
+    ue.sessions.insert(psi(2), second);
+    harness.shard.restore(ue);
+    says(&mut harness, 9, sm::ReleaseRequest::new());
+    let batch = sends(&mut harness, 2, None, 9, sm::ReleaseRequest::new());
+    assert_eq!(release_rejected(&mut harness, &batch), Some(SmCause::PtiAlreadyInUse));
 }
 
 #[test] // TS 23.501 §5.6.2, TS 24.501 §6.4.2.6 a, §6.4.3.6 a, §5.4.5.2.6 c, §5.4.5.2.5 #90: what concerns a session that nobody has comes back
 fn a_session_that_nobody_has() {
     for body in [sm::Body::from(sm::ModificationRequest::new()), sm::ReleaseRequest::new().into()] {
-        let mut desk = Desk::registered();
-        let batch = sends(&mut desk, 2, None, 5, body.clone());
-        let back = returned(&mut desk, &batch).unwrap();
+        let mut harness = UeHarness::registered();
+        let batch = sends(&mut harness, 2, None, 5, body.clone());
+        let back = returned(&mut harness, &batch).unwrap();
         assert_eq!((back.cause, back.pdu_session_id), (Some(MmCause::PayloadWasNotForwarded), Some(psi(2))));
         assert_eq!(*back.payload_container, *sm::Message::new(psi(2), Pti(5), body).to_octets());
     }
 }
 
-#[test] // TS 24.501 §5.4.5.2.5 #65: the phone has as many sessions as it may
+#[test] // TS 24.501 §5.4.5.2.5 #65: the UE has as many sessions as it may
 fn too_many_sessions() {
-    let mut desk = with(|c| c.limits.sessions_per_phone = 1);
-    let batch = asks(&mut desk, wish());
-    let back = returned(&mut desk, &batch).unwrap();
+    let mut harness = with(|c| c.limits.sessions_per_ue = 1);
+    let batch = asks(&mut harness, wish());
+    let back = returned(&mut harness, &batch).unwrap();
     assert_eq!(back.cause, Some(MmCause::MaximumNumberOfPduSessionsReached));
-    assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+    assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-#[test] // TS 24.501 §5.4.5.2.3, §7.7.2: 5GSM goes to the SMF whatever its request type; without a session identity, which it must have then, the phone is told #100
+#[test] // TS 24.501 §5.4.5.2.3, §7.7.2: 5GSM goes to the SMF whatever its request type; without a session identity, which it must have then, the UE is told #100
 fn nas_transport_of_5gsm() {
-    let mut desk = Desk::registered();
+    let mut harness = UeHarness::registered();
     let batch =
-        sends(&mut desk, 1, Some(RequestType::ModificationRequest), 5, sm::ModificationRequest::new());
-    let batches = desk.settle(batch);
-    assert!(command(&mut desk, &batches).is_some());
-    let mut desk = Desk::registered();
+        sends(&mut harness, 1, Some(RequestType::ModificationRequest), 5, sm::ModificationRequest::new());
+    let batches = harness.settle(batch);
+    assert!(command(&mut harness, &batches).is_some());
+    let mut harness = UeHarness::registered();
     let mut m = transport(1, None, sm::Message::new(psi(1), Pti(5), sm::ReleaseRequest::new()).to_octets());
     m.pdu_session_id = None;
-    let batch = desk.nas(CIPHERED, m);
-    let told = desk.downlink(&batch).into_iter().find_map(|m| match m {
+    let batch = harness.nas(CIPHERED, m);
+    let told = harness.downlink(&batch).into_iter().find_map(|m| match m {
         mm::Message::MmStatus(m) => Some(m.cause),
         _ => None,
     });
     assert_eq!(told, Some(MmCause::ConditionalIeError));
 }
 
-#[test] // TS 24.501 §5.4.5.3.1: 5GSM to the phone names its session, and no cause
-fn nas_transport_to_the_phone() {
-    let mut desk = Desk::registered();
-    let batch = sends(&mut desk, 1, None, 0, sm::ReleaseRequest::new());
-    let sent = desk.downlink(&batch).into_iter().find_map(|m| match m {
+#[test] // TS 24.501 §5.4.5.3.1: 5GSM to the UE names its session, and no cause
+fn nas_transport_to_the_ue() {
+    let mut harness = UeHarness::registered();
+    let batch = sends(&mut harness, 1, None, 0, sm::ReleaseRequest::new());
+    let sent = harness.downlink(&batch).into_iter().find_map(|m| match m {
         mm::Message::DlNasTransport(m) => Some(m),
         _ => None,
     });
@@ -347,21 +355,21 @@ fn nas_transport_to_the_phone() {
     assert_eq!(sent.payload_container_type, PayloadContainerType::N1_SM_INFORMATION);
 }
 
-#[test] // TS 24.501 §6.3.3.5 b, c: the network's release goes on, whatever the phone asks of the session meanwhile
+#[test] // TS 24.501 §6.3.3.5 b, c: the network's release goes on, whatever the UE asks of the session meanwhile
 fn a_release_by_the_network_goes_on() {
     for body in [sm::Body::from(sm::ReleaseRequest::new()), sm::ModificationRequest::new().into()] {
-        let mut desk = desk();
+        let mut harness = harness();
         let order = Command::ModifySession(psi(1), Modification::Release);
-        let batch = desk.input(Payload::Command(order));
-        desk.settle(batch);
-        let batches = says(&mut desk, 9, body);
-        assert!(told(&mut desk, &batches).is_empty());
-        says(&mut desk, 0, sm::ReleaseComplete::new());
-        assert!(desk.phone().unwrap().sessions.is_empty());
+        let batch = harness.input(Payload::Command(order));
+        harness.settle(batch);
+        let batches = says(&mut harness, 9, body);
+        assert!(told(&mut harness, &batches).is_empty());
+        says(&mut harness, 0, sm::ReleaseComplete::new());
+        assert!(harness.context().unwrap().sessions.is_empty());
     }
 }
 
-#[test] // TS 23.501 §5.6.13, TS 24.501 §6.4.1.3 always-on: granted where the operator has it and the phone asks for it
+#[test] // TS 23.501 §5.6.13, TS 24.501 §6.4.1.3 always-on: granted where the operator has it and the UE asks for it
 fn always_on() {
     for (offered, asked, granted) in [
         (true, Some(true), true),
@@ -369,38 +377,38 @@ fn always_on() {
         (true, None, false),
         (true, Some(false), false),
     ] {
-        let mut desk = with(|c| c.smf.data_networks.values_mut().for_each(|n| n.always_on = offered));
+        let mut harness = with(|c| c.smf.data_networks.values_mut().for_each(|n| n.always_on = offered));
         let mut request = wish();
         request.always_on_requested = asked.map(|on| AlwaysOn { on });
-        asks(&mut desk, request);
-        assert_eq!(desk.phone().unwrap().sessions[&psi(2)].always_on, granted);
+        asks(&mut harness, request);
+        assert_eq!(harness.context().unwrap().sessions[&psi(2)].always_on, granted);
     }
 }
 
-#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a phone that is there: it is set up without paging
-fn a_connected_phones_user_plane_is_set_up_for_packets() {
-    let mut desk = desk();
-    let batch = desk.input(Payload::Command(Command::ModifySession(psi(1), Modification::Deactivate)));
-    desk.settle(batch);
-    let batches = super::area::downlink_data(&mut desk);
+#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a UE that is there: it is set up without paging
+fn a_connected_ues_user_plane_is_set_up_for_packets() {
+    let mut harness = harness();
+    let batch = harness.input(Payload::Command(Command::ModifySession(psi(1), Modification::Deactivate)));
+    harness.settle(batch);
+    let batches = super::area::downlink_data(&mut harness);
     let asked = batches.iter().flat_map(n2);
     assert!(asked.into_iter().any(|m| matches!(m, Message::PduSessionResourceSetupRequest(_))));
     let pages = |b: &Batch| b.outputs.iter().any(|o| matches!(o.effect, Effect::Page { .. }));
     assert!(!batches.iter().any(pages));
 }
 
-#[test] // TS 23.502 §4.3.4.2 step 1d: the gNB gave the session's resources up: its packets wait, and the phone keeps it
+#[test] // TS 23.502 §4.3.4.2 step 1d: the gNB gave the session's resources up: its packets wait, and the UE keeps it
 fn a_gnb_gives_a_session_up() {
     use whimbrel_ngap::transfer::PduSessionResourceNotifyReleasedTransfer;
-    let mut desk = desk();
+    let mut harness = harness();
     let cause = CauseRadioNetwork::RadioResourcesNotAvailable;
     let transfer = PduSessionResourceNotifyReleasedTransfer::new(cause.into()).to_vec();
-    let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+    let mut m = PduSessionResourceNotify::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_released_list_not = vec![PduSessionResourceItem::new(psi(1), transfer)];
-    let batch = desk.ngap(m);
-    let batches = desk.settle(batch);
-    assert_eq!(desk.phone().unwrap().sessions[&psi(1)].up, crate::smf::UpState::Inactive);
-    assert!(told(&mut desk, &batches).is_empty());
+    let batch = harness.ngap(m);
+    let batches = harness.settle(batch);
+    assert_eq!(harness.context().unwrap().sessions[&psi(1)].up, crate::smf::UpState::Inactive);
+    assert!(told(&mut harness, &batches).is_empty());
 }
 
 #[test] // TS 23.502 §4.2.3.2 step 12, step 14: the gNB sets one of two sessions up: that one's packets flow, the other waits
@@ -410,17 +418,17 @@ fn a_gnb_brings_one_session_of_two_up() {
     use whimbrel_ngap::transfer::{
         PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
     };
-    let mut desk = Desk::registered();
-    let mut phone = desk.shard.checkpoint(desk.id).unwrap();
-    let mut second = phone.sessions[&psi(1)].clone();
+    let mut harness = UeHarness::registered();
+    let mut ue = harness.shard.checkpoint(harness.id).unwrap();
+    let mut second = ue.sessions[&psi(1)].clone();
     second.psi = psi(2);
-    phone.sessions.insert(psi(2), second);
-    desk.shard.restore(phone);
-    let association = desk.association();
-    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
-    desk.settle(batch);
+    ue.sessions.insert(psi(2), second);
+    harness.shard.restore(ue);
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
     let both = PduSessionSet::from_iter([psi(1), psi(2)]);
-    let batches = super::area::service_request(&mut desk, ServiceType::Data, Some(both));
+    let batches = super::area::service_request(&mut harness, ServiceType::Data, Some(both));
     let asked = batches.iter().flat_map(n2).find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m.pdu_session_resource_setup_list_cxt_req.len()),
         _ => None,
@@ -434,11 +442,11 @@ fn a_gnb_brings_one_session_of_two_up() {
     let done = PduSessionResourceSetupResponseTransfer::new(there).to_vec();
     let cause = CauseRadioNetwork::RadioResourcesNotAvailable;
     let failed = PduSessionResourceSetupUnsuccessfulTransfer::new(cause.into()).to_vec();
-    let mut m = InitialContextSetupResponse::new(desk.connection(), RAN_ID);
+    let mut m = InitialContextSetupResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(1), done)];
     m.pdu_session_resource_failed_to_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(2), failed)];
-    let batch = desk.ngap(m);
-    desk.settle(batch);
-    let up = |n| desk.phone().unwrap().sessions[&psi(n)].up;
+    let batch = harness.ngap(m);
+    harness.settle(batch);
+    let up = |n| harness.context().unwrap().sessions[&psi(n)].up;
     assert_eq!((up(1), up(2)), (crate::smf::UpState::Active, crate::smf::UpState::Inactive));
 }

@@ -52,11 +52,11 @@ fn nothing_of_hello_or_frames_can_be_read_on_the_way() {
         a.take(&y).unwrap();
         seen.extend([x, y].concat());
     }
-    send(&mut a, b"the key of a phone");
+    send(&mut a, b"the key of a UE");
     let x = a.wire();
     b.take(&x).unwrap();
     seen.extend(x);
-    assert_eq!(frames(&b), [b"the key of a phone"]);
+    assert_eq!(frames(&b), [b"the key of a UE"]);
     for secret in [&b"caller"[..], b"called", b"the key"] {
         assert!(!seen.windows(secret.len()).any(|w| w == secret));
     }

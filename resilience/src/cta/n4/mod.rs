@@ -1,4 +1,4 @@
-//! The aggregator's end of N4: the one PFCP entity that UPFs see, whoever runs a phone's procedures.
+//! The CTA's end of N4: the one PFCP entity that UPFs see, whoever runs a UE's procedures.
 //!
 //! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244
 //! §6.2.1), and keeps it alive, stamps sequence numbers, repeats what is not answered from the same address under the same
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::{OutputId, PhoneId, UpfId, UpfState};
+use whimbrel_control::{OutputId, UeId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{
     AlternativeSmfIpAddress, Cause, CpFunctionFeatures, RecoveryTimeStamp, UpFunctionFeatures,
@@ -40,12 +40,12 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Before an association is tried again with a UPF that asked for its release: it is being looked after.
 const RELEASED: Duration = Duration::from_secs(60);
 /// How long the sessions of a UPF that does not answer are kept, so that they go on if only the path had failed (TS 23.527
-/// §4.4 leaves it to the operator): phones do without their packets for so long before they are told to ask anew.
+/// §4.4 leaves it to the operator): UEs do without their packets for so long before they are told to ask anew.
 const PATH_FAILURE: Duration = Duration::from_secs(30);
 /// Requests that are in doubt at once: as many as a UPF that is silent between two heartbeats can leave at a thousand sessions
 /// a second. Beyond it the oldest are forgotten.
 const DOUBTFUL_MAX: usize = 8192;
-/// Changes of one session that wait for one before them: more than a phone's procedures ask for at once.
+/// Changes of one session that wait for one before them: more than a UE's procedures ask for at once.
 const WAITING_MAX: usize = 16;
 /// Reports whose answers are remembered: more than a UPF can have outstanding within its own T1.
 const REPORTS_REMEMBERED: usize = 1024;
@@ -54,13 +54,13 @@ const NEEDED: UpFunctionFeatures = UpFunctionFeatures::FTUP.with(UpFunctionFeatu
 /// What we do with what a UPF tells.
 const FEATURES: CpFunctionFeatures = CpFunctionFeatures::LOAD.with(CpFunctionFeatures::OVRL);
 
-/// What came over N4, for the phones.
+/// What came over N4, for the UEs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     /// The answer to a session request; `None`: there was none in time.
-    Answer { phone: PhoneId, to: OutputId, octets: Option<Vec<u8>> },
+    Answer { ue: UeId, to: OutputId, octets: Option<Vec<u8>> },
     /// A report on a session.
-    Report { phone: PhoneId, psi: u8, octets: Vec<u8> },
+    Report { ue: UeId, psi: u8, octets: Vec<u8> },
     /// Something became of the UPF.
     Upf(UpfChange),
 }
@@ -71,7 +71,7 @@ enum Purpose {
     Heartbeat,
     Update,
     Release,
-    Session { phone: PhoneId, to: OutputId },
+    Session { ue: UeId, to: OutputId },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -118,15 +118,15 @@ pub(super) struct N4 {
     pending: BTreeMap<u32, Pending>,
     /// When each of them is due. All wait equally long, so the oldest stands first; those answered since are passed over.
     due: VecDeque<(Instant, u32)>,
-    /// Requests that were given up towards their phones while the association stood: whether the UPF has done them nobody
+    /// Requests that were given up towards their UEs while the association stood: whether the UPF has done them nobody
     /// knows. They are repeated, unchanged, whenever the UPF shows that it lives, so that no session of nobody stays there.
     doubtful: BTreeMap<u32, Pending>,
     /// Sessions of which a change is under way, and the changes that wait for it: a request that is repeated must not undo what was
     /// asked for after it.
-    changing: BTreeMap<Seid, VecDeque<(PhoneId, OutputId, Vec<u8>)>>,
+    changing: BTreeMap<Seid, VecDeque<(UeId, OutputId, Vec<u8>)>>,
     /// Answers to reports, and to the request that has set the association up, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
-    reports: VecDeque<(u32, PhoneId)>,
+    reports: VecDeque<(u32, UeId)>,
 }
 
 /// When a node started, as it travels.
@@ -187,32 +187,32 @@ impl N4 {
         self.leaving
     }
 
-    /// Sends a phone's request, or keeps it while another change of the session is under way. Without an association it is answered at once:
-    /// there is none. So is what a control function says that is no PFCP message.
+    /// Sends a UE's request, or keeps it while another change of the session is under way. Without an association it is answered at once:
+    /// there is none. So is what a CPF says that is no PFCP message.
     pub(super) fn request(
         &mut self,
         now: Instant,
-        phone: PhoneId,
+        ue: UeId,
         to: OutputId,
         octets: Vec<u8>,
         out: &mut Sent,
     ) -> Option<Arrived> {
         if self.link == Link::Down || Frame::parse(&octets).is_err() {
-            return Some(Arrived::Answer { phone, to, octets: None });
+            return Some(Arrived::Answer { ue, to, octets: None });
         }
         if let Some(seid) = changed_session(&octets) {
             match self.changing.get_mut(&seid) {
                 Some(waiting) if waiting.len() == WAITING_MAX => {
-                    return Some(Arrived::Answer { phone, to, octets: None });
+                    return Some(Arrived::Answer { ue, to, octets: None });
                 }
                 Some(waiting) => {
-                    waiting.push_back((phone, to, octets));
+                    waiting.push_back((ue, to, octets));
                     return None;
                 }
                 None => self.changing.insert(seid, VecDeque::new()),
             };
         }
-        self.send(now, Purpose::Session { phone, to }, octets, out);
+        self.send(now, Purpose::Session { ue, to }, octets, out);
         None
     }
 
@@ -220,7 +220,7 @@ impl N4 {
     fn settled(&mut self, now: Instant, request: &[u8], out: &mut Sent) {
         let Some(seid) = changed_session(request) else { return };
         match self.changing.get_mut(&seid).and_then(VecDeque::pop_front) {
-            Some((phone, to, octets)) => self.send(now, Purpose::Session { phone, to }, octets, out),
+            Some((ue, to, octets)) => self.send(now, Purpose::Session { ue, to }, octets, out),
             None => drop(self.changing.remove(&seid)),
         }
     }
@@ -244,11 +244,11 @@ impl N4 {
         self.due.push_back((now + T1, self.sequence));
     }
 
-    /// A phone answers a report: remembered, in case the UPF asks again.
-    pub(super) fn answer_report(&mut self, phone: PhoneId, octets: Vec<u8>, out: &mut Sent) {
+    /// A UE answers a report: remembered, in case the UPF asks again.
+    pub(super) fn answer_report(&mut self, ue: UeId, octets: Vec<u8>, out: &mut Sent) {
         let Ok(frame) = Frame::parse(&octets) else { return };
         let sequence = frame.header.sequence;
-        self.reports.retain(|r| *r != (sequence, phone));
+        self.reports.retain(|r| *r != (sequence, ue));
         if self.answered.len() == REPORTS_REMEMBERED {
             self.answered.pop_front();
         }
@@ -295,19 +295,19 @@ impl N4 {
             out.push((self.upf, answer.clone()));
             return;
         }
-        let Some((phone, psi)) = frame.header.seid.and_then(PhoneId::from_seid) else {
+        let Some((ue, psi)) = frame.header.seid.and_then(UeId::from_seid) else {
             let response = SessionReportResponse::new(Cause::SessionContextNotFound);
             out.push((self.upf, Message::from(response).to_octets(Some(Seid(0)), sequence)));
             return;
         };
-        if self.reports.contains(&(sequence, phone)) {
-            return; // The phone is at it already.
+        if self.reports.contains(&(sequence, ue)) {
+            return; // The UE is at it already.
         }
         if self.reports.len() == REPORTS_REMEMBERED {
             self.reports.pop_front();
         }
-        self.reports.push_back((sequence, phone));
-        arrived.push(Arrived::Report { phone, psi, octets: octets.to_vec() });
+        self.reports.push_back((sequence, ue));
+        arrived.push(Arrived::Report { ue, psi, octets: octets.to_vec() });
     }
 
     fn response(
@@ -324,8 +324,8 @@ impl N4 {
         let Some(pending) = self.pending.remove(&sequence).or_else(doubtful) else { return };
         self.pass_over();
         match pending.purpose {
-            Purpose::Session { phone, to } => {
-                arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
+            Purpose::Session { ue, to } => {
+                arrived.push(Arrived::Answer { ue, to, octets: Some(octets.to_vec()) });
                 self.settled(now, &pending.octets, out);
                 // It has started anew since the last heartbeat, or never heard that its own request was granted, which no heartbeat tells.
                 if of_this_association && self.is_up() && knows_no_association(&frame) {
@@ -416,12 +416,12 @@ impl N4 {
         self.due.clear();
         self.doubtful.clear(); // with the association, its sessions are gone (TS 29.244 §6.2.6.2.2)
         for (_, pending) in std::mem::take(&mut self.pending) {
-            if let Purpose::Session { phone, to } = pending.purpose {
-                arrived.push(Arrived::Answer { phone, to, octets: None });
+            if let Purpose::Session { ue, to } = pending.purpose {
+                arrived.push(Arrived::Answer { ue, to, octets: None });
             }
         }
         let waiting = std::mem::take(&mut self.changing).into_values().flatten();
-        arrived.extend(waiting.map(|(phone, to, _)| Arrived::Answer { phone, to, octets: None }));
+        arrived.extend(waiting.map(|(ue, to, _)| Arrived::Answer { ue, to, octets: None }));
     }
 
     /// Does what is due: repeats, gives up, keeps the association alive.
@@ -443,8 +443,8 @@ impl N4 {
             }
             let Some(pending) = self.pending.remove(&sequence) else { continue };
             match pending.purpose {
-                Purpose::Session { phone, to } => {
-                    arrived.push(Arrived::Answer { phone, to, octets: None });
+                Purpose::Session { ue, to } => {
+                    arrived.push(Arrived::Answer { ue, to, octets: None });
                     self.settled(now, &pending.octets, out);
                     self.doubt(sequence, pending);
                 }
@@ -514,7 +514,7 @@ impl N4 {
         }
     }
 
-    /// The SMF may speak from these addresses, as when a mirror has taken its place: the UPF is told. This one's is among them: a mirror that
+    /// The SMF may speak from these addresses, as when a CTA replica has taken its place: the UPF is told. This one's is among them: a CTA replica that
     /// takes over says the same again, from its own.
     pub(super) fn announce(&mut self, now: Instant, alternatives: Vec<IpAddr>) {
         self.alternatives = alternatives;

@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::{Arrived, Link, N4, NEEDED, Sent, UpfChange};
 
-/// How long a UPF that asks to be left is given at most, if it says nothing shorter: phones are told within seconds.
+/// How long a UPF that asks to be left is given at most, if it says nothing shorter: UEs are told within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
 
 impl N4 {

@@ -11,7 +11,7 @@ use whimbrel_pfcp::msg::{
     SessionModificationRequest, SessionModificationResponse,
 };
 
-const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
+const UE: UeId = UeId { slot: 7, generation: 1 };
 const TO: OutputId = OutputId { clock: 3, index: 0 };
 
 fn association_answered(
@@ -49,8 +49,8 @@ fn request() -> Vec<u8> {
 fn an_association_is_set_up() {
     let mut n4 = N4::new(UpfId(3), [127, 0, 0, 1].into(), Instant(1_000_000));
     let (mut out, mut arrived) = (vec![], vec![]);
-    let none = n4.request(Instant(1_000_000), PHONE, TO, request(), &mut out);
-    assert_eq!(none, Some(Arrived::Answer { phone: PHONE, to: TO, octets: None }));
+    let none = n4.request(Instant(1_000_000), UE, TO, request(), &mut out);
+    assert_eq!(none, Some(Arrived::Answer { ue: UE, to: TO, octets: None }));
     while out.len() < 2 * usize::from(N1) {
         n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     }
@@ -75,7 +75,7 @@ fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
     let mut now = Instant(2_000_000);
-    assert_eq!(n4.request(now, PHONE, TO, request(), &mut out), None);
+    assert_eq!(n4.request(now, UE, TO, request(), &mut out), None);
     while arrived.is_empty() {
         now = n4.next_deadline();
         n4.tick(now, &mut out, &mut arrived);
@@ -84,21 +84,21 @@ fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
         out.iter().map(|(_, o)| o).filter(|o| o[1] == message_type::SESSION_DELETION_REQUEST).collect();
     assert_eq!(sent.len(), usize::from(N1));
     assert!(sent.iter().all(|o| *o == sent[0]));
-    assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+    assert_eq!(arrived, [Arrived::Answer { ue: UE, to: TO, octets: None }]);
 }
 
-#[test] // TS 29.244 §6.2.6.3: the UPF set it up, and the answer was lost with the aggregator; its recovery time stamp is what it was
+#[test] // TS 29.244 §6.2.6.3: the UPF set it up, and the answer was lost with the CTA; its recovery time stamp is what it was
 fn a_upf_that_knows_of_no_association_is_asked_for_one() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
-    n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
+    n4.request(Instant(2_000_000), UE, TO, request(), &mut out);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let node_id = NodeId::Ipv4([127, 0, 0, 2].into());
     let refusal = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
     let refusal = Message::from(refusal).to_octets(Some(Seid(0)), sequence);
     out.clear();
     n4.receive(Instant(2_000_100), &refusal, &mut out, &mut arrived);
-    let answer = Arrived::Answer { phone: PHONE, to: TO, octets: Some(refusal) };
+    let answer = Arrived::Answer { ue: UE, to: TO, octets: Some(refusal) };
     assert_eq!(arrived, [answer, Arrived::Upf(UpfChange::Lost)]);
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     assert_eq!(types(&out), [message_type::ASSOCIATION_SETUP_REQUEST]);
@@ -108,7 +108,7 @@ fn a_upf_that_knows_of_no_association_is_asked_for_one() {
 fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
-    n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
+    n4.request(Instant(2_000_000), UE, TO, request(), &mut out);
     let asked = out[0].clone();
     while arrived.is_empty() {
         n4.tick(n4.next_deadline(), &mut out, &mut arrived);
@@ -130,15 +130,15 @@ fn changes_of_a_session_wait_for_each_other() {
     let sequence = |octets: &[u8]| Frame::parse(octets).unwrap().header.sequence;
     let (mut out, mut arrived) = (vec![], vec![]);
     let [second, other] = [4, 5].map(|clock| OutputId { clock, index: 0 });
-    n4.request(Instant(2_000_000), PHONE, TO, change(5), &mut out);
-    n4.request(Instant(2_000_000), PHONE, second, change(5), &mut out);
-    n4.request(Instant(2_000_000), PHONE, other, change(6), &mut out);
-    n4.request(Instant(2_000_000), PHONE, other, request(), &mut out);
+    n4.request(Instant(2_000_000), UE, TO, change(5), &mut out);
+    n4.request(Instant(2_000_000), UE, second, change(5), &mut out);
+    n4.request(Instant(2_000_000), UE, other, change(6), &mut out);
+    n4.request(Instant(2_000_000), UE, other, request(), &mut out);
     let sent: Vec<_> = out.drain(..).map(|(_, o)| o).collect();
     assert_eq!(sent.len(), 3, "another session's goes, and the end of this one");
     let answer = |n: u32| {
         let response = SessionModificationResponse::new(Cause::RequestAccepted);
-        Message::from(response).to_octets(Some(PHONE.seid(1, 7)), n)
+        Message::from(response).to_octets(Some(UE.seid(1, 7)), n)
     };
     n4.receive(Instant(2_000_001), &answer(sequence(&sent[0])), &mut out, &mut arrived);
     assert_eq!(arrived.len(), 1);
@@ -149,30 +149,30 @@ fn changes_of_a_session_wait_for_each_other() {
     assert!(matches!(arrived[..], [Arrived::Answer { to, .. }] if to == second));
     arrived.clear();
     // One that is given up lets the next one go, and with the association all end.
-    n4.request(Instant(3_000_000), PHONE, TO, change(5), &mut out);
-    n4.request(Instant(3_000_000), PHONE, second, change(5), &mut out);
-    n4.request(Instant(3_000_000), PHONE, second, change(5), &mut out);
-    while !arrived.contains(&Arrived::Answer { phone: PHONE, to: TO, octets: None }) {
+    n4.request(Instant(3_000_000), UE, TO, change(5), &mut out);
+    n4.request(Instant(3_000_000), UE, second, change(5), &mut out);
+    n4.request(Instant(3_000_000), UE, second, change(5), &mut out);
+    while !arrived.contains(&Arrived::Answer { ue: UE, to: TO, octets: None }) {
         n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     }
     assert_eq!(out.iter().filter(|(_, o)| changed_session(o) == Some(Seid(5))).count(), usize::from(N1) + 1);
     arrived.clear();
     n4.release(Instant(9_000_000), &mut out, &mut arrived);
-    let unanswered = Arrived::Answer { phone: PHONE, to: second, octets: None };
+    let unanswered = Arrived::Answer { ue: UE, to: second, octets: None };
     assert_eq!(arrived.iter().filter(|a| **a == unanswered).count(), 2);
 }
 
 #[test]
-fn an_answer_reaches_its_phone_once() {
+fn an_answer_reaches_its_ue_once() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
-    n4.request(Instant(2), PHONE, TO, request(), &mut out);
+    n4.request(Instant(2), UE, TO, request(), &mut out);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let response = SessionDeletionResponse::new(Cause::RequestAccepted);
-    let octets = Message::from(response).to_octets(Some(PHONE.seid(1, 7)), sequence);
+    let octets = Message::from(response).to_octets(Some(UE.seid(1, 7)), sequence);
     n4.receive(Instant(3), &octets, &mut out, &mut arrived);
     n4.receive(Instant(4), &octets, &mut out, &mut arrived);
-    assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: Some(octets) }]);
+    assert_eq!(arrived, [Arrived::Answer { ue: UE, to: TO, octets: Some(octets) }]);
 }
 
 #[test] // TS 23.527 §4.3.2
@@ -228,9 +228,9 @@ fn a_path_that_comes_back() {
     let (now, silent) = silence(&mut n4);
     assert_eq!(silent, [Arrived::Upf(UpfChange::Silent)]);
     assert!(!n4.state().usable, "new sessions go elsewhere");
-    assert_eq!(n4.request(now, PHONE, TO, request(), &mut out), None, "its own may get through");
+    assert_eq!(n4.request(now, UE, TO, request(), &mut out), None, "its own may get through");
     let (now, given_up) = silence(&mut n4);
-    assert_eq!(given_up, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+    assert_eq!(given_up, [Arrived::Answer { ue: UE, to: TO, octets: None }]);
     let asked = out.pop().unwrap();
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     let beat = out.iter().rfind(|(_, o)| o[1] == message_type::HEARTBEAT_REQUEST).unwrap();
@@ -310,14 +310,14 @@ fn other_addresses_of_the_smf_are_told() {
         })
         .collect()
     };
-    let mirror: IpAddr = [127, 0, 0, 5].into();
+    let cta_replica: IpAddr = [127, 0, 0, 5].into();
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
-    n4.announce(Instant(2_000_000), vec![mirror]);
+    n4.announce(Instant(2_000_000), vec![cta_replica]);
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
-    // The mirror may say it one day, from its own address, and F-SEIDs name this one's.
+    // The CTA replica may say it one day, from its own address, and F-SEIDs name this one's.
     let own: IpAddr = [127, 0, 0, 1].into();
-    assert_eq!(told(&out), [mirror.into(), own.into()]);
+    assert_eq!(told(&out), [cta_replica.into(), own.into()]);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let accepted = AssociationUpdateResponse {
         node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
@@ -329,14 +329,14 @@ fn other_addresses_of_the_smf_are_told() {
     // Of a pair, the one that does not name the node names itself as well.
     let mut other = up();
     let mut out = vec![];
-    other.announce(Instant(2_000_000), vec![own, mirror]);
+    other.announce(Instant(2_000_000), vec![own, cta_replica]);
     other.tick(other.next_deadline(), &mut out, &mut arrived);
-    assert_eq!(told(&out), [own.into(), mirror.into()]);
+    assert_eq!(told(&out), [own.into(), cta_replica.into()]);
     // What is to be told while an association is being asked for is told when it stands.
     let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
     let mut out = vec![];
     young.tick(Instant(1_000_000), &mut out, &mut arrived);
-    young.announce(Instant(1_000_001), vec![mirror]);
+    young.announce(Instant(1_000_001), vec![cta_replica]);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let granted = association_answered(Cause::RequestAccepted, Some(NEEDED));
     says(&mut young, 1_000_002, granted, sequence);
@@ -344,7 +344,7 @@ fn other_addresses_of_the_smf_are_told() {
     young.tick(young.next_deadline(), &mut out, &mut arrived);
     assert_eq!(
         (types(&out), told(&out)),
-        (vec![message_type::ASSOCIATION_UPDATE_REQUEST], vec![mirror.into(), own.into()])
+        (vec![message_type::ASSOCIATION_UPDATE_REQUEST], vec![cta_replica.into(), own.into()])
     );
     // Told once; heartbeats follow, and an association that is set up anew tells it again.
     let mut out = vec![];
@@ -353,7 +353,7 @@ fn other_addresses_of_the_smf_are_told() {
     n4.lost(Instant(9_000_000), &mut arrived);
     let mut out = vec![];
     n4.tick(Instant(9_000_000), &mut out, &mut arrived);
-    assert_eq!(told(&out), [mirror.into(), own.into()]);
+    assert_eq!(told(&out), [cta_replica.into(), own.into()]);
 }
 
 #[test] // TS 29.244 §6.2.8.3, §6.2.8.2, TS 23.502 §4.4.3.3: a UPF asks to be left; it gets no new session, and is released

@@ -66,7 +66,7 @@ fn the_identity_is_the_nai_of_the_supi() {
 fn both_sides_agree() {
     let (server, mut usim) = (server(Sqn::new(1, 1)), usim());
     let Some(PeerAnswer::Accepted(response, own)) = peer().answer(&mut usim, &server.challenge()) else {
-        panic!("the phone accepts");
+        panic!("the UE accepts");
     };
     let EapVerdict::Accepted(k_ausf) = server.judge(&response) else { panic!("the network accepts") };
     assert_eq!(k_ausf, own);
@@ -108,7 +108,7 @@ fn authentication_reject() {
     let elsewhere = ServingNetworkName::new("001/01".parse().unwrap());
     let abroad = EapAkaPrimePeer::new(supi(), PlmnId::TEST, elsewhere);
     let Some(PeerAnswer::Answered(response)) = abroad.answer(&mut usim(), &server.challenge()) else {
-        panic!("the phone refuses");
+        panic!("the UE refuses");
     };
     assert!(matches!(server.judge(&response), EapVerdict::Refused(r) if r == rejected));
 }

@@ -13,7 +13,7 @@ use crate::sys::netlink::{Netlink, Request, interface_index};
 /// How long the kernel may take to route an IPv6 address to itself: one entry of its work queue.
 const ROUTED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones, and with routes to the addresses
+/// Brings a device up with the gateway's address of each pool, whose prefix is the route to the UEs, and with routes to the addresses
 /// that they are translated to. What was set, in words.
 pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
     let index = interface_index(name)?;

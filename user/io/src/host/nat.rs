@@ -1,4 +1,4 @@
-//! Masquerading of phones' addresses: a table of nftables of our own, set by netlink, gone when dropped.
+//! Masquerading of UEs' addresses: a table of nftables of our own, set by netlink, gone when dropped.
 
 use std::io;
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// Masquerades what phones of the networks send out of any interface but their own. A table that a killed program
+    /// Masquerades what UEs of the networks send out of any interface but their own. A table that a killed program
     /// left is replaced. What was set, in words.
     ///
     /// Errors: of the kernel: `EPERM` without CAP_NET_ADMIN, `EPROTONOSUPPORT` or `EOPNOTSUPP` without nftables.

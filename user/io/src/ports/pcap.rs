@@ -1,7 +1,7 @@
 //! Packets of a capture: for tests and measurements with what a network has carried.
 //!
 //! Frames of Ethernet are read from one file and written to another, both in the form of libpcap with microseconds or nanoseconds, as
-//! AF_XDP would see and write them: those to N3's address and port are datagrams of gNBs, those to phones are of their data network,
+//! AF_XDP would see and write them: those to N3's address and port are datagrams of gNBs, those to UEs are of their data network,
 //! the others are counted (`malformed`). As fast as the pipeline takes them; times in the file are not kept.
 
 use std::fs::File;

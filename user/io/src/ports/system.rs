@@ -14,7 +14,7 @@ use crate::sys::bpf::Program;
 use crate::sys::datagrams::{BATCH, Datagrams};
 use crate::sys::tun::{Kind, Tun};
 use crate::thread::IoCounters;
-use crate::xdp::chooser::by_phone;
+use crate::xdp::chooser::by_ue;
 
 /// Octets of a packet that is to be cut, at most: what IP can say.
 const BEYOND_OCTETS: usize = 64 << 10;
@@ -59,8 +59,7 @@ impl System {
             let of = |error| StartError::Tun { device: device.clone(), error };
             let queues = Tun::open(device, Kind::Packets, threads).map_err(of)?;
             if threads > 1 {
-                let steered =
-                    Program::load_chooser(&by_phone(threads as u32)).and_then(|p| queues[0].steer(&p));
+                let steered = Program::load_chooser(&by_ue(threads as u32)).and_then(|p| queues[0].steer(&p));
                 unsteered = steered.err().or(unsteered);
             }
             all.iter_mut().zip(queues).for_each(|(of, queue)| of.n6.push(queue));

@@ -1,4 +1,4 @@
-//! The program by which a TUN device with several queues chooses one for a packet to a phone.
+//! The program by which a TUN device with several queues chooses one for a packet to a UE.
 
 use super::asm::{Assembler, Reg, Size, When};
 use crate::sys::bpf::Instruction;
@@ -7,9 +7,9 @@ use crate::sys::bpf::Instruction;
 const IPV4_AT: i32 = 16;
 const IPV6_PREFIX_AT: i32 = 28;
 
-/// The queue of a packet is what the lowest bits of its phone's address, or prefix, say, as the shard of its session is. What is no IP
+/// The queue of a packet is what the lowest bits of its UE's address, or prefix, say, as the shard of its session is. What is no IP
 /// packet is not seen here. `queues` is a power of two.
-pub(crate) fn by_phone(queues: u32) -> Vec<Instruction> {
+pub(crate) fn by_ue(queues: u32) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let (six, found) = (a.label(), a.label());
     a.copy(Reg::R6, Reg::R1);

@@ -19,10 +19,10 @@ use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
 /// What all programs of the fast path share.
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
-    /// Descriptors of maps: sessions ([`FastEntry`]), sessions by phone ([`AtomicU64`]: index and one), by IPv4 address and by IPv6
+    /// Descriptors of maps: sessions ([`FastEntry`]), sessions by UE ([`AtomicU64`]: index and one), by IPv4 address and by IPv6
     /// prefix, next hops ([`Hop`]), the interfaces by which frames leave, counters ([`Counted`]) by processor.
     pub(crate) sessions: i32,
-    pub(crate) phones: i32,
+    pub(crate) ues: i32,
     pub(crate) prefixes: i32,
     pub(crate) hops: i32,
     pub(crate) devices: i32,
@@ -31,9 +31,9 @@ pub(crate) struct Fast {
     pub(crate) suspects: i32,
     /// How a TEID leads to its session.
     pub(crate) teids: Teids,
-    /// Phones' addresses, and networks that phones do not reach.
+    /// UEs' addresses, and networks that UEs do not reach.
     pub(crate) pools: Vec<Pool>,
-    /// Where those of a pool begin among `phones`, or `prefixes`.
+    /// Where those of a pool begin among `ues`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
     pub(crate) time: Time,
     /// N3.
@@ -42,7 +42,7 @@ pub(crate) struct Fast {
 }
 
 impl Fast {
-    /// Whether there are phones of a pool.
+    /// Whether there are UEs of a pool.
     pub(super) fn has(&self, pool: &Pool) -> bool {
         self.places.iter().any(|(of, _)| of == pool)
     }
@@ -75,9 +75,9 @@ pub(crate) mod slot {
     pub(crate) const UL_OCTETS: usize = 1;
     pub(crate) const DL_PACKETS: usize = 2;
     pub(crate) const DL_OCTETS: usize = 3;
-    /// Drops of packets from phones, in the order of [`super::DROPS`].
+    /// Drops of packets from UEs, in the order of [`super::DROPS`].
     pub(crate) const UL_DROPPED: usize = 4;
-    /// Drops of packets to phones, likewise.
+    /// Drops of packets to UEs, likewise.
     pub(crate) const DL_DROPPED: usize = 8;
     /// Packets that were counted and found no room for their headers.
     pub(crate) const NO_ROOM: usize = 12;
@@ -103,7 +103,7 @@ const XDP_DROP: i32 = 1;
 const LOOKS: i32 = 64;
 /// Microseconds in which every bucket fills: half an hour, so that a rate times this is less than 64 bits.
 const FILLED_IN_US: u32 = i32::MAX as u32;
-/// A packet from the phone by no QoS flow.
+/// A packet from the UE by no QoS flow.
 const NO_FLOW: i32 = 0x100;
 
 // Places on the stack.
@@ -115,9 +115,9 @@ const HOP_FROM: i16 = -32;
 const HOP_DEVICE: i16 = -26;
 /// Octets of the GTP-U header.
 const HEADER: i16 = -40;
-/// Octets of the phone's packet.
+/// Octets of the UE's packet.
 const OCTETS: i16 = -48;
-/// Of a packet from the phone its tunnel, with the address of whoever sent it behind it; of one to the phone the gNB's, likewise.
+/// Of a packet from the UE its tunnel, with the address of whoever sent it behind it; of one to the UE the gNB's, likewise.
 const TEID: i16 = -56;
 const GNB: i16 = -52;
 const CONTAINER: i16 = -64;
@@ -125,9 +125,9 @@ const TOS: i16 = -60;
 const IDENTIFICATION: i16 = -72;
 /// The session's entry.
 const ENTRY: i16 = -80;
-/// Of a packet to the phone, where its address is among the phones.
+/// Of a packet to the UE, where its address is among the UEs.
 const PLACE: i16 = -88;
-/// The second word of the phone's prefix.
+/// The second word of the UE's prefix.
 const PREFIX: i16 = -84;
 #[cfg(test)]
 const SAVED: i16 = -96;
@@ -185,7 +185,7 @@ macro_rules! field {
 /// Whatever is not decided on goes to `up`, where only `R6` is left.
 pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     let (extended, inner, four) = (a.label(), a.label(), a.label());
-    // Two headers, the longer GTP-U header, and the phone's packet's.
+    // Two headers, the longer GTP-U header, and the UE's packet's.
     within(a, ETHERNET + OUTER + 16 + 20, up);
     let gtpu = ETHERNET + OUTER;
     a.load(Size::W, Reg::R5, Reg::R2, gtpu + 4);
@@ -236,9 +236,9 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.jump_if(Reg::R5, When::Equal, 0x45, four);
     a.and(Reg::R5, 0xf0);
     a.jump_if(Reg::R5, When::NotEqual, 0x60, up);
-    from_phone(a, fast, false, up);
+    from_ue(a, fast, false, up);
     a.place(four);
-    from_phone(a, fast, true, up);
+    from_ue(a, fast, true, up);
 }
 
 /// `R5` = the index of the session of the TEID in it, as whimbrel_user's `Teids::index_of` finds it: some four nanoseconds, in which nothing is
@@ -255,8 +255,8 @@ fn index_of(a: &mut Assembler, teids: &Teids) {
     a.and(Reg::R5, teids.index_mask() as i32);
 }
 
-/// The phone's packet is at `R9`, of a family; `R1` is the octets of the GTP-U header, `R7` of what its length counts, `R8` the QoS flow.
-fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
+/// The UE's packet is at `R9`, of a family; `R1` is the octets of the GTP-U header, `R7` of what its length counts, `R8` the QoS flow.
+fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let (flow, leave) = (a.label(), a.label());
     let unusual = (!v4).then(|| a.label());
     if !v4 {
@@ -279,7 +279,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.combine(Reg::R5, Do::Add, Reg::R1);
     a.add(Reg::R7, 8);
     a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
-    // From phone to phone, and to what is denied, the pipeline judges.
+    // From UE to UE, and to what is denied, the pipeline judges.
     for pool in fast.pools.iter().filter(|p| p.first.is_ipv4() == v4) {
         let other = a.label();
         for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
@@ -320,12 +320,12 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R8, held.drops[0]);
     a.place(flow);
-    is_phones(a, v4, Reg::R9, Reg::R7, held.drops[1]);
+    is_ues(a, v4, Reg::R9, Reg::R7, held.drops[1]);
     let way = if v4 { UP } else { UP_IPV6 };
     pass(a, fast, way, &held);
     unlock(a, fast_state::FREE);
     count(a, fast, way, up);
-    // The frame begins anew, fourteen octets before the phone's packet.
+    // The frame begins anew, fourteen octets before the UE's packet.
     a.load(Size::D, Reg::R9, Reg::Frame, HEADER);
     a.add(Reg::R9, (ETHERNET + OUTER).into());
     a.combine(Reg::R9, Do::Add, Reg::R8);
@@ -354,7 +354,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     }
 }
 
-/// Goes on only with a phone's packet at `R9` whose destination is one that UEs surely reach: the pipeline judges the others. `R8` and `R9`
+/// Goes on only with a UE's packet at `R9` whose destination is one that UEs surely reach: the pipeline judges the others. `R8` and `R9`
 /// stay.
 fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let destination = if v4 { 16 } else { 24 };
@@ -398,8 +398,8 @@ fn leave_word(a: &mut Assembler, up: Label) {
     a.jump(up);
 }
 
-/// Goes on only if the session at a register is that of the phone's address, or of the prefix whose first word a register has.
-fn is_phones(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) {
+/// Goes on only if the session at a register is that of the UE's address, or of the prefix whose first word a register has.
+fn is_ues(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) {
     let field = if v4 { field!(ue_ipv4) } else { field!(ue_ipv6) };
     a.load(Size::W, Reg::R1, entry, field);
     a.jump_if_reg(Reg::R1, When::NotEqual, first, other);
@@ -410,8 +410,8 @@ fn is_phones(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) 
     }
 }
 
-/// A packet to a phone of a pool, of a family, without options, of a length and with hops that may be: likewise, and `R5` is where its
-/// address is among the phones, `R1` the session that UPF-C gives it where it can.
+/// A packet to a UE of a pool, of a family, without options, of a length and with hops that may be: likewise, and `R5` is where its
+/// address is among the UEs, `R1` the session that UPF-C gives it where it can.
 pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
     let unusual = (!v4).then(|| a.label());
@@ -426,12 +426,12 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     }
     a.load(Size::W, Reg::R9, Reg::R2, destination);
     fetch(a, fast, another);
-    is_phones(a, v4, Reg::R0, Reg::R9, another);
+    is_ues(a, v4, Reg::R0, Reg::R9, another);
     a.jump(found);
     a.place(another);
     a.load(Size::W, Reg::R1, Reg::Frame, PLACE);
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
-    look_up(a, if v4 { fast.phones } else { fast.prefixes }, up);
+    look_up(a, if v4 { fast.ues } else { fast.prefixes }, up);
     a.load(Size::D, Reg::R1, Reg::R0, 0);
     a.jump_if(Reg::R1, When::Equal, 0, up);
     a.add(Reg::R1, -1);
@@ -457,7 +457,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
-    is_phones(a, v4, Reg::R9, Reg::R7, held.other);
+    is_ues(a, v4, Reg::R9, Reg::R7, held.other);
     // What is written is read while nobody changes it.
     for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
         a.load(Size::W, Reg::R1, Reg::R9, field);
@@ -488,7 +488,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     frame(a);
     within(a, ETHERNET + OUTER + 16, leave);
     ip_header(a, fast);
-    // UDP: ports, length, no checksum (RFC 768; the phone's packet has its own).
+    // UDP: ports, length, no checksum (RFC 768; the UE's packet has its own).
     let udp = ETHERNET + 20;
     let port = half(fast.port.to_be_bytes());
     a.store_value(Size::H, Reg::R2, udp, port as i32);
@@ -526,7 +526,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     }
 }
 
-/// `R5` = where the address to which the packet at `R2` goes is among the phones, `R1` = the index of the session that has it, if it is as
+/// `R5` = where the address to which the packet at `R2` goes is among the UEs, `R1` = the index of the session that has it, if it is as
 /// UPF-C prefers it, and on to [`downlink`].
 pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
     // Of a prefix its lower word: a pool has the upper one.
@@ -619,7 +619,7 @@ fn unlock(a: &mut Assembler, to: u32) {
     }
 }
 
-/// Room, gate, next hop, rate and account of the session at `R9`; afterwards `R8` is the octets of the phone's packet.
+/// Room, gate, next hop, rate and account of the session at `R9`; afterwards `R8` is the octets of the UE's packet.
 fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
     let (filled, unpoliced, counted, later) = (a.label(), a.label(), a.label(), a.label());
     a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);

@@ -21,7 +21,7 @@ pub struct Addresses {
     pub gnb: Ipv4Addr,
     /// The UPF's on N3.
     pub upf: Ipv4Addr,
-    /// With whom phones speak.
+    /// With whom UEs speak.
     pub server: Ipv4Addr,
 }
 
@@ -58,9 +58,9 @@ fn ipv4(octets: usize, from: Ipv4Addr, to: Ipv4Addr) -> [u8; 20] {
     h
 }
 
-/// The checksum of a phone's packet's header.
-pub(crate) fn inner_checksum(uplink: bool, a: &Addresses, octets: usize, phone: Ipv4Addr) -> u16 {
-    let (from, to) = if uplink { (phone, a.server) } else { (a.server, phone) };
+/// The checksum of a UE's packet's header.
+pub(crate) fn inner_checksum(uplink: bool, a: &Addresses, octets: usize, ue: Ipv4Addr) -> u16 {
+    let (from, to) = if uplink { (ue, a.server) } else { (a.server, ue) };
     let h = ipv4(octets, from, to);
     u16::from_be_bytes([h[10], h[11]])
 }

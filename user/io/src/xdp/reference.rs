@@ -141,19 +141,19 @@ fn with_checksum(header: &mut [u8]) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Where the phone's packet begins in a datagram with the usual headers.
+/// Where the UE's packet begins in a datagram with the usual headers.
 fn inner_at(message: &[u8]) -> usize {
     if message.first() == Some(&0x34) { 16 } else { 8 }
 }
 
-/// Whether the phone's packet is one of IPv6.
+/// Whether the UE's packet is one of IPv6.
 fn is_ipv6(slot: &Slot) -> bool {
     let octets = slot.packet.octets();
     let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(octets) } else { 0 };
     octets.get(at).is_some_and(|first| first >> 4 == 6)
 }
 
-/// The frame that brings a packet; the phone's packet has a right checksum there.
+/// The frame that brings a packet; the UE's packet has a right checksum there.
 fn framed(slot: &Slot) -> Vec<u8> {
     let mut octets = slot.packet.octets().to_vec();
     let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(&octets) } else { 0 };
@@ -161,8 +161,8 @@ fn framed(slot: &Slot) -> Vec<u8> {
     if octets.len() >= at + 20 && !six {
         with_checksum(&mut octets[at..at + 20]);
     }
-    let to_phone = !matches!(slot.origin, Origin::N3 { .. });
-    let mut frame = [&MAC[..], &[2; 6], if six && to_phone { &[0x86, 0xdd] } else { &[8, 0] }].concat();
+    let to_ue = !matches!(slot.origin, Origin::N3 { .. });
+    let mut frame = [&MAC[..], &[2; 6], if six && to_ue { &[0x86, 0xdd] } else { &[8, 0] }].concat();
     let Origin::N3 { peer, local } = slot.origin else {
         frame.extend_from_slice(&octets);
         return frame;
@@ -264,7 +264,7 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     let counters = pair.net.upf.u.counters().clone();
     let all = counters.ul_packets + counters.dl_packets;
     let [forwarded, _] = fast.get();
-    // Of the packets from phones each fourth comes by way of another gNB than the session's.
+    // Of the packets from UEs each fourth comes by way of another gNB than the session's.
     assert!(all > 1_000 && forwarded * 6 > all as usize * 5, "{forwarded} of {all}");
     pair.establish(1, 0x09);
     (0..20).for_each(|random| pair.burst(1, random));
@@ -277,7 +277,7 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     (0..3).for_each(|at| pair.delete(at));
 }
 
-/// Nor without this. What a phone sends from an address of its link has its session taken back for a minute, so time passes between bursts.
+/// Nor without this. What a UE sends from an address of its link has its session taken back for a minute, so time passes between bursts.
 #[test]
 fn the_program_forwards_packets_of_both_families() {
     let Some(bench) = Bench::new() else { return };
@@ -295,7 +295,7 @@ fn the_program_forwards_packets_of_both_families() {
 }
 
 #[test]
-fn a_phone_is_found_at_its_sessions_own_place_and_at_any_other() {
+fn a_ue_is_found_at_its_sessions_own_place_and_at_any_other() {
     let Some(bench) = Bench::new() else { return };
     let ue = std::net::Ipv4Addr::new(10, 45, 0, 5);
     let own = 5 - whimbrel_user::POOL_BEGINS as usize;
@@ -311,7 +311,7 @@ fn a_phone_is_found_at_its_sessions_own_place_and_at_any_other() {
         entry.room.store(1_000_000, Ordering::Relaxed);
         entry.state.store(fast_state::FREE, Ordering::Relaxed);
     };
-    let said = bench.lent.phone(DnIndex(0), ue).unwrap();
+    let said = bench.lent.ipv4(DnIndex(0), ue).unwrap();
     let mut packet = [&[0x45, 0, 0, 40, 0, 0, 0, 0, 9, 17, 0, 0, 198, 51, 100, 1][..], &ue.octets()].concat();
     with_checksum(&mut packet);
     packet.resize(40, 7);

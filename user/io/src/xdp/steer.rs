@@ -19,14 +19,14 @@ pub(crate) struct Steered {
     /// Likewise.
     pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) port: u16,
-    /// N6: packets to phones.
+    /// N6: packets to UEs.
     pub(crate) pools: Vec<Pool>,
-    /// N6 too: tunnels with packets to phones.
+    /// N6 too: tunnels with packets to UEs.
     pub(crate) tunnels: Vec<(Tunnel, Vec<Pool>)>,
 }
 
-/// Phones' addresses of a data network. What the kernel must answer is left to it: packets without IPv4 options that
-/// are too long for phones, have no hops left, or are to the host's own address among them.
+/// UEs' addresses of a data network. What the kernel must answer is left to it: packets without IPv4 options that
+/// are too long for UEs, have no hops left, or are to the host's own address among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     /// The first address of all.
@@ -35,7 +35,7 @@ pub(crate) struct Pool {
     pub(crate) prefix: u8,
     /// The host's own.
     pub(crate) gateway: IpAddr,
-    /// Octets of a packet to a phone.
+    /// Octets of a packet to a UE.
     pub(crate) mtu: u16,
 }
 
@@ -282,7 +282,7 @@ fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
     expect(a, Size::H, at.payload + 2, half(port.to_be_bytes()), pass);
 }
 
-/// Takes what comes by a tunnel to phones, leaves what the kernel must answer to its own end of it, and goes on with what is not the
+/// Takes what comes by a tunnel to UEs, leaves what the kernel must answer to its own end of it, and goes on with what is not the
 /// tunnel's.
 fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>), take: Label, pass: Label) {
     let other = a.label();
@@ -315,17 +315,17 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
     a.place(other);
 }
 
-/// Takes what is for phones of a pool, leaves to the kernel what it must answer, and goes on with the rest.
+/// Takes what is for UEs of a pool, leaves to the kernel what it must answer, and goes on with the rest.
 fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut Assembler), pass: Label) {
-    let (other, phone, alive) = (a.label(), a.label(), a.label());
+    let (other, ue, alive) = (a.label(), a.label(), a.label());
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
         a.load(Size::W, Reg::R5, Reg::R2, at.destination + 4 * i as i16);
         a.and(Reg::R5, mask as i32);
         a.jump_if(Reg::R5, When::NotEqual, first, other);
     }
-    expect_address(a, at.destination, pool.gateway, phone);
+    expect_address(a, at.destination, pool.gateway, ue);
     a.jump(pass);
-    a.place(phone);
+    a.place(ue);
     a.load(Size::H, Reg::R5, Reg::R2, at.length);
     a.big_endian_16(Reg::R5);
     a.jump_if(Reg::R5, When::Greater, u32::from(pool.mtu) - at.uncounted, pass);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_to_phones_are_taken_unless_the_kernel_must_answer() {
+    fn packets_to_ues_are_taken_unless_the_kernel_must_answer() {
         let Some((sockets, _socket)) = sockets() else { return };
         let pool = |first: &str, prefix, gateway: &str| Pool {
             first: first.parse().unwrap(),
@@ -478,15 +478,15 @@ mod tests {
         };
         let alone = steered(None);
         let cases = [
-            ("a phone", packet("10.45.0.2", 1400, 2), true),
+            ("a UE", packet("10.45.0.2", 1400, 2), true),
             ("the last address", packet("10.45.255.255", 100, 64), true),
             ("one beyond", packet("10.46.0.0", 100, 64), false),
             ("the second pool", packet("10.46.15.255", 100, 64), true),
             ("beyond the second pool", packet("10.46.16.0", 100, 64), false),
             ("the host itself", packet("10.45.0.1", 100, 64), false),
-            ("too long for phones", packet("10.45.0.2", 1401, 64), false),
+            ("too long for UEs", packet("10.45.0.2", 1401, 64), false),
             ("no hops left", packet("10.45.0.2", 100, 1), false),
-            ("a phone by IPv6", packet("2001:db8:45:1::77", 1400, 2), true),
+            ("a UE by IPv6", packet("2001:db8:45:1::77", 1400, 2), true),
             ("another network by IPv6", packet("2001:db8:46::77", 100, 64), false),
             ("a prefix inside a word", packet("fd00:9997:7fff::1", 100, 64), true),
             ("beyond it", packet("fd00:9997:8000::1", 100, 64), false),
@@ -508,7 +508,7 @@ mod tests {
         [&frame[..12], &[0x81, 0], &tag.to_be_bytes(), &frame[12..]].concat()
     }
 
-    fn phones(first: &str, prefix: u8, gateway: &str) -> Pool {
+    fn ues(first: &str, prefix: u8, gateway: &str) -> Pool {
         Pool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
     }
 
@@ -516,19 +516,19 @@ mod tests {
     fn frames_of_a_vlan_are_told_from_others() {
         let Some((sockets, _socket)) = sockets() else { return };
         let n3 = Steered { ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)), ..Steered::new(MAC, Some(7), 2152) };
-        let pools = vec![phones("10.45.0.0", 16, "10.45.0.1"), phones("2001:db8:45::", 48, "2001:db8:45::1")];
+        let pools = vec![ues("10.45.0.0", 16, "10.45.0.1"), ues("2001:db8:45::", 48, "2001:db8:45::1")];
         let other_mac = [2, 0, 0, 0, 0, 3];
         let n6 = Steered { pools: pools.clone(), ..Steered::new(other_mac, Some(0x123), 2152) };
         let plain =
-            Steered { pools: vec![phones("10.46.0.0", 16, "10.46.0.1")], ..Steered::new(MAC, None, 2152) };
+            Steered { pools: vec![ues("10.46.0.0", 16, "10.46.0.1")], ..Steered::new(MAC, None, 2152) };
         let both =
             Program::load(&program(&[plain, n3, n6], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
         let to_other = |mut frame: Vec<u8>| {
             frame[..6].copy_from_slice(&other_mac);
             frame
         };
-        let phone = to_other(packet("10.45.0.2", 100, 64));
-        let phone6 = to_other(packet("2001:db8:45:1::77", 100, 64));
+        let ue = to_other(packet("10.45.0.2", 100, 64));
+        let ue6 = to_other(packet("2001:db8:45:1::77", 100, 64));
         let cases = [
             ("a datagram in the VLAN", tagged(&frame(true), 7), true),
             ("with a priority", tagged(&frame(true), 0xe007), true),
@@ -537,11 +537,11 @@ mod tests {
             ("without a tag", frame(true), false),
             ("a tag within a tag", tagged(&tagged(&frame(true), 7), 7), false),
             ("cut", tagged(&frame(true), 7)[..45].to_vec(), false),
-            ("a phone in its VLAN", tagged(&phone, 0x123), true),
-            ("a phone in its VLAN by IPv6", tagged(&phone6, 0x123), true),
-            ("a phone in the other VLAN", tagged(&packet("10.45.0.2", 100, 64), 7), false),
-            ("a phone without a tag", phone.clone(), false),
-            ("a phone of the network without a tag", packet("10.46.0.2", 100, 64), true),
+            ("a UE in its VLAN", tagged(&ue, 0x123), true),
+            ("a UE in its VLAN by IPv6", tagged(&ue6, 0x123), true),
+            ("a UE in the other VLAN", tagged(&packet("10.45.0.2", 100, 64), 7), false),
+            ("a UE without a tag", ue.clone(), false),
+            ("a UE of the network without a tag", packet("10.46.0.2", 100, 64), true),
             ("the same in a VLAN", tagged(&to_other(packet("10.46.0.2", 100, 64)), 0x123), false),
             ("to another's address in the VLAN", tagged(&packet("10.45.0.2", 100, 64), 0x123), false),
             ("too long", tagged(&to_other(packet("10.45.0.2", 1401, 64)), 0x123), false),
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_give_what_is_for_phones_and_the_kernel_has_the_rest() {
+    fn tunnels_give_what_is_for_ues_and_the_kernel_has_the_rest() {
         let Some((sockets, _socket)) = sockets() else { return };
         let ends = |v4| if v4 { ["203.0.113.1", "203.0.113.2"] } else { ["2001:db8::1", "2001:db8::2"] };
         let tunnel = |v4: bool, key: Option<u32>| {
@@ -569,12 +569,12 @@ mod tests {
             room[..n].to_vec()
         };
         let inner = |to: &str, octets: u16, hops: u8| packet(to, octets, hops)[14..].to_vec();
-        let all = vec![phones("10.45.0.0", 16, "10.45.0.1"), phones("2001:db8:45::", 48, "2001:db8:45::1")];
+        let all = vec![ues("10.45.0.0", 16, "10.45.0.1"), ues("2001:db8:45::", 48, "2001:db8:45::1")];
         for v4 in [true, false] {
             for key in [None, Some(7)] {
                 let t = tunnel(v4, key);
                 let other_key = Tunnel { key: Some(8), ..t };
-                let tunnels = vec![(other_key, vec![phones("10.46.0.0", 16, "10.46.0.1")]), (t, all.clone())];
+                let tunnels = vec![(other_key, vec![ues("10.46.0.0", 16, "10.46.0.1")]), (t, all.clone())];
                 let to = Steered { tunnels, ..Steered::new(MAC, None, 2152) };
                 let it = Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
                 let mut fragment = wrapped(t, &inner("10.45.0.2", 100, 64));
@@ -582,11 +582,11 @@ mod tests {
                 let mut checksummed = wrapped(t, &inner("10.45.0.2", 100, 64));
                 checksummed[if v4 { 34 } else { 54 }] |= 0x80;
                 let cases = [
-                    ("a phone", wrapped(t, &inner("10.45.0.2", 1400, 9)), true),
-                    ("a phone by IPv6", wrapped(t, &inner("2001:db8:45:1::77", 1400, 9)), true),
+                    ("a UE", wrapped(t, &inner("10.45.0.2", 1400, 9)), true),
+                    ("a UE by IPv6", wrapped(t, &inner("2001:db8:45:1::77", 1400, 9)), true),
                     ("another pool", wrapped(t, &inner("10.46.0.2", 100, 9)), false),
                     ("by the other tunnel", wrapped(other_key, &inner("10.46.0.2", 100, 9)), true),
-                    ("a phone of this by the other", wrapped(other_key, &inner("10.45.0.2", 100, 9)), false),
+                    ("a UE of this by the other", wrapped(other_key, &inner("10.45.0.2", 100, 9)), false),
                     (
                         "another key",
                         wrapped(Tunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),

@@ -144,7 +144,7 @@ impl Namespace {
         Self::server_by(threads())
     }
 
-    /// The same, whose interface sends by so many queues: by one, all flows of a phone come in one order.
+    /// The same, whose interface sends by so many queues: by one, all flows of a UE come in one order.
     pub(crate) fn server_by(queues: u8) -> Self {
         let (ours, theirs) =
             (["203.0.113.1/24", "2001:db8:113::1/64"], ["203.0.113.2/24", "2001:db8:113::2/64"]);
@@ -188,12 +188,12 @@ impl Namespace {
         self.enter(move || device(name, frames))
     }
 
-    /// A TUN device in it, of a phone's addresses, by which it reaches the data network.
-    pub(crate) fn phone(&self, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> fs::File {
-        let device = self.device("phone", false);
+    /// A TUN device in it, of a UE's addresses, by which it reaches the data network.
+    pub(crate) fn ue(&self, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> fs::File {
+        let device = self.device("ue", false);
         self.sh(&format!(
-            "ip address add {ipv4}/32 dev phone; ip address add {ipv6}/128 dev phone nodad; ip link set phone mtu 1400 up
-             ip route add 203.0.113.0/24 dev phone src {ipv4}; ip route add 2001:db8:113::/64 dev phone src {ipv6}"
+            "ip address add {ipv4}/32 dev UE; ip address add {ipv6}/128 dev UE nodad; ip link set UE mtu 1400 up
+             ip route add 203.0.113.0/24 dev UE src {ipv4}; ip route add 2001:db8:113::/64 dev UE src {ipv6}"
         ));
         device
     }
@@ -430,7 +430,7 @@ impl Control {
         self.ask(Some(id.seid()), SessionDeletionRequest {}.into());
     }
 
-    /// A session with the gNB's tunnel known: its id, its tunnel, the phone's addresses.
+    /// A session with the gNB's tunnel known: its id, its tunnel, the UE's addresses.
     pub(crate) fn session(&mut self) -> (SessionId, Teid, Ipv4Addr, Ipv6Addr) {
         let r = self.establish(PdnType::Ipv4v6);
         let pdr = &r.created_pdrs[0];
@@ -515,7 +515,7 @@ pub(crate) fn ping4(source: Ipv4Addr, destination: Ipv4Addr, sequence: u16, payl
     p
 }
 
-/// What a gNB's or a phone's socket is sent first within some time, if anything.
+/// What a gNB's or a UE's socket is sent first within some time, if anything.
 pub(crate) fn answered(socket: &UdpSocket, within: Duration) -> Option<Vec<u8>> {
     socket.set_read_timeout(Some(within)).unwrap();
     let mut b = [0; 4096];

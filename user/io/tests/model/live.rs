@@ -112,7 +112,7 @@ impl Live {
         self.wire.put(&judged.iter().map(|(o, p, _)| carried(*o, p)).collect::<Vec<_>>());
     }
 
-    /// Has packets decided on; what comes of them is what the model says, those of each phone in their order.
+    /// Has packets decided on; what comes of them is what the model says, those of each UE in their order.
     fn decide(&mut self, judged: &[Judged]) {
         self.put(judged);
         let sent = judged.iter().filter_map(|(_, _, fate)| match fate {
@@ -122,18 +122,18 @@ impl Live {
             Fate::Held | Fate::Dropped(_) => None,
         });
         let sent: Vec<_> = sent.collect();
-        let (mut came, sent) = (by_phone(self.outputs(sent.len())), by_phone(sent));
-        for (phone, sent) in sent {
-            let came = came.remove(&phone).unwrap_or_default();
+        let (mut came, sent) = (by_ue(self.outputs(sent.len())), by_ue(sent));
+        for (ue, sent) in sent {
+            let came = came.remove(&ue).unwrap_or_default();
             let differ = came.iter().zip(&sent).position(|(came, sent)| came != sent);
             assert_eq!(
                 differ.map(|n| (n, &came[n], &sent[n])),
                 None,
-                "{phone:?}, {} of {}",
+                "{ue:?}, {} of {}",
                 came.len(),
                 sent.len()
             );
-            assert_eq!(came.len(), sent.len(), "{phone:?}");
+            assert_eq!(came.len(), sent.len(), "{ue:?}");
         }
         assert!(came.is_empty(), "{came:?}");
     }
@@ -222,7 +222,7 @@ impl Plane for Live {
     }
 }
 
-/// Where a phone's packet begins in what a gNB is sent, or sends: behind the usual headers.
+/// Where a UE's packet begins in what a gNB is sent, or sends: behind the usual headers.
 fn inner_at(n3: bool, octets: &[u8]) -> usize {
     match octets.first() {
         Some(0x34) if n3 => 16,
@@ -252,8 +252,8 @@ pub(crate) fn carried(origin: Origin, octets: &[u8]) -> (Origin, Vec<u8>) {
     (origin, with_checksum(octets.to_vec(), at, 0))
 }
 
-/// Packets of each phone each way, in their order.
-fn by_phone(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Vec<u8>>> {
+/// Packets of each UE each way, in their order.
+fn by_ue(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Vec<u8>>> {
     let mut sorted = BTreeMap::<_, Vec<_>>::new();
     for (to, octets) in all {
         let n3 = matches!(to, Destination::N3 { .. });
@@ -261,7 +261,7 @@ fn by_phone(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Ve
         let inner = &octets[at..];
         let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&inner[at..at + 4]).unwrap());
         let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&inner[at..at + 16]).unwrap());
-        let phone = match (inner.first().map(|o| o >> 4), n3) {
+        let ue = match (inner.first().map(|o| o >> 4), n3) {
             (Some(4), false) => v4(12),
             (Some(4), true) => v4(16),
             (Some(6), false) => v6(8),
@@ -269,12 +269,12 @@ fn by_phone(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Ve
             // What gNBs forward, and end markers: by tunnel.
             _ => IpAddr::from(<[u8; 4]>::try_from(&octets[4..8]).unwrap()),
         };
-        // Of a prefix any address is the phone's.
-        let phone = match phone {
+        // Of a prefix any address is the UE's.
+        let ue = match ue {
             IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
             v4 => v4,
         };
-        sorted.entry((n3, phone)).or_default().push(octets);
+        sorted.entry((n3, ue)).or_default().push(octets);
     }
     sorted
 }

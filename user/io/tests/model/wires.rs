@@ -59,8 +59,8 @@ impl Captures {
 pub(crate) fn capture(packets: &[(Origin, Vec<u8>)]) -> Vec<u8> {
     let mut file = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_ne_bytes).concat();
     for (origin, octets) in packets {
-        let to_phone = !matches!(origin, Origin::N3 { .. });
-        let six = to_phone && octets.first().is_some_and(|o| o >> 4 == 6);
+        let to_ue = !matches!(origin, Origin::N3 { .. });
+        let six = to_ue && octets.first().is_some_and(|o| o >> 4 == 6);
         let mut frame = [&[2; 12][..], if six { &[0x86, 0xdd] } else { &[8, 0] }].concat();
         if let Origin::N3 { peer, local } = origin {
             let (IpAddr::V4(from), IpAddr::V4(to)) = (peer.ip(), local) else { panic!() };
@@ -108,7 +108,7 @@ impl Wire for Captures {
 pub(crate) struct Sockets {
     gnb: UdpSocket,
     network: OwnedFd,
-    /// The interface's number there, and the Ethernet address that packets for phones go to, if it has any.
+    /// The interface's number there, and the Ethernet address that packets for UEs go to, if it has any.
     to: (i32, Option<[u8; 6]>),
 }
 
@@ -203,7 +203,7 @@ impl Wire for Sockets {
                 libc::recv(self.network.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), libc::MSG_TRUNC)
             };
             let Ok(octets) = usize::try_from(octets) else { return all };
-            if is_of_a_phone(&room[..octets]) {
+            if is_of_a_ue(&room[..octets]) {
                 all.push((Destination::N6 { dn: DnIndex(0) }, room[..octets].to_vec()));
             }
         }
@@ -211,7 +211,7 @@ impl Wire for Sockets {
 }
 
 /// Not what the kernels have to say to each other.
-fn is_of_a_phone(packet: &[u8]) -> bool {
+fn is_of_a_ue(packet: &[u8]) -> bool {
     let prefix = [0x20, 1, 0xd, 0xb8, 0, 0x45];
     match packet.first().map(|o| o >> 4) {
         Some(4) => packet.get(12..14) == Some(&[10, 45]),

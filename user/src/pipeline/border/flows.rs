@@ -1,4 +1,4 @@
-//! The flows that stand: found by their ends, in order of their last packet, bounded in all and for each phone.
+//! The flows that stand: found by their ends, in order of their last packet, bounded in all and for each UE.
 //!
 //! All memory is taken at the start and touched when it is used. Flows of one kind have one timeout, so that in a list by last packet
 //! the first is the next to end.
@@ -13,13 +13,13 @@ use crate::firewall::Timeouts;
 /// No flow, no mapping.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Both ends of a flow, as the phone has them. Where the protocol has no ports they are zero; an ICMP query's identifier is the phone's.
+/// Both ends of a flow, as the UE has them. Where the protocol has no ports they are zero; an ICMP query's identifier is the UE's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// IPv4 addresses as mapped ones.
-    pub(super) phone: u128,
+    pub(super) ue: u128,
     pub(super) remote: u128,
-    pub(super) phone_port: u16,
+    pub(super) ue_port: u16,
     pub(super) remote_port: u16,
     pub(super) protocol: u8,
 }
@@ -37,7 +37,7 @@ pub(super) enum Class {
 
 const CLASSES: usize = 5;
 
-/// A secret hash: phones and their servers choose what is hashed.
+/// A secret hash: UEs and their servers choose what is hashed.
 #[derive(Clone, Copy)]
 pub(super) struct Hash([u64; 2]);
 
@@ -65,8 +65,8 @@ impl Hash {
     }
 
     fn of_key(self, k: &Key) -> u64 {
-        let ends = u64::from(k.phone_port) << 32 | u64::from(k.remote_port) << 16 | u64::from(k.protocol);
-        self.of(&[k.phone as u64, (k.phone >> 64) as u64, k.remote as u64, (k.remote >> 64) as u64, ends])
+        let ends = u64::from(k.ue_port) << 32 | u64::from(k.remote_port) << 16 | u64::from(k.protocol);
+        self.of(&[k.ue as u64, (k.ue >> 64) as u64, k.remote as u64, (k.remote >> 64) as u64, ends])
     }
 }
 
@@ -83,7 +83,7 @@ const ALONE: Links = Links { before: NIL, behind: NIL };
 #[derive(Clone, Copy)]
 enum By {
     Class,
-    Phone,
+    Ue,
 }
 
 /// The ends of a list; the first is the one whose last packet is longest ago.
@@ -252,19 +252,19 @@ impl Flows {
         self.standing += 1;
         self.shares[session as usize].flows += 1;
         self.append(By::Class, at);
-        self.append(By::Phone, at);
+        self.append(By::Ue, at);
         Some(at)
     }
 
     /// A packet of the flow.
     pub(super) fn touch(&mut self, now: Instant, at: u32, class: Class) {
         self.unlink(By::Class, at);
-        self.unlink(By::Phone, at);
+        self.unlink(By::Ue, at);
         if let Some(flow) = self.get_mut(at) {
             (flow.last_packet, flow.class) = (now, class);
         }
         self.append(By::Class, at);
-        self.append(By::Phone, at);
+        self.append(By::Ue, at);
     }
 
     /// Ends a flow; its mapping.
@@ -273,7 +273,7 @@ impl Flows {
         let (bucket, next, session, mapping) =
             (self.bucket(&flow.key), flow.next_in_bucket, flow.session, flow.mapping);
         self.unlink(By::Class, at);
-        self.unlink(By::Phone, at);
+        self.unlink(By::Ue, at);
         let mut before = self.buckets[bucket].wrapping_sub(1);
         if before == at {
             self.buckets[bucket] = next.wrapping_add(1);
@@ -302,7 +302,7 @@ impl Flows {
         let flow = self.flows.get(at as usize)?;
         match by {
             By::Class => self.classes.get_mut(flow.class as usize),
-            By::Phone => self.shares.get_mut(flow.session as usize).map(|s| &mut s.list),
+            By::Ue => self.shares.get_mut(flow.session as usize).map(|s| &mut s.list),
         }
     }
 

@@ -55,7 +55,7 @@ impl Fragment {
 /// What the first fragment met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The address to be written, if one is: the source of a phone's packet, the destination of one to it.
+    /// The address to be written, if one is: the source of a UE's packet, the destination of one to it.
     pub(super) address: Option<IpAddr>,
 }
 

@@ -1,6 +1,6 @@
-//! Which outside address and port stands for which of a phone's (RFC 3022, RFC 4787 §4, RFC 6056).
+//! Which outside address and port stands for which of a UE's (RFC 3022, RFC 4787 §4, RFC 6056).
 //!
-//! A mapping is of a phone's address and port alone, wherever it sends to, and stands as long as a flow of it. A phone always has the same
+//! A mapping is of a UE's address and port alone, wherever it sends to, and stands as long as a flow of it. A UE always has the same
 //! outside address; its ports are drawn by chance, for UDP even ones for even ones (RFC 4787 §4.2.2).
 //!
 //! Where there are several shards, the bits of a port above the lowest name the one that gave it out.
@@ -19,10 +19,10 @@ const LOOKS: u32 = 1_024;
 
 const _: () = assert!((PORT_FIRST as u32).is_multiple_of(2 * crate::limits::SHARDS_MAX as u32));
 
-/// A phone's end of its flows.
+/// A UE's end of its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inside {
-    pub(super) phone: Ipv4Addr,
+    pub(super) ue: Ipv4Addr,
     pub(super) port: u16,
     pub(super) kind: Kind,
 }
@@ -72,7 +72,7 @@ pub(super) struct Mappings {
     standing: usize,
     /// Ports of each session.
     used: Vec<u16>,
-    ports_per_phone: u16,
+    ports_per_ue: u16,
     pub(super) reachable: bool,
     /// State of the generator of ports.
     random: u64,
@@ -102,7 +102,7 @@ impl Mappings {
             free: NIL,
             standing: 0,
             used: Vec::new(),
-            ports_per_phone: nat.ports_per_phone,
+            ports_per_ue: nat.ports_per_ue,
             reachable: nat.reachable,
             random: hash.of(&[0x706f_7274, shard.number().into()]),
         }
@@ -134,11 +134,11 @@ impl Mappings {
     }
 
     fn bucket(&self, i: &Inside) -> usize {
-        let word = u64::from(i.phone.to_bits()) << 32 | u64::from(i.port) << 8 | i.kind as u64;
+        let word = u64::from(i.ue.to_bits()) << 32 | u64::from(i.port) << 8 | i.kind as u64;
         self.hash.of(&[word]) as usize & (self.buckets.len() - 1)
     }
 
-    /// The mapping of a phone's port, if there is one.
+    /// The mapping of a UE's port, if there is one.
     pub(super) fn find(&self, inside: &Inside) -> Option<u32> {
         let mut at = self.buckets[self.bucket(inside)].checked_sub(1)?;
         loop {
@@ -150,7 +150,7 @@ impl Mappings {
         }
     }
 
-    /// The mapping of an outside port, and the phone's end.
+    /// The mapping of an outside port, and the UE's end.
     pub(super) fn behind(&self, outside: Ipv4Addr, kind: Kind, port: u16) -> Option<(u32, Inside)> {
         let at = self.ports[self.place(self.address(outside)?, kind, port)].checked_sub(1)?;
         self.mappings.get(at as usize).map(|m| (at, m.inside))
@@ -164,7 +164,7 @@ impl Mappings {
 
     /// Whether a session has all the ports that it may have.
     pub(super) fn has_all(&self, session: u32) -> bool {
-        self.used.get(session as usize).is_none_or(|n| *n >= self.ports_per_phone)
+        self.used.get(session as usize).is_none_or(|n| *n >= self.ports_per_ue)
     }
 
     fn next_random(&mut self) -> u64 {
@@ -198,12 +198,12 @@ impl Mappings {
         (0..LOOKS).map(look).find(|(_, place)| self.ports[*place] == 0)
     }
 
-    /// Makes a mapping for a phone's port that has none; `None` if no port is free.
+    /// Makes a mapping for a UE's port that has none; `None` if no port is free.
     pub(super) fn add(&mut self, inside: Inside, session: u32) -> Option<u32> {
         if self.standing == self.max || self.has_all(session) {
             return None;
         }
-        let address = self.hash.of(&[u64::from(inside.phone.to_bits())]) as usize % self.addresses.len();
+        let address = self.hash.of(&[u64::from(inside.ue.to_bits())]) as usize % self.addresses.len();
         let (port, place) = self.free_port(address, &inside)?;
         let bucket = self.bucket(&inside);
         let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);

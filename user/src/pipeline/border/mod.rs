@@ -1,13 +1,13 @@
-//! The border of a data network: a stateful firewall and, for IPv4 phones, address translation.
+//! The border of a data network: a stateful firewall and, for IPv4 UEs, address translation.
 //!
 //! A packet of a flow that stands passes. One that would begin a flow meets the operator's rules, as conditions of the classifier; what no
-//! rule decides passes if a phone sends it. So what is outside may answer, and begin what it is allowed to.
+//! rule decides passes if a UE sends it. So what is outside may answer, and begin what it is allowed to.
 //!
 //! Spec: RFC 4787 (UDP), RFC 5382 and RFC 7857 (TCP), RFC 5508 (ICMP); RFC 6092 is what the IPv6 part comes to.
 //!
-//! A phone's packet is judged when its FAR would have it leave, before rates and accounts ([`Border::leave`]). A packet from outside is
-//! judged when its session is found ([`Border::phone_of`], [`Border::enter`]), before that session's rules, so what is held for a phone has
-//! passed already. Flows belong to sessions: another phone that gets the address of one that has gone has none of its flows.
+//! A UE's packet is judged when its FAR would have it leave, before rates and accounts ([`Border::leave`]). A packet from outside is
+//! judged when its session is found ([`Border::ue_of`], [`Border::enter`]), before that session's rules, so what is held for a UE has
+//! passed already. Flows belong to sessions: another UE that gets the address of one that has gone has none of its flows.
 
 mod flows;
 mod fragments;
@@ -38,7 +38,7 @@ use tcp::Tcp;
 const SWEPT_BY_PACKET: usize = 4;
 /// The same between bursts.
 const SWEPT_BY_TICK: usize = 256;
-/// A phone's own flows that give way at most so that one more of its ports is free.
+/// A UE's own flows that give way at most so that one more of its ports is free.
 const EVICTED_FOR_PORT: usize = 16;
 
 /// The two sides, as [`Fields::source_interface`].
@@ -77,8 +77,8 @@ enum Sort {
 
 /// Who is behind the destination of a packet from outside.
 pub(super) enum Behind {
-    /// The phone that has this address.
-    Phone(IpAddr),
+    /// The UE that has this address.
+    Ue(IpAddr),
     /// Nobody, or the packet is none to look for him with.
     Nobody(DropReason),
     /// Whoever it is, a session of this shard has the outside port.
@@ -92,9 +92,9 @@ pub(super) struct Border {
     rules: Classifier,
     /// By place: whether a rule permits.
     permits: Box<[bool]>,
-    between_phones: bool,
-    phones: Box<[(u128, u8)]>,
-    flows_per_phone: u32,
+    between_ues: bool,
+    ues: Box<[(u128, u8)]>,
+    flows_per_ue: u32,
     flows: Flows,
     mappings: Option<Mappings>,
     fragments: Fragments,
@@ -123,7 +123,7 @@ impl Border {
         let f: &Firewall = dn.firewall.as_ref()?;
         let mut rules = Classifier::new(seed);
         for (place, rule) in (0u32..).zip(&f.rules) {
-            let side = if rule.from_phone { ACCESS } else { CORE };
+            let side = if rule.from_ue { ACCESS } else { CORE };
             for pdi in rule.conditions(Pdi { source_interface: Some(side), ..Pdi::default() }) {
                 if let Some(rule) = Rule::new(Rank::new(place, rules.len() as u32), &pdi) {
                     rules.insert(rule);
@@ -136,9 +136,9 @@ impl Border {
         Some(Self {
             rules,
             permits: f.rules.iter().map(|r| r.permits).collect(),
-            between_phones: f.between_phones,
-            phones: own.chain(dn.nat_pools().map(of_v4)).collect(),
-            flows_per_phone: f.flows_per_phone.into(),
+            between_ues: f.between_ues,
+            ues: own.chain(dn.nat_pools().map(of_v4)).collect(),
+            flows_per_ue: f.flows_per_ue.into(),
             flows: Flows::new(flows_max, &f.timeouts, hash),
             mappings: f.nat.as_ref().map(|n| Mappings::new(n, flows_max, hash, shard)),
             fragments: Fragments::new(hash),
@@ -207,7 +207,7 @@ impl Border {
         Some(at)
     }
 
-    /// A packet of a session leaves for the data network, with another source if `own` is the phone's IPv4 address.
+    /// A packet of a session leaves for the data network, with another source if `own` is the UE's IPv4 address.
     pub(super) fn leave(
         &mut self,
         now: Instant,
@@ -235,14 +235,14 @@ impl Border {
             Some(at) => self.go_on(now, at, inner, packet, true),
             None if !begins => return Err(DropReason::FirewallState),
             None => {
-                if !self.between_phones && self.is_of_phones(key.remote) {
-                    return Err(DropReason::FirewallBetweenPhones);
+                if !self.between_ues && self.is_of_ues(key.remote) {
+                    return Err(DropReason::FirewallBetweenUes);
                 }
                 self.judge(ACCESS, inner, inner.source, inner.ports()).unwrap_or(Ok(()))?;
                 let inside = match own {
-                    Some(phone) => Some(Inside {
-                        phone,
-                        port: key.phone_port,
+                    Some(ue) => Some(Inside {
+                        ue,
+                        port: key.ue_port,
                         kind: Kind::of(key.protocol).ok_or(DropReason::NatProtocol)?,
                     }),
                     None => None,
@@ -269,8 +269,8 @@ impl Border {
     }
 
     /// Who a packet from outside is for: its destination, unless that is translated.
-    pub(super) fn phone_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
-        let itself = Behind::Phone(inner.destination);
+    pub(super) fn ue_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
+        let itself = Behind::Ue(inner.destination);
         let (Some(m), IpAddr::V4(to)) = (&self.mappings, inner.destination) else { return itself };
         if !m.holds(to) {
             return itself;
@@ -279,7 +279,7 @@ impl Border {
             Err(reason) => return Behind::Nobody(reason),
             Ok(Sort::Later(f)) => {
                 let word = self.fragments.find(now, inner, f);
-                return word.and_then(|w| w.address).map_or(Behind::Unknown, Behind::Phone);
+                return word.and_then(|w| w.address).map_or(Behind::Unknown, Behind::Ue);
             }
             Ok(Sort::Flow { ports, .. }) => match Kind::of(inner.protocol) {
                 Some(kind) => (kind, ports.1, DropReason::FirewallUnasked),
@@ -293,28 +293,28 @@ impl Border {
         };
         match (m.shard_of(port), m.behind(to, kind, port)) {
             (Some(shard), _) => Behind::Shard(shard),
-            (None, Some((_, inside))) => Behind::Phone(inside.phone.into()),
+            (None, Some((_, inside))) => Behind::Ue(inside.ue.into()),
             (None, None) => Behind::Nobody(nobody),
         }
     }
 
-    /// A packet comes from the data network for a phone of this session, whose address [`Self::phone_of`] has said. What the packet is now.
+    /// A packet comes from the data network for a UE of this session, whose address [`Self::ue_of`] has said. What the packet is now.
     pub(super) fn enter(
         &mut self,
         now: Instant,
         session: u32,
-        phone: IpAddr,
+        ue: IpAddr,
         inner: &Inner,
         packet: &mut Packet,
     ) -> Result<Inner, DropReason> {
         self.sweep(now, SWEPT_BY_PACKET);
-        let translated = phone != inner.destination;
+        let translated = ue != inner.destination;
         let (ports, begins) = match sort(inner, packet.octets(), false)? {
             Sort::Flow { ports, begins } => (ports, begins),
-            Sort::Error => return self.error_enters(now, phone, inner, packet),
+            Sort::Error => return self.error_enters(now, ue, inner, packet),
             Sort::Later(f) => {
                 self.fragments.find(now, inner, f).ok_or(DropReason::FirewallFragment)?;
-                return Ok(self.readdressed(phone, None, inner, packet));
+                return Ok(self.readdressed(ue, None, inner, packet));
             }
         };
         let behind = match (inner.destination, Kind::of(inner.protocol)) {
@@ -327,9 +327,9 @@ impl Border {
             return Err(DropReason::FirewallUnasked);
         }
         let own_port = behind.map_or(ports.1, |(_, inside)| inside.port);
-        let key = key_of(phone, inner.source, (own_port, ports.0), inner.protocol);
+        let key = key_of(ue, inner.source, (own_port, ports.0), inner.protocol);
         match self.standing(now, &key) {
-            // Whoever knows the phone's own address has not seen the flow.
+            // Whoever knows the UE's own address has not seen the flow.
             Some(at) if self.flows.get(at).is_some_and(|f| f.mapping != behind.map_or(NIL, |(m, _)| m)) => {
                 return Err(DropReason::FirewallUnasked);
             }
@@ -342,7 +342,7 @@ impl Border {
                 let rule_ports = inner.ports().map(|(from, _)| (from, own_port));
                 let reachable = behind.is_some() && self.mappings.as_ref().is_some_and(|m| m.reachable);
                 let unasked = if reachable { Ok(()) } else { Err(DropReason::FirewallUnasked) };
-                self.judge(CORE, inner, phone, rule_ports).unwrap_or(unasked)?;
+                self.judge(CORE, inner, ue, rule_ports).unwrap_or(unasked)?;
                 if !begins {
                     return Err(DropReason::FirewallState);
                 }
@@ -351,15 +351,15 @@ impl Border {
             }
         };
         if let Some(f) = Fragment::of(packet.octets(), inner) {
-            self.fragments.passed(now, inner, f, session, Word { address: Some(phone) });
+            self.fragments.passed(now, inner, f, session, Word { address: Some(ue) });
         }
-        Ok(self.readdressed(phone, behind.map(|(_, inside)| inside.port), inner, packet))
+        Ok(self.readdressed(ue, behind.map(|(_, inside)| inside.port), inner, packet))
     }
 
-    /// Writes the phone's address, and port, where others stand.
-    fn readdressed(&mut self, phone: IpAddr, port: Option<u16>, inner: &Inner, packet: &mut Packet) -> Inner {
-        let IpAddr::V4(to) = phone else { return *inner };
-        if phone == inner.destination {
+    /// Writes the UE's address, and port, where others stand.
+    fn readdressed(&mut self, ue: IpAddr, port: Option<u16>, inner: &Inner, packet: &mut Packet) -> Inner {
+        let IpAddr::V4(to) = ue else { return *inner };
+        if ue == inner.destination {
             return *inner;
         }
         self.counters.translated += 1;
@@ -373,7 +373,7 @@ impl Border {
         &mut self,
         side: u8,
         inner: &Inner,
-        phone: IpAddr,
+        ue: IpAddr,
         ports: Option<(u16, u16)>,
     ) -> Option<Result<(), DropReason>> {
         if self.permits.is_empty() {
@@ -382,7 +382,7 @@ impl Border {
         let flow = if side == ACCESS { inner.uplink() } else { inner.downlink() };
         let packed = Packed::new(&Fields {
             remote: flow.remote,
-            local: phone,
+            local: ue,
             ports: if side == ACCESS { flow.ports } else { ports },
             protocol: flow.protocol,
             tos: flow.tos,
@@ -405,8 +405,8 @@ impl Border {
         Some(if permits { Ok(()) } else { Err(DropReason::FirewallDenied) })
     }
 
-    fn is_of_phones(&self, remote: u128) -> bool {
-        self.phones.iter().any(|(first, prefix)| {
+    fn is_of_ues(&self, remote: u128) -> bool {
+        self.ues.iter().any(|(first, prefix)| {
             let mask = u128::MAX.checked_shl(128 - u32::from(*prefix)).unwrap_or(0);
             (remote ^ first) & mask == 0
         })
@@ -420,12 +420,12 @@ impl Border {
         session: u32,
         inside: Option<Inside>,
         flags: u8,
-        from_phone: bool,
+        from_ue: bool,
     ) -> Result<u32, DropReason> {
         // Flows that give way do not take with them what this one goes by.
         let found = inside.and_then(|i| self.mappings.as_ref()?.find(&i));
         self.hold(found);
-        if self.flows.of_session(session) >= self.flows_per_phone
+        if self.flows.of_session(session) >= self.flows_per_ue
             && let Some(oldest) = self.flows.oldest_of(session)
         {
             self.evict(oldest);
@@ -444,7 +444,7 @@ impl Border {
             }
             (None, None) => NIL,
         };
-        let tcp = if key.protocol == protocol::TCP { Tcp::begin(flags, from_phone) } else { Tcp::default() };
+        let tcp = if key.protocol == protocol::TCP { Tcp::begin(flags, from_ue) } else { Tcp::default() };
         let class = class_of(key.protocol, tcp);
         // There is room: one has given way.
         let at = self.flows.begin(now, key, class, session, mapping, tcp).ok_or(DropReason::FirewallState)?;
@@ -460,7 +460,7 @@ impl Border {
         }
     }
 
-    /// A new mapping for a phone's port. A phone that has all its ports loses those that it used longest ago.
+    /// A new mapping for a UE's port. A UE that has all its ports loses those that it used longest ago.
     fn mapping(&mut self, inside: Inside, session: u32) -> Result<u32, DropReason> {
         for _ in 0..=EVICTED_FOR_PORT {
             let Some(m) = &mut self.mappings else { break };
@@ -479,17 +479,17 @@ impl Border {
     }
 
     /// A packet of a flow that stands passes; the flow.
-    fn go_on(&mut self, now: Instant, at: u32, inner: &Inner, packet: &Packet, from_phone: bool) -> u32 {
+    fn go_on(&mut self, now: Instant, at: u32, inner: &Inner, packet: &Packet, from_ue: bool) -> u32 {
         let Some(flow) = self.flows.get_mut(at) else { return at };
         if inner.protocol == protocol::TCP {
-            flow.tcp = flow.tcp.after(tcp_flags(inner, packet.octets()), from_phone);
+            flow.tcp = flow.tcp.after(tcp_flags(inner, packet.octets()), from_ue);
         }
         let class = class_of(inner.protocol, flow.tcp);
         self.flows.touch(now, at, class);
         at
     }
 
-    /// RFC 5508 §4.2: a phone's error about a packet that it got.
+    /// RFC 5508 §4.2: a UE's error about a packet that it got.
     fn error_leaves(
         &mut self,
         now: Instant,
@@ -506,7 +506,7 @@ impl Border {
             let p = packet.octets_mut();
             readdress(p, about.begins_at, &about.inner, End::Destination, address, Some(port));
             sum_icmp(p, inner.payload_at);
-            // A router behind the phone speaks for itself.
+            // A router behind the UE speaks for itself.
             if own.is_some() {
                 readdress(p, 0, inner, End::Source, address, None);
             }
@@ -514,37 +514,37 @@ impl Border {
         Ok(())
     }
 
-    /// RFC 5508 §4.2: an error about a packet that a phone sent, from whoever could not pass it on.
+    /// RFC 5508 §4.2: an error about a packet that a UE sent, from whoever could not pass it on.
     fn error_enters(
         &mut self,
         now: Instant,
-        phone: IpAddr,
+        ue: IpAddr,
         inner: &Inner,
         packet: &mut Packet,
     ) -> Result<Inner, DropReason> {
         let about = About::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
-        let translated = phone != inner.destination;
+        let translated = ue != inner.destination;
         let mapped = match (about.inner.source, Kind::of(about.inner.protocol), &self.mappings) {
             (IpAddr::V4(from), Some(kind), Some(m)) if translated => m.behind(from, kind, about.ports.0),
             _ => None,
         };
         let own_port = match mapped {
-            Some((_, inside)) if IpAddr::V4(inside.phone) == phone => inside.port,
-            _ if translated || about.inner.source != phone => return Err(DropReason::FirewallState),
+            Some((_, inside)) if IpAddr::V4(inside.ue) == ue => inside.port,
+            _ if translated || about.inner.source != ue => return Err(DropReason::FirewallState),
             _ => about.ports.0,
         };
         let ports = (own_port, about.ports.1);
-        let key = key_of(phone, about.inner.destination, ports, about.inner.protocol);
+        let key = key_of(ue, about.inner.destination, ports, about.inner.protocol);
         let at = self.standing(now, &key).ok_or(DropReason::FirewallState)?;
         if self.outside(at).is_some() != translated {
             return Err(DropReason::FirewallState);
         }
-        if let (IpAddr::V4(own), true) = (phone, translated) {
+        if let (IpAddr::V4(own), true) = (ue, translated) {
             let p = packet.octets_mut();
             readdress(p, about.begins_at, &about.inner, End::Source, own, Some(own_port));
             sum_icmp(p, inner.payload_at);
         }
-        Ok(self.readdressed(phone, None, inner, packet))
+        Ok(self.readdressed(ue, None, inner, packet))
     }
 }
 
@@ -587,10 +587,10 @@ impl About {
     }
 }
 
-/// Ports are the phone's and the far end's; of ICMP both are the identifier, and the key has it once.
-fn key_of(phone: IpAddr, remote: IpAddr, ports: (u16, u16), p: u8) -> Key {
+/// Ports are the UE's and the far end's; of ICMP both are the identifier, and the key has it once.
+fn key_of(ue: IpAddr, remote: IpAddr, ports: (u16, u16), p: u8) -> Key {
     let remote_port = if matches!(p, protocol::ICMP | protocol::ICMPV6) { 0 } else { ports.1 };
-    Key { phone: wide(phone), remote: wide(remote), phone_port: ports.0, remote_port, protocol: p }
+    Key { ue: wide(ue), remote: wide(remote), ue_port: ports.0, remote_port, protocol: p }
 }
 
 fn class_of(p: u8, tcp: Tcp) -> Class {
@@ -615,7 +615,7 @@ fn tcp_flags(inner: &Inner, p: &[u8]) -> u8 {
 }
 
 /// What a packet is. Errors: a transport header that is not all there.
-fn sort(inner: &Inner, p: &[u8], from_phone: bool) -> Result<Sort, DropReason> {
+fn sort(inner: &Inner, p: &[u8], from_ue: bool) -> Result<Sort, DropReason> {
     if let Some(f) = Fragment::of(p, inner)
         && !f.is_first
     {
@@ -633,7 +633,7 @@ fn sort(inner: &Inner, p: &[u8], from_phone: bool) -> Result<Sort, DropReason> {
         Ok(Sort::Flow { ports: (id, id), begins })
     };
     match inner.protocol {
-        protocol::TCP => of_ports(Tcp::may_begin(tcp_flags(inner, p), from_phone)),
+        protocol::TCP => of_ports(Tcp::may_begin(tcp_flags(inner, p), from_ue)),
         protocol::UDP | protocol::SCTP => of_ports(true),
         protocol::ICMP => match p.get(inner.payload_at).copied().unwrap_or(0) {
             icmp::ECHO | icmp::TIMESTAMP => query(true),

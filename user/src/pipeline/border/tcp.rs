@@ -10,9 +10,9 @@ pub(super) mod flag {
     pub(crate) const ACK: u8 = 16;
 }
 
-const SYN_PHONE: u8 = 1;
+const SYN_UE: u8 = 1;
 const SYN_OUTSIDE: u8 = 2;
-const FIN_PHONE: u8 = 4;
+const FIN_UE: u8 = 4;
 const FIN_OUTSIDE: u8 = 8;
 const RESET: u8 = 16;
 const OPEN: u8 = 32;
@@ -24,24 +24,24 @@ const FOUND: u8 = 64;
 pub(super) struct Tcp(u8);
 
 impl Tcp {
-    /// Whether a segment may begin a flow. A phone's may be of a connection that is older than the flow, for the phone may begin anew
+    /// Whether a segment may begin a flow. A UE's may be of a connection that is older than the flow, for the UE may begin anew
     /// all the same; what ends a connection begins none.
-    pub(super) fn may_begin(flags: u8, from_phone: bool) -> bool {
+    pub(super) fn may_begin(flags: u8, from_ue: bool) -> bool {
         let greets = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
         let goes_on = flags & (flag::SYN | flag::RST | flag::FIN) == 0 && flags & flag::ACK != 0;
-        greets || (from_phone && goes_on)
+        greets || (from_ue && goes_on)
     }
 
     /// A connection by its first segment.
-    pub(super) fn begin(flags: u8, from_phone: bool) -> Self {
+    pub(super) fn begin(flags: u8, from_ue: bool) -> Self {
         let found = if flags & flag::SYN == 0 { FOUND } else { 0 };
-        Self(found).after(flags, from_phone)
+        Self(found).after(flags, from_ue)
     }
 
     /// After a segment.
-    pub(super) fn after(self, flags: u8, from_phone: bool) -> Self {
+    pub(super) fn after(self, flags: u8, from_ue: bool) -> Self {
         let Self(mut seen) = self;
-        let (syn, fin) = if from_phone { (SYN_PHONE, FIN_PHONE) } else { (SYN_OUTSIDE, FIN_OUTSIDE) };
+        let (syn, fin) = if from_ue { (SYN_UE, FIN_UE) } else { (SYN_OUTSIDE, FIN_OUTSIDE) };
         if flags & flag::RST != 0 {
             return Self(seen | RESET);
         }
@@ -58,7 +58,7 @@ impl Tcp {
         if flags & flag::FIN != 0 {
             seen |= fin;
         }
-        let greeted = seen & SYN_PHONE != 0 && seen & SYN_OUTSIDE != 0;
+        let greeted = seen & SYN_UE != 0 && seen & SYN_OUTSIDE != 0;
         if greeted && flags & flag::ACK != 0 {
             seen |= OPEN;
         }
@@ -66,7 +66,7 @@ impl Tcp {
     }
 
     fn is_ending(self) -> bool {
-        self.0 & RESET != 0 || self.0 & (FIN_PHONE | FIN_OUTSIDE) == FIN_PHONE | FIN_OUTSIDE
+        self.0 & RESET != 0 || self.0 & (FIN_UE | FIN_OUTSIDE) == FIN_UE | FIN_OUTSIDE
     }
 
     /// Whether its ends have greeted each other, and neither both have parted nor one has broken it off.
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     fn after(segments: &[(u8, bool)]) -> Tcp {
-        let ((flags, from_phone), rest) = segments.split_first().unwrap();
-        rest.iter().fold(Tcp::begin(*flags, *from_phone), |t, (f, p)| t.after(*f, *p))
+        let ((flags, from_ue), rest) = segments.split_first().unwrap();
+        rest.iter().fold(Tcp::begin(*flags, *from_ue), |t, (f, p)| t.after(*f, *p))
     }
 
     const GREETED: [(u8, bool); 3] = [(SYN, true), (SYN | ACK, false), (ACK, true)];

@@ -1,4 +1,4 @@
-//! What phones ask name servers, and what these answer: as much of RFC 1035 §4 and RFC 3596 as names an address.
+//! What UEs ask name servers, and what these answer: as much of RFC 1035 §4 and RFC 3596 as names an address.
 //!
 //! Whatever the octets are, reading them is bounded: by the records that are looked at, and by pointers, each of which leads
 //! further to the front.

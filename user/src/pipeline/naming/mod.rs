@@ -1,7 +1,7 @@
-//! By which names a session's packets are known: what its phone has asked name servers, and whom it has greeted by TLS.
+//! By which names a session's packets are known: what its UE has asked name servers, and whom it has greeted by TLS.
 //!
-//! Only of sessions with a rule that names an application which has names. What is learnt is the session's own: what one phone asks, and
-//! whoever answers it, says nothing of another phone's packets. An answer is believed if the phone has asked for it, of the server
+//! Only of sessions with a rule that names an application which has names. What is learnt is the session's own: what one UE asks, and
+//! whoever answers it, says nothing of another UE's packets. An answer is believed if the UE has asked for it, of the server
 //! that was asked. An address is known by a name as long as the answer says; a flow that began by then is known by it as long as it
 //! has packets. Who wants to be taken for an application can ask for its name, or greet by it: no rule that lets more pass can rest
 //! on names alone (docs/applications.md).
@@ -29,7 +29,7 @@ use crate::rules::{Application, Flow, Names, SessionRules};
 use dns::Message;
 use name::Name;
 
-/// How long an answer is waited for: longer than a phone does.
+/// How long an answer is waited for: longer than a UE does.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// An answer stands for as long at least, so that who has asked can begin.
 const TTL_MIN_S: u32 = 10;
@@ -38,7 +38,7 @@ const TTL_MAX_S: u32 = 86_400;
 /// A flow without packets is forgotten after as long as UDP is by a firewall (RFC 4787 §4.3).
 const FLOW_IDLE: Duration = Duration::from_secs(300);
 
-/// Both ends of a flow, seen from the phone.
+/// Both ends of a flow, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ends {
     remote: IpAddr,
@@ -83,7 +83,7 @@ struct Asked {
     at: Instant,
 }
 
-/// What a session's phone has said of names.
+/// What a session's UE has said of names.
 #[derive(Default)]
 pub(super) struct Naming {
     /// The oldest first.
@@ -109,7 +109,7 @@ impl Naming {
         self.read.1 <= NAMES_READ_PER_SECOND_MAX
     }
 
-    /// A question of the phone is remembered, if it is about a name that matters.
+    /// A question of the UE is remembered, if it is about a name that matters.
     fn ask(&mut self, now: Instant, applications: &[Arc<Application>], flow: &Flow, octets: &[u8]) {
         let Some((server, (_, port))) = Some(flow.remote).zip(flow.ports) else { return };
         let Some(m) = Message::question(octets) else { return };
@@ -123,7 +123,7 @@ impl Naming {
         self.asked.push(Asked { server, port, id: m.id, at: now });
     }
 
-    /// An answer names addresses, if the phone has asked for it.
+    /// An answer names addresses, if the UE has asked for it.
     fn answer(
         &mut self,
         now: Instant,

@@ -32,7 +32,7 @@ impl Hot {
         self.flags = self.flags & !flag::WATCHED | if is { flag::WATCHED } else { 0 };
     }
 
-    /// The phone's address and its prefix.
+    /// The UE's address and its prefix.
     pub(in crate::pipeline) fn addresses(&self) -> (Option<Ipv4Addr>, Option<u64>) {
         let has = |family| self.flags & family != 0;
         (

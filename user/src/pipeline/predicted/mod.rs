@@ -1,13 +1,13 @@
-//! Predicted handovers (Synergy §III-C, figures 8 and 10): rules that a session will have when its phone arrives, kept until a packet
+//! Predicted handovers (Synergy §III-C, figures 8 and 10): rules that a session will have when its UE arrives, kept until a packet
 //! shows that it has.
 //!
-//! A prediction is of a phone that comes to this UPF, or to another gNB of it. Its rules are those that the SMF prepared, the
+//! A prediction is of a UE that comes to this UPF, or to another gNB of it. Its rules are those that the SMF prepared, the
 //! target's tunnel among them, and nobody's guess: only *when* they begin is left to the packets. They begin
 //!
-//! - with the first packet that no session here has, but the prediction, by its tunnel or by its phone's address. From a gNB it must
-//!   come from one that the rules forward to, where they name one. Whether packets to the phone are forwarded or held until more is
+//! - with the first packet that no session here has, but the prediction, by its tunnel or by its UE's address. From a gNB it must
+//!   come from one that the rules forward to, where they name one. Whether packets to the UE are forwarded or held until more is
 //!   known is the rules' word;
-//! - where the session stands, with the first packet from the phone by way of the gNB that the rules forward to: the phone is there.
+//! - where the session stands, with the first packet from the UE by way of the gNB that the rules forward to: the UE is there.
 //!   Nothing that comes from the network shows that.
 //!
 //! The packet is decided on by the new rules at once, while [`Report::Arrived`] goes the slow way to UPF-C: it is what of the paper's
@@ -38,7 +38,7 @@ use table::Table;
 
 /// How long one filter takes predictions (Synergy §III-C.3).
 const PERIOD: Duration = Duration::from_millis(625);
-/// Keys of a prediction: its tunnel on N3 and its phone's address. Those that have more share with those that have fewer.
+/// Keys of a prediction: its tunnel on N3 and its UE's address. Those that have more share with those that have fewer.
 const KEYS: usize = 2;
 /// Predictions that are past, taken out of the table at each look at it: more than come with it.
 const REMOVED_AT_ONCE: usize = 8;
@@ -61,15 +61,15 @@ impl Future {
     fn keys(&self) -> impl Iterator<Item = Lead> {
         let dn = self.rules.data_network;
         let addresses = [self.rules.ue_ipv4.map(IpAddr::V4), self.rules.ue_ipv6.map(IpAddr::V6)];
-        let phone = addresses.into_iter().flatten().map(move |a| Lead::Phone(dn, a));
-        self.rules.tunnels().map(Lead::Tunnel).chain(phone)
+        let ue = addresses.into_iter().flatten().map(move |a| Lead::Ue(dn, a));
+        self.rules.tunnels().map(Lead::Tunnel).chain(ue)
     }
 
     fn is_of(&self, key: Lead) -> bool {
         self.rules.is_led_to(key)
     }
 
-    /// Whether a packet from there may show that the phone has arrived.
+    /// Whether a packet from there may show that the UE has arrived.
     fn is_by(&self, peer: IpAddr) -> bool {
         let mut peers = self.rules.remote_tunnels().map(|(_, peer)| peer).peekable();
         peers.peek().is_none() || peers.any(|p| p == peer)
@@ -118,8 +118,8 @@ impl Predictions {
     fn hash(&self, key: Lead) -> u64 {
         let (kind, number) = match key {
             Lead::Tunnel(teid) => (0, teid.0.into()),
-            Lead::Phone(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
-            Lead::Phone(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
+            Lead::Ue(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
+            Lead::Ue(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
         };
         mix(self.seed ^ number ^ kind << 48)
     }
@@ -262,7 +262,7 @@ impl UpfU {
         shown
     }
 
-    /// A packet from the phone of a session of which something is predicted, by way of `peer`: its future begins if it is there.
+    /// A packet from the UE of a session of which something is predicted, by way of `peer`: its future begins if it is there.
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
         let Some(session) = self.sessions.get(index) else { return };

@@ -1,4 +1,4 @@
-//! Where a phone is and may be: TAI (TS 24.501 §9.11.3.8), TAI list (§9.11.3.9), service area list (§9.11.3.49),
+//! Where a UE is and may be: TAI (TS 24.501 §9.11.3.8), TAI list (§9.11.3.9), service area list (§9.11.3.49),
 //! PLMN list (TS 24.008 §10.5.1.13), LADN (§9.11.3.29, §9.11.3.30).
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Dnn, PlmnId, Reader, Tac, Tai};
@@ -265,7 +265,7 @@ impl Ie for PlmnList {
 /// LADNs in one element (TS 24.501 §9.11.3.29, §9.11.3.30).
 const LADN_MAX: usize = 8;
 
-/// LADN indication (TS 24.501 §9.11.3.29): the local area data networks that the phone asks about.
+/// LADN indication (TS 24.501 §9.11.3.29): the local area data networks that the UE asks about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LadnIndication(pub Vec<Dnn>);
 

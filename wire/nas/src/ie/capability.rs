@@ -1,4 +1,4 @@
-//! What the phone and the network can do (TS 24.501 §9.11.3.1, §9.11.3.5, §9.11.3.48, §9.11.3.54, §9.11.4.1).
+//! What the UE and the network can do (TS 24.501 §9.11.3.1, §9.11.3.5, §9.11.3.48, §9.11.3.54, §9.11.4.1).
 
 use core::fmt;
 
@@ -63,12 +63,12 @@ impl UeSecurityCapability {
         Some(Self { octets, len: given.len() as u8 })
     }
 
-    /// Of a phone without EPS: one bit per algorithm, identifier 0 in the highest bit.
+    /// Of a UE without EPS: one bit per algorithm, identifier 0 in the highest bit.
     pub const fn new(nea: u8, nia: u8) -> Self {
         Self { octets: [nea, nia, 0, 0, 0, 0, 0, 0], len: 2 }
     }
 
-    /// Of a phone with EPS algorithms beside.
+    /// Of a UE with EPS algorithms beside.
     pub const fn with_eps(nea: u8, nia: u8, eea: u8, eia: u8) -> Self {
         Self { octets: [nea, nia, eea, eia, 0, 0, 0, 0], len: 4 }
     }

@@ -33,7 +33,7 @@ code_half! {
     }
 }
 
-/// Who the phone says that it is (TS 24.501 §9.11.3.4).
+/// Who the UE says that it is (TS 24.501 §9.11.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MobileIdentity {
     /// It has no identity to offer.

@@ -73,7 +73,7 @@ pub type EmergencyNumberList = Octets<3, 48>;
 pub type ExtendedEmergencyNumberList = Octets<4, 65535>;
 /// Operator-defined access category definitions (TS 24.501 §9.11.3.38).
 pub type OperatorAccessCategories = Octets<0, 8320>;
-/// Mapped EPS bearer contexts (TS 24.501 §9.11.4.8), for a phone that may move to EPS.
+/// Mapped EPS bearer contexts (TS 24.501 §9.11.4.8), for a UE that may move to EPS.
 pub type MappedEpsBearerContexts = Octets<4, 65535>;
 /// Information of up to 255 octets that is carried unread.
 pub type Opaque = Octets<0, 255>;

@@ -34,7 +34,7 @@ pub enum NameCoding {
 pub struct NetworkName {
     text: String,
     coding: NameCoding,
-    /// The phone should add the letters of the country's initials to the name.
+    /// The UE should add the letters of the country's initials to the name.
     pub add_country_initials: bool,
 }
 

@@ -7,7 +7,7 @@ use whimbrel_ids::{DecodeError, Reader};
 use super::Octets;
 use crate::codec::Ie;
 
-/// Protocol or container identifiers (TS 24.008 §10.5.6.3.1). From the phone the address containers are empty
+/// Protocol or container identifiers (TS 24.008 §10.5.6.3.1). From the UE the address containers are empty
 /// requests; from the network they hold one address each.
 pub mod container_id {
     /// Internet protocol control protocol, a PPP packet without its header.
@@ -20,9 +20,9 @@ pub mod container_id {
     pub const P_CSCF_IPV6: u16 = 0x0001;
     /// DNS server IPv6 address (request).
     pub const DNS_SERVER_IPV6: u16 = 0x0003;
-    /// IP address allocation via NAS signalling (from the phone).
+    /// IP address allocation via NAS signalling (from the UE).
     pub const ADDRESS_VIA_NAS: u16 = 0x000a;
-    /// IPv4 address allocation via DHCPv4 (from the phone).
+    /// IPv4 address allocation via DHCPv4 (from the UE).
     pub const ADDRESS_VIA_DHCPV4: u16 = 0x000b;
     /// P-CSCF IPv4 address (request).
     pub const P_CSCF_IPV4: u16 = 0x000c;
@@ -30,9 +30,9 @@ pub mod container_id {
     pub const DNS_SERVER_IPV4: u16 = 0x000d;
     /// IPv4 link MTU (request).
     pub const IPV4_LINK_MTU: u16 = 0x0010;
-    /// P-CSCF re-selection support (from the phone).
+    /// P-CSCF re-selection support (from the UE).
     pub const P_CSCF_RESELECTION: u16 = 0x0012;
-    /// PDU session identity (from the phone, over EPS).
+    /// PDU session identity (from the UE, over EPS).
     pub const PDU_SESSION_ID: u16 = 0x001a;
     /// PDU session address lifetime (from the network), in seconds.
     pub const PDU_SESSION_ADDRESS_LIFETIME: u16 = 0x001e;
@@ -41,14 +41,14 @@ pub mod container_id {
 /// From whom the options come: a few containers are coded by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcoDirection {
-    /// From the phone.
+    /// From the UE.
     FromUe,
     /// From the network.
     ToUe,
 }
 
 /// Containers that, from the network, have a length of two octets (TS 24.008 §10.5.6.3.1): QoS rules, QoS flow
-/// descriptions, ATSSS response, DNS server security information, ECS address. From the phone the same identifiers are
+/// descriptions, ATSSS response, DNS server security information, ECS address. From the UE the same identifiers are
 /// requests with a length of one octet.
 const TWO_OCTET_LENGTH_TO_UE: &[u16] = &[0x0023, 0x0024, 0x0030, 0x0031, 0x0032];
 /// Service-level-AA container: a length of two octets from either side.
@@ -182,7 +182,7 @@ impl Ie for ExtendedPco {
     }
 }
 
-/// An IPCP packet as phones use it: to ask for the DNS servers and to be told (RFC 1332, options of RFC 1877).
+/// An IPCP packet as UEs use it: to ask for the DNS servers and to be told (RFC 1332, options of RFC 1877).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ipcp {
     /// Code: 1 Configure-Request, 2 Configure-Ack, 3 Configure-Nak, 4 Configure-Reject.

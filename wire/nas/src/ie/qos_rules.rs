@@ -47,7 +47,7 @@ pub struct QosRule {
 pub struct RuleBinding {
     /// Precedence: the lowest is tried first.
     pub precedence: u8,
-    /// The phone asks to bind the flow to a dedicated one (segregation).
+    /// The UE asks to bind the flow to a dedicated one (segregation).
     pub segregation: bool,
     /// The flow.
     pub qfi: Qfi,

@@ -59,7 +59,7 @@ code_half! {
 /// 5GS registration result (TS 24.501 §9.11.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrationResult {
-    /// Where the phone is registered now.
+    /// Where the UE is registered now.
     pub registered: Accesses,
     /// SMS over NAS is allowed.
     pub sms_allowed: bool,
@@ -118,9 +118,9 @@ impl Ie for RegistrationResult {
 /// De-registration type (TS 24.501 §9.11.3.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeregistrationType {
-    /// The phone is being switched off (only from the phone): no accept is sent.
+    /// The UE is being switched off (only from the UE): no accept is sent.
     pub switch_off: bool,
-    /// The phone shall register again (only from the network).
+    /// The UE shall register again (only from the network).
     pub re_registration_required: bool,
     /// For which accesses.
     pub accesses: Accesses,
@@ -330,7 +330,7 @@ bit_octets! {
     }
 }
 
-/// 5GS DRX parameters (TS 24.501 §9.11.3.2A): the paging cycle that the phone asks for, or is given.
+/// 5GS DRX parameters (TS 24.501 §9.11.3.2A): the paging cycle that the UE asks for, or is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DrxParameters {

@@ -13,7 +13,7 @@ use crate::codec::{HalfIe, Ie};
 pub struct NgKsi(u8);
 
 impl NgKsi {
-    /// No key is available (from the phone).
+    /// No key is available (from the UE).
     pub const NO_KEY: NgKsi = NgKsi(7);
 
     /// A native security context (KSI_AMF), 0 to 6; `None` above.

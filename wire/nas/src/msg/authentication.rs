@@ -17,7 +17,7 @@ message! {
 }
 
 message! {
-    /// AUTHENTICATION RESPONSE, from the phone (TS 24.501 §8.2.2).
+    /// AUTHENTICATION RESPONSE, from the UE (TS 24.501 §8.2.2).
     AuthenticationResponse {}
     optional {
         0x2D "Authentication response parameter" res_star: ResStar => tlv,
@@ -37,7 +37,7 @@ message! {
 }
 
 message! {
-    /// AUTHENTICATION FAILURE, from the phone (TS 24.501 §8.2.4).
+    /// AUTHENTICATION FAILURE, from the UE (TS 24.501 §8.2.4).
     AuthenticationFailure {
         "5GMM cause" cause: MmCause => v(1),
     }

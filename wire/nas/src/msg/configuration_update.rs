@@ -48,7 +48,7 @@ message! {
 }
 
 message! {
-    /// CONFIGURATION UPDATE COMPLETE, from the phone (TS 24.501 §8.2.20).
+    /// CONFIGURATION UPDATE COMPLETE, from the UE (TS 24.501 §8.2.20).
     ConfigurationUpdateComplete {}
     optional {}
 }

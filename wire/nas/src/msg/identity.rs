@@ -12,7 +12,7 @@ message! {
 }
 
 message! {
-    /// IDENTITY RESPONSE, from the phone (TS 24.501 §8.2.22).
+    /// IDENTITY RESPONSE, from the UE (TS 24.501 §8.2.22).
     IdentityResponse {
         "Mobile identity" mobile_identity: MobileIdentity => lve,
     }

@@ -6,7 +6,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// UL NAS TRANSPORT, from the phone (TS 24.501 §8.2.10).
+    /// UL NAS TRANSPORT, from the UE (TS 24.501 §8.2.10).
     UlNasTransport {
         "Payload container type" payload_container_type: PayloadContainerType => low_only,
         "Payload container" payload_container: PayloadContainer => lve,

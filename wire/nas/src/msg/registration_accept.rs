@@ -65,7 +65,7 @@ message! {
 }
 
 message! {
-    /// REGISTRATION COMPLETE, from the phone (TS 24.501 §8.2.8).
+    /// REGISTRATION COMPLETE, from the UE (TS 24.501 §8.2.8).
     RegistrationComplete {}
     optional {
         0x73 "SOR transparent container" sor_transparent_container: SorContainer => tlve,

@@ -6,7 +6,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// REGISTRATION REQUEST, from the phone (TS 24.501 §8.2.6).
+    /// REGISTRATION REQUEST, from the UE (TS 24.501 §8.2.6).
     RegistrationRequest {
         "5GS registration type" registration_type: RegistrationType => low,
         "ngKSI" ng_ksi: NgKsi => high,

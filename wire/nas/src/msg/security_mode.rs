@@ -22,7 +22,7 @@ message! {
 }
 
 message! {
-    /// SECURITY MODE COMPLETE, from the phone (TS 24.501 §8.2.26).
+    /// SECURITY MODE COMPLETE, from the UE (TS 24.501 §8.2.26).
     SecurityModeComplete {}
     optional {
         0x77 "IMEISV" imeisv: MobileIdentity => tlve,
@@ -32,7 +32,7 @@ message! {
 }
 
 message! {
-    /// SECURITY MODE REJECT, from the phone (TS 24.501 §8.2.27).
+    /// SECURITY MODE REJECT, from the UE (TS 24.501 §8.2.27).
     SecurityModeReject {
         "5GMM cause" cause: MmCause => v(1),
     }

@@ -6,7 +6,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// SERVICE REQUEST, from the phone (TS 24.501 §8.2.16).
+    /// SERVICE REQUEST, from the UE (TS 24.501 §8.2.16).
     ServiceRequest {
         "ngKSI" ng_ksi: NgKsi => low,
         "Service type" service_type: ServiceType => high,
@@ -57,7 +57,7 @@ message! {
 }
 
 message! {
-    /// CONTROL PLANE SERVICE REQUEST, from the phone (TS 24.501 §8.2.30).
+    /// CONTROL PLANE SERVICE REQUEST, from the UE (TS 24.501 §8.2.30).
     ControlPlaneServiceRequest {
         "Control plane service type" service_type: ControlPlaneServiceType => low,
         "ngKSI" ng_ksi: NgKsi => high,

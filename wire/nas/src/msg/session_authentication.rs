@@ -14,7 +14,7 @@ message! {
 }
 
 message! {
-    /// PDU SESSION AUTHENTICATION COMPLETE, from the phone (TS 24.501 §8.3.5).
+    /// PDU SESSION AUTHENTICATION COMPLETE, from the UE (TS 24.501 §8.3.5).
     SessionAuthenticationComplete {
         "EAP message" eap_message: EapMessage => lve,
     }

@@ -6,7 +6,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// PDU SESSION ESTABLISHMENT REQUEST, from the phone (TS 24.501 §8.3.1).
+    /// PDU SESSION ESTABLISHMENT REQUEST, from the UE (TS 24.501 §8.3.1).
     EstablishmentRequest {
         "Integrity protection maximum data rate" integrity_max_data_rate: IntegrityMaxDataRate => v(2),
     }

@@ -4,7 +4,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// PDU SESSION MODIFICATION REQUEST, from the phone (TS 24.501 §8.3.7).
+    /// PDU SESSION MODIFICATION REQUEST, from the UE (TS 24.501 §8.3.7).
     ModificationRequest {}
     optional {
         0x28 "5GSM capability" sm_capability: SmCapability => tlv,
@@ -60,7 +60,7 @@ message! {
 }
 
 message! {
-    /// PDU SESSION MODIFICATION COMPLETE, from the phone (TS 24.501 §8.3.10).
+    /// PDU SESSION MODIFICATION COMPLETE, from the UE (TS 24.501 §8.3.10).
     ModificationComplete {}
     optional {
         0x7B "Extended protocol configuration options" extended_pco: ExtendedPco => tlve,
@@ -69,7 +69,7 @@ message! {
 }
 
 message! {
-    /// PDU SESSION MODIFICATION COMMAND REJECT, from the phone (TS 24.501 §8.3.11).
+    /// PDU SESSION MODIFICATION COMMAND REJECT, from the UE (TS 24.501 §8.3.11).
     ModificationCommandReject {
         "5GSM cause" cause: SmCause => v(1),
     }

@@ -4,7 +4,7 @@ use crate::codec::message;
 use crate::ie::*;
 
 message! {
-    /// PDU SESSION RELEASE REQUEST, from the phone (TS 24.501 §8.3.12).
+    /// PDU SESSION RELEASE REQUEST, from the UE (TS 24.501 §8.3.12).
     ReleaseRequest {}
     optional {
         0x59 "5GSM cause" cause: SmCause => tv(1),
@@ -38,7 +38,7 @@ message! {
 }
 
 message! {
-    /// PDU SESSION RELEASE COMPLETE, from the phone (TS 24.501 §8.3.15).
+    /// PDU SESSION RELEASE COMPLETE, from the UE (TS 24.501 §8.3.15).
     ReleaseComplete {}
     optional {
         0x59 "5GSM cause" cause: SmCause => tv(1),

@@ -13,7 +13,7 @@ message! {
 }
 
 message! {
-    /// NETWORK SLICE-SPECIFIC AUTHENTICATION COMPLETE, from the phone (TS 24.501 §8.2.32).
+    /// NETWORK SLICE-SPECIFIC AUTHENTICATION COMPLETE, from the UE (TS 24.501 §8.2.32).
     SliceAuthenticationComplete {
         "S-NSSAI" s_nssai: MappedSNssai => lv,
         "EAP message" eap_message: EapMessage => lve,

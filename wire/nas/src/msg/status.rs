@@ -20,7 +20,7 @@ message! {
 }
 
 message! {
-    /// NOTIFICATION RESPONSE, from the phone (TS 24.501 §8.2.24).
+    /// NOTIFICATION RESPONSE, from the UE (TS 24.501 §8.2.24).
     NotificationResponse {}
     optional {
         0x50 "PDU session status" pdu_session_status: PduSessionSet => tlv,

@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a glance tells of its phone, as [`crate::peek`] does for PER.
+    /// What a glance tells of its UE, as [`crate::peek`] does for PER.
     pub fn peek(&self) -> Peek {
         let mut found = Peek {
             procedure_code: self.procedure_code(),

@@ -1,4 +1,4 @@
-//! What the core tells of a phone so that the radio can serve it better.
+//! What the core tells of a UE so that the radio can serve it better.
 
 use whimbrel_ids::Tai;
 

@@ -1,4 +1,4 @@
-//! Where a phone is, and reports of it.
+//! Where a UE is, and reports of it.
 
 use whimbrel_ids::{NrCellId, PlmnId, Tac, Tai};
 
@@ -18,7 +18,7 @@ choice! {
 }
 
 sequence! {
-    /// User Location Information of a phone on E-UTRA (TS 38.413 §9.3.1.16).
+    /// User Location Information of a UE on E-UTRA (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationEutra {
         /// `eUTRA-CGI`.
         req eutra_cgi: EutraCgi,
@@ -82,7 +82,7 @@ impl core::fmt::Display for NgranCgi {
 }
 
 sequence! {
-    /// User Location Information of a phone on NR (TS 38.413 §9.3.1.16).
+    /// User Location Information of a UE on NR (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationNr {
         /// `nR-CGI`.
         req nr_cgi: NrCgi,
@@ -114,7 +114,7 @@ sequence! {
 }
 
 sequence! {
-    /// User Location Information of a phone behind an N3IWF (TS 38.413 §9.3.1.16).
+    /// User Location Information of a UE behind an N3IWF (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationN3iwfWithPortNumber {
         /// `iPAddress`.
         req ip_address: TransportLayerAddress,
@@ -199,6 +199,6 @@ sequence! {
 }
 
 enumerated! {
-    /// Whether a phone is in an area of interest (TS 38.413 §9.3.1.67).
+    /// Whether a UE is in an area of interest (TS 38.413 §9.3.1.67).
     pub enum UePresence { In "in", Out "out", Unknown "unknown" } + {}
 }

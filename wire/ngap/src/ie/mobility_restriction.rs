@@ -1,4 +1,4 @@
-//! Where and how a phone may move (TS 38.413 §9.3.1.85).
+//! Where and how a UE may move (TS 38.413 §9.3.1.85).
 
 use whimbrel_ids::{PlmnId, Tac};
 
@@ -32,7 +32,7 @@ sequence! {
 }
 
 sequence! {
-    /// RATs that a phone may not use in a PLMN (TS 38.413 §9.3.1.85).
+    /// RATs that a UE may not use in a PLMN (TS 38.413 §9.3.1.85).
     pub struct RatRestrictionsItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -56,7 +56,7 @@ sequence! {
 }
 
 sequence! {
-    /// Areas that a phone may not use in a PLMN (TS 38.413 §9.3.1.85).
+    /// Areas that a UE may not use in a PLMN (TS 38.413 §9.3.1.85).
     pub struct ForbiddenAreaInformationItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -66,7 +66,7 @@ sequence! {
 }
 
 sequence! {
-    /// Areas where a phone may, or may not, start services (TS 38.413 §9.3.1.85).
+    /// Areas where a UE may, or may not, start services (TS 38.413 §9.3.1.85).
     pub struct ServiceAreaInformationItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,

@@ -15,7 +15,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `OldAMF`. The AMF that served the phone before, by name.
+        /// `OldAMF`. The AMF that served the UE before, by name.
         48 reject opt old_amf: String as StringExt<1, 150>,
         /// `RANPagingPriority`. 1 is the most important, 256 the least.
         83 ignore opt ran_paging_priority: u16 as Int<1, 256>,

@@ -18,7 +18,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `OldAMF`. The AMF that served the phone before, by name.
+        /// `OldAMF`. The AMF that served the UE before, by name.
         48 reject opt old_amf: String as StringExt<1, 150>,
         /// `UEAggregateMaximumBitRate`.
         110 reject opt ue_aggregate_maximum_bit_rate: UeAggregateMaximumBitRate,

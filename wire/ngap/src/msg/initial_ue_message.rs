@@ -21,7 +21,7 @@ message! {
         90 ignore dft rrc_establishment_cause: RrcEstablishmentCause,
         /// `FiveG-S-TMSI`.
         26 reject opt five_g_s_tmsi: STmsi,
-        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the phone should be given.
+        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the UE should be given.
         3 ignore opt amf_set_id: u16 as Bits<10>,
         /// `UEContextRequest`.
         112 ignore opt ue_context_request: UeContextRequest,

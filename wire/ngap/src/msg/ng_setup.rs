@@ -32,7 +32,7 @@ message! {
         /// `ServedGUAMIList`.
         96 reject req served_guami_list: Vec<ServedGuamiItem> as List<1, 256>,
         /// `RelativeAMFCapacity`. Weight against the other AMFs of the set: 255 is the largest, 0 asks for no
-        /// new phones.
+        /// new UEs.
         86 ignore req relative_amf_capacity: u8 as Int<0, 255>,
         /// `PLMNSupportList`.
         80 reject req plmn_support_list: Vec<PlmnSupportItem> as List<1, 12>,

@@ -14,7 +14,7 @@ message! {
         10 ignore opt amf_ue_ngap_id: AmfUeNgapId,
         /// `NGAP-Message`.
         42 reject req ngap_message: Vec<u8> as Octets,
-        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the phone should be given.
+        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the UE should be given.
         3 reject req amf_set_id: u16 as Bits<10>,
         /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject lst allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,

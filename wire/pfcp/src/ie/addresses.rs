@@ -1,4 +1,4 @@
-//! UE IP Address: a phone's addresses, or the wish that the UP function choose them.
+//! UE IP Address: a UE's addresses, or the wish that the UP function choose them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

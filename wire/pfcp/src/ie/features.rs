@@ -22,7 +22,7 @@ flags! {
         UDBC = 6 / 3,
         QUOAC = 6 / 4,
         TRACE = 6 / 5,
-        /// It leads packets to networks behind phones.
+        /// It leads packets to networks behind UEs.
         FRRT = 6 / 6,
         PFDE = 6 / 7,
         EPFAR = 6 / 8,

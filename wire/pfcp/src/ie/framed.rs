@@ -1,4 +1,4 @@
-//! Framed routes: networks behind a phone (TS 29.244 §5.16, TS 23.501 §5.6.14).
+//! Framed routes: networks behind a UE (TS 29.244 §5.16, TS 23.501 §5.6.14).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -56,7 +56,7 @@ macro_rules! framed_route {
                 text.and_then(Self::from_text).ok_or(bad)
             }
             fn write(&self, out: &mut Vec<u8>) {
-                // The gateway is unspecified: the phone itself. One metric, of one hop.
+                // The gateway is unspecified: the UE itself. One metric, of one hop.
                 let unspecified = $address::from_bits(0);
                 out.extend_from_slice(format!("{}/{} {unspecified} 1", self.address, self.length).as_bytes());
             }

@@ -41,7 +41,7 @@ grouped! {
         159 => apn_dnn: optional Dnn,
         /// Its slice.
         257 => s_nssai: conditional SNssai,
-        /// The rules begin when the phone arrives.
+        /// The rules begin when the UE arrives.
         0x8001 => on_arrival: optional OnArrival,
     }
 

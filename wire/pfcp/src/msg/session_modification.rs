@@ -62,7 +62,7 @@ grouped! {
         117 => user_plane_inactivity_timer: conditional UserPlaneInactivityTimer,
         /// Correlates the reports with this query.
         125 => query_urr_reference: optional QueryUrrReference,
-        /// The rules begin when the phone arrives.
+        /// The rules begin when the UE arrives.
         0x8001 => on_arrival: optional OnArrival,
     }
 

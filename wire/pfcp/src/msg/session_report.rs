@@ -13,7 +13,7 @@ grouped! {
     pub struct SessionReportRequest: "Session Report Request" {
         /// What it reports.
         39 => report_type: required ReportType,
-        /// Downlink data for a phone without a tunnel.
+        /// Downlink data for a UE without a tunnel.
         83 => downlink_data_report: conditional DownlinkDataReport,
         /// Usage.
         80 => usage_reports: many UsageReport,

@@ -41,7 +41,7 @@ grouped! {
         21 => f_teid: conditional FTeid,
         /// Network by which it comes.
         22 => network_instance: conditional NetworkInstance,
-        /// The phone's addresses.
+        /// The UE's addresses.
         93 => ue_ip_addresses: many UeIpAddress,
         /// Traffic endpoint instead of tunnel, network instance and UE address.
         131 => traffic_endpoint_ids: many TrafficEndpointId,
@@ -55,9 +55,9 @@ grouped! {
         142 => ethernet_pdu_session_information: optional EthernetPduSessionInformation,
         /// QoS flows: one of them must match.
         124 => qfis: many Qfi,
-        /// Networks behind the phone.
+        /// Networks behind the UE.
         153 => framed_routes: many FramedRoute,
-        /// Networks behind the phone.
+        /// Networks behind the UE.
         155 => framed_ipv6_routes: many FramedIpv6Route,
         /// The 3GPP interface by which it comes.
         160 => source_interface_type: optional InterfaceType,

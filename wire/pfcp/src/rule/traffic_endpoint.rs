@@ -12,7 +12,7 @@ grouped! {
         21 => local_f_teid: conditional FTeid,
         /// Its network.
         22 => network_instance: conditional NetworkInstance,
-        /// The phone's addresses.
+        /// The UE's addresses.
         93 => ue_ip_addresses: many UeIpAddress,
     }
 
@@ -34,7 +34,7 @@ grouped! {
         21 => local_f_teid: conditional FTeid,
         /// Its network.
         22 => network_instance: conditional NetworkInstance,
-        /// The phone's addresses.
+        /// The UE's addresses.
         93 => ue_ip_addresses: many UeIpAddress,
     }
 

@@ -126,7 +126,7 @@ grouped! {
         67 => duration_measurement: conditional DurationMeasurement,
         /// Whose traffic starts or stops.
         68 => application_detection_information: conditional ApplicationDetectionInformation,
-        /// The phone's address, for reports of the start of traffic.
+        /// The UE's address, for reports of the start of traffic.
         93 => ue_ip_address: conditional UeIpAddress,
         /// First packet.
         69 => time_of_first_packet: conditional NtpTime,

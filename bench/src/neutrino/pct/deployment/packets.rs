@@ -1,10 +1,10 @@
-//! The user plane of the deployment: packets of phones' applications through their gNB's tunnel and the UPF's pipeline to a host of the data network,
+//! The user plane of the deployment: packets of UEs' applications through their gNB's tunnel and the UPF's pipeline to a host of the data network,
 //! and back.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use whimbrel_ids::PduSessionId;
-use whimbrel_ran::{PhoneId as UeId, gnb};
+use whimbrel_ran::{UeId as RadioUe, gnb};
 use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict};
 
 use super::super::apps::{App, Note, Says};
@@ -13,14 +13,14 @@ use crate::upf::smf::udp4;
 
 /// Headers of IPv4 and UDP.
 const HEADERS: usize = 28;
-/// Bits a second of a phone's radio downwards.
+/// Bits a second of a UE's radio downwards.
 const RADIO_BPS: u64 = 100_000_000;
-/// The data network that phones' sessions lead to.
+/// The data network that UEs' sessions lead to.
 const DN: DnIndex = DnIndex(0);
 
 /// A packet under way.
 pub(super) enum Carried {
-    /// An application of a phone has something to send.
+    /// An application of a UE has something to send.
     Wakes(u32),
     /// A gNB's datagram reaches the UPF.
     Uplink { gnb: usize, local: IpAddr, datagram: Vec<u8> },
@@ -30,47 +30,47 @@ pub(super) enum Carried {
     Downlink(Vec<u8>),
     /// A datagram of the UPF reaches a gNB.
     AtGnb { gnb: usize, datagram: Vec<u8> },
-    /// A packet reaches a phone.
-    AtPhone(u32, Note),
+    /// A packet reaches a UE.
+    AtUe(u32, Note),
 }
 
-/// An application, and the phone's packets that wait for a path.
+/// An application, and the UE's packets that wait for a path.
 struct Running {
     app: App,
     begins: u64,
     session: PduSessionId,
     address: Ipv4Addr,
     waiting: Vec<Vec<u8>>,
-    /// Until then the phone's radio is busy downwards.
+    /// Until then the UE's radio is busy downwards.
     radio_until: u64,
 }
 
-/// The applications of phones.
+/// The applications of UEs.
 #[derive(Default)]
 pub(in super::super) struct UserPlane {
     running: std::collections::BTreeMap<u32, Running>,
-    phones: std::collections::BTreeMap<Ipv4Addr, u32>,
+    ues: std::collections::BTreeMap<Ipv4Addr, u32>,
     /// One way between UPF and host, in nanoseconds.
     pub(in super::super) host_ns: u64,
-    /// What a phone has to send waits while it is at a procedure, and not only while its gNB has no path for it.
+    /// What a UE has to send waits while it is at a procedure, and not only while its gNB has no path for it.
     pub(in super::super) waits_for_procedures: bool,
     /// Packets that the UPF dropped.
     pub(in super::super) dropped: u64,
 }
 
 impl Deployment {
-    /// An application of a phone begins so many nanoseconds after the next measurement does. The phone has a session.
+    /// An application of a UE begins so many nanoseconds after the next measurement does. The UE has a session.
     pub(in super::super) fn install(&mut self, n: u32, begins: u64, app: App) {
-        let session = self.phones[n as usize].ue.sessions().find_map(|s| Some((s.id, s.ipv4?)));
+        let session = self.ues[n as usize].ue.sessions().find_map(|s| Some((s.id, s.ipv4?)));
         let Some((session, address)) = session else { return };
         let running = Running { app, begins, session, address, waiting: Vec::new(), radio_until: 0 };
-        self.user_plane.phones.insert(address, n);
+        self.user_plane.ues.insert(address, n);
         self.user_plane.running.insert(n, running);
     }
 
     /// The applications, which are gone afterwards.
     pub(in super::super) fn uninstall(&mut self) -> impl Iterator<Item = (u32, App)> {
-        self.user_plane.phones.clear();
+        self.user_plane.ues.clear();
         std::mem::take(&mut self.user_plane.running).into_iter().map(|(n, running)| (n, running.app))
     }
 
@@ -89,7 +89,7 @@ impl Deployment {
                 if let Some(after) = again {
                     self.send(self.now + after, Travelling::Packet(Carried::Wakes(n)));
                 }
-                self.phone_sends(n, says);
+                self.ue_sends(n, says);
             }
             Carried::Uplink { gnb, local, datagram } => {
                 let peer = SocketAddr::new(self.gnbs[gnb].config().gtp_address, whimbrel_gtpu::PORT);
@@ -101,22 +101,22 @@ impl Deployment {
                 let source = (self.upf_address(), whimbrel_gtpu::PORT);
                 self.gnb(gnb, gnb::Input::Gtpu { source, datagram: &datagram });
             }
-            Carried::AtPhone(n, note) => {
+            Carried::AtUe(n, note) => {
                 let Some(running) = self.user_plane.running.get_mut(&n) else { return };
-                if let Some(says) = running.app.phone_gets(self.now, note) {
-                    self.phone_sends(n, says);
+                if let Some(says) = running.app.ue_gets(self.now, note) {
+                    self.ue_sends(n, says);
                 }
             }
         }
     }
 
-    fn phone_sends(&mut self, n: u32, says: Says) {
+    fn ue_sends(&mut self, n: u32, says: Says) {
         let Some(running) = self.user_plane.running.get_mut(&n) else { return };
         running.waiting.push(packet(running.address, SERVER, says));
         self.path_may_stand(n);
     }
 
-    /// What a phone has to send leaves if there is a path: through the tunnel of the gNB at which it is.
+    /// What a UE has to send leaves if there is a path: through the tunnel of the gNB at which it is.
     pub(super) fn path_may_stand(&mut self, n: u32) {
         let Some(running) = self.user_plane.running.get_mut(&n).filter(|r| !r.waiting.is_empty()) else {
             return;
@@ -124,13 +124,14 @@ impl Deployment {
         if self.user_plane.waits_for_procedures && self.progress.is_under_way(n) {
             return;
         }
-        let at = self.phones[n as usize].gnb;
+        let at = self.ues[n as usize].gnb;
         let gnb = &self.gnbs[at];
         let mut leaving = Vec::new();
         running.waiting.retain(|packet| {
             let mut datagram = vec![0; gnb::GTPU_HEADROOM];
             datagram.extend_from_slice(packet);
-            let tunnel = gnb.encapsulate(UeId(n), running.session, None, &mut datagram, gnb::GTPU_HEADROOM);
+            let tunnel =
+                gnb.encapsulate(RadioUe(n), running.session, None, &mut datagram, gnb::GTPU_HEADROOM);
             let Some((local, begin)) = tunnel else { return true };
             datagram.drain(..begin);
             leaving.push(Carried::Uplink { gnb: at, local, datagram });
@@ -185,7 +186,7 @@ impl Deployment {
 
     fn at_host(&mut self, received: &[u8]) {
         let Some((source, note)) = read(received) else { return };
-        let Some(&n) = self.user_plane.phones.get(&source) else { return };
+        let Some(&n) = self.user_plane.ues.get(&source) else { return };
         let Some(running) = self.user_plane.running.get_mut(&n) else { return };
         let answers = running.app.host_gets(self.now, note);
         let there = self.now + self.user_plane.host_ns;
@@ -195,14 +196,14 @@ impl Deployment {
         }
     }
 
-    /// A gNB hands a packet to a phone: it is there when the radio has carried it.
+    /// A gNB hands a packet to a UE: it is there when the radio has carried it.
     pub(super) fn over_radio(&mut self, n: u32, octets: &[u8]) {
         let Some((_, note)) = read(octets) else { return };
         let Some(running) = self.user_plane.running.get_mut(&n) else { return };
         let takes = octets.len() as u64 * 8 * 1_000_000_000 / RADIO_BPS;
         running.radio_until = running.radio_until.max(self.now) + takes;
         let at = running.radio_until;
-        self.send(at, Travelling::Packet(Carried::AtPhone(n, note)));
+        self.send(at, Travelling::Packet(Carried::AtUe(n, note)));
     }
 }
 

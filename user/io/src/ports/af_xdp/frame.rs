@@ -160,7 +160,7 @@ impl<'p> Outgoing<'p> {
                 h[1] = self.way.tos;
                 h[2..4].copy_from_slice(&((20 + octets) as u16).to_be_bytes());
                 h[4..6].copy_from_slice(&(self.way.identification as u16).to_be_bytes());
-                // Routers may fragment: a phone's packet of full size must reach a gNB behind a link of 1,500.
+                // Routers may fragment: a UE's packet of full size must reach a gNB behind a link of 1,500.
                 h[6..8].copy_from_slice(&((offset / 8) | if more { MORE } else { 0 }).to_be_bytes());
                 h[8] = HOPS;
                 h[9] = UDP;

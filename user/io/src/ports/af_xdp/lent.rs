@@ -18,8 +18,8 @@ use crate::xdp::steer::Pool;
 
 /// gNBs that the fast path reaches, as many as paths are supervised; sessions of others stay with the pipeline.
 const GNBS_MAX: usize = 4_096;
-/// Addresses of all pools; phones of pools beyond stay with the pipeline. Eight octets each, that are there from the start.
-const PHONES_MAX: u32 = 1 << 24;
+/// Addresses of all pools; UEs of pools beyond stay with the pipeline. Eight octets each, that are there from the start.
+const UES_MAX: u32 = 1 << 24;
 /// Interfaces by which frames leave.
 const DEVICES_MAX: u32 = DATA_NETWORKS_MAX as u32 + 1;
 /// Processors, as many as Linux is built for anywhere we know of.
@@ -30,7 +30,7 @@ const SETTLES_IN: Duration = Duration::from_micros(100);
 /// The memory, and whose address stands where in it.
 pub(crate) struct Memory {
     sessions: SharedArray<FastEntry>,
-    phones: SharedArray<AtomicU64>,
+    ues: SharedArray<AtomicU64>,
     prefixes: SharedArray<AtomicU64>,
     hops: SharedArray<fast::Hop>,
     counters: SharedArray<Counted>,
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     devices: DeviceMap,
     /// All pools.
     all: Vec<Pool>,
-    /// Those of which there are phones here, and where they begin among those of their family.
+    /// Those of which there are UEs here, and where they begin among those of their family.
     pools: Vec<(Pool, DnIndex, u32)>,
     /// Data networks that have a next hop.
     networks: Vec<DnIndex>,
@@ -47,7 +47,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// For so many sessions at most, and phones of these pools.
+    /// For so many sessions at most, and UEs of these pools.
     ///
     /// Errors: of the kernel, where it has no memory for them or does not permit it.
     pub(crate) fn new(
@@ -55,12 +55,12 @@ impl Memory {
         all: &[(Pool, DnIndex)],
         networks: Vec<DnIndex>,
     ) -> io::Result<Self> {
-        let (mut pools, mut phones, mut prefixes) = (Vec::new(), 0u32, 0u32);
+        let (mut pools, mut ues, mut prefixes) = (Vec::new(), 0u32, 0u32);
         for (pool, dn) in all {
-            let (bits, count) = if pool.first.is_ipv4() { (32, &mut phones) } else { (64, &mut prefixes) };
+            let (bits, count) = if pool.first.is_ipv4() { (32, &mut ues) } else { (64, &mut prefixes) };
             let of_pool = 1u32.checked_shl(bits - u32::from(pool.prefix)).unwrap_or(u32::MAX);
             let next = count.saturating_add(of_pool);
-            if next <= PHONES_MAX {
+            if next <= UES_MAX {
                 pools.push((*pool, *dn, *count));
                 *count = next;
             }
@@ -70,7 +70,7 @@ impl Memory {
         let processors = possible_processors().unwrap_or(processors).min(PROCESSORS_MAX);
         Ok(Self {
             sessions: SharedArray::new(sessions_max)?,
-            phones: SharedArray::new(phones.max(1))?,
+            ues: SharedArray::new(ues.max(1))?,
             prefixes: SharedArray::new(prefixes.max(1))?,
             hops: SharedArray::new((2 * DATA_NETWORKS_MAX + GNBS_MAX) as u32)?,
             counters: SharedArray::new(processors)?,
@@ -83,7 +83,7 @@ impl Memory {
         })
     }
 
-    /// What a program has to know of it; packets to `denied` networks are the pipeline's to judge, as those to phones are.
+    /// What a program has to know of it; packets to `denied` networks are the pipeline's to judge, as those to UEs are.
     pub(crate) fn fast(
         &self,
         teids: Teids,
@@ -95,7 +95,7 @@ impl Memory {
         let network = |n: &IpNetwork| Pool { first: n.address, prefix: n.prefix, gateway: n.address, mtu: 0 };
         Fast {
             sessions: self.sessions.fd(),
-            phones: self.phones.fd(),
+            ues: self.ues.fd(),
             prefixes: self.prefixes.fd(),
             hops: self.hops.fd(),
             devices: self.devices.fd(),
@@ -152,7 +152,7 @@ impl Memory {
         }
     }
 
-    /// The pool that has an address, and where its phones begin.
+    /// The pool that has an address, and where its UEs begin.
     fn pool_of(&self, dn: DnIndex, ue: IpAddr) -> Option<(&Pool, u32)> {
         let of = |(pool, network, _): &&(Pool, DnIndex, u32)| *network == dn && pool.contains(ue);
         self.pools.iter().find(of).map(|(pool, _, first)| (pool, *first))
@@ -193,10 +193,10 @@ impl FastPath for Lent {
         &self.memory.sessions
     }
 
-    fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
+    fn ipv4(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
         let (pool, first) = self.memory.pool_of(dn, ue.into())?;
         let IpAddr::V4(pool) = pool.first else { return None };
-        self.memory.phones.get((ue.to_bits() - pool.to_bits() + first) as usize)
+        self.memory.ues.get((ue.to_bits() - pool.to_bits() + first) as usize)
     }
 
     fn prefix(&self, dn: DnIndex, ue: u64) -> Option<&AtomicU64> {

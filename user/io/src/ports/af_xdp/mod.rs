@@ -3,7 +3,7 @@
 //!
 //! The GTP-U sockets and TUN devices stay. They get what the program leaves to the kernel (fragments, IP options, what
 //! arrives on other interfaces, what the kernel must answer) and send what this cannot: to gNBs elsewhere or whose
-//! Ethernet address is not known yet, and what goes to this host or from phone to phone.
+//! Ethernet address is not known yet, and what goes to this host or from UE to UE.
 
 pub(crate) mod frame;
 mod hops;
@@ -46,7 +46,7 @@ pub(crate) struct Front {
     n6: Vec<Option<Uplink>>,
     /// Tunnels of all data networks.
     tunnels: Vec<Tunnel>,
-    /// All phones' addresses.
+    /// All UEs' addresses.
     pools: Vec<(Pool, DnIndex)>,
     /// Of the last datagram: threads' are never the same, for fragments from one address are told apart by it.
     identification: u32,
@@ -172,7 +172,7 @@ impl Plan {
     }
 }
 
-/// The pools of a data network, and what its phones are translated to.
+/// The pools of a data network, and what its UEs are translated to.
 pub(super) fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
     let mtu = dn.mtu;
     let v4 = dn.all_ipv4_pools().map(move |p| Pool {

@@ -115,7 +115,7 @@ impl Datagrams {
         if set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_OCTETS) != 0 {
             set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER_OCTETS);
         }
-        // Outer packets may be fragmented: a phone's packet of full size must reach a gNB behind a link of 1,500.
+        // Outer packets may be fragmented: a UE's packet of full size must reach a gNB behind a link of 1,500.
         match address {
             SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
             SocketAddr::V6(_) => set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),

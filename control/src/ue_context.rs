@@ -1,4 +1,4 @@
-//! The state of one phone: a small, plain, movable object, driven by an ordered log of inputs.
+//! The state of one UE: a small, plain, movable object, driven by an ordered log of inputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 use crate::amf::{
     Arrival, Between, Departure, Locating, NextHop, PagingAid, SAID_ELSEWHERE, Target, VoiceMatch,
 };
-use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
+use crate::envelope::{AssociationId, Batch, N2Names, Subject, UeId};
 use crate::flat::octets;
 use crate::shard::Lanes;
 use crate::smf::{PendingSetup, SmContext};
 use crate::udm::{Ambr, Subscription};
 
-/// Everything the core knows of one phone.
+/// Everything the core knows of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Phone {
+pub struct UeContext {
     /// Whose slot it is.
-    pub id: PhoneId,
+    pub id: UeId,
     /// Clock of the last input.
     pub clock: u64,
-    /// The highest terms that stamped an input: of the aggregator, and of the phone's assignment to its shard.
+    /// The highest terms that stamped an input: of the CTA, and of the UE's assignment to its shard.
     pub terms: (u32, u32),
     /// The AMF's part.
     pub amf: AmfContext,
@@ -37,7 +37,7 @@ pub struct Phone {
     pub(crate) lanes: Lanes,
 }
 
-/// What the AMF knows of a phone (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
+/// What the AMF knows of a UE (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AmfContext {
     /// The subscriber, once authenticated.
@@ -48,17 +48,17 @@ pub struct AmfContext {
     pub registered: bool,
     /// The 5G-TMSI in force.
     pub tmsi: Option<Tmsi>,
-    /// The one before it, still good until the phone confirms the new one (TS 24.501 §5.5.1.2.4).
+    /// The one before it, still good until the UE confirms the new one (TS 24.501 §5.5.1.2.4).
     pub former_tmsi: Option<Tmsi>,
     /// The security context in force.
     pub security: Option<Box<NasSecurityContext>>,
     /// The one that a security mode command proposes.
     pub(crate) proposed: Option<Box<NasSecurityContext>>,
-    /// As the phone sent it, for verbatim replay (TS 24.501 §5.4.2.2).
+    /// As the UE sent it, for verbatim replay (TS 24.501 §5.4.2.2).
     pub ue_security_capability: Option<UeSecurityCapability>,
     /// The N2 connection.
     pub connection: Option<Box<Connection>>,
-    /// Where the phone was last seen.
+    /// Where the UE was last seen.
     pub tai: Option<Tai>,
     /// The cell where it was last seen (TS 23.501 §5.4.7).
     pub seen: Option<Seen>,
@@ -66,9 +66,9 @@ pub struct AmfContext {
     pub(crate) locating: Option<Box<Locating>>,
     /// It was elsewhere before, and what may be had there has yet to be judged (TS 23.501 §5.3.4.1.1, §5.6.5).
     pub(crate) moved: bool,
-    /// The registration area: where the phone may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
+    /// The registration area: where the UE may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
-    /// The slices that the phone may use here.
+    /// The slices that the UE may use here.
     pub allowed_nssai: Vec<SNssai>,
     /// Those that it asked for last.
     pub(crate) requested_nssai: Box<[SNssai]>,
@@ -79,25 +79,25 @@ pub struct AmfContext {
     pub(crate) registrations: u32,
     /// The UDM's notification that the subscription has changed waits to be looked into.
     pub(crate) subscription_stale: bool,
-    /// The phone is still to be told that its slices have changed.
+    /// The UE is still to be told that its slices have changed.
     pub(crate) slicing_changed: bool,
     /// What was agreed on reaching it while it is idle, where that is not what is agreed with everybody.
     pub(crate) reach: Option<Box<Reach>>,
     /// What the subscriber may use; shared.
     pub subscription: Option<Arc<Subscription>>,
-    /// The radio's view of the phone, stored and returned unread (TS 23.501 §5.4.4.1).
+    /// The radio's view of the UE, stored and returned unread (TS 23.501 §5.4.4.1).
     #[serde(with = "octets::shared_or_none")]
     pub radio_capability: Option<Arc<[u8]>>,
     /// Whether that radio carries IMS voice here.
     pub(crate) voice_match: VoiceMatch,
-    /// When the phone is deregistered unless it shows up (TS 24.501 §5.3.7).
+    /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
     pub reachable_until: Option<Instant>,
     /// When an unused connection is let go.
     pub connection_until: Option<Instant>,
     /// Digest of the initial NAS message that the running or last procedure answers: tells a repetition
     /// (TS 24.501 §5.5.1.2.8 d).
     pub(crate) answering: u64,
-    /// Who the phone says that it is, before it proved it: for explanations only.
+    /// Who the UE says that it is, before it proved it: for explanations only.
     pub(crate) claimed: Option<Supi>,
     /// K_AMF of the context in force, from which the keys of the radio are derived.
     pub(crate) k_amf: Option<KAmf>,
@@ -105,12 +105,12 @@ pub struct AmfContext {
     pub ng_ksi: Option<NgKsi>,
     /// The chain of keys of the radio.
     pub(crate) next_hop: Option<Box<NextHop>>,
-    /// The gNB that takes the phone over, while that is not certain.
+    /// The gNB that takes the UE over, while that is not certain.
     pub target: Option<Box<Target>>,
     /// The other AMF of a handover between two. What is at something does not travel, so neither does this.
     #[serde(skip)]
     pub(crate) between: Option<Box<Between>>,
-    /// The gNB that the phone has left, while packets of it are still forwarded.
+    /// The gNB that the UE has left, while packets of it are still forwarded.
     pub source: Option<Box<Source>>,
     /// The connections that it had until just now and whose gNBs may not have heard so yet.
     pub(crate) parted: Option<Box<Parted>>,
@@ -130,7 +130,7 @@ impl AmfContext {
         self.reach.as_deref().copied().unwrap_or_default()
     }
 
-    /// The AMF that takes the phone over, as long as its record is here.
+    /// The AMF that takes the UE over, as long as its record is here.
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self.between.as_deref() {
             Some(Between::Departure(d)) => Some(d),
@@ -145,7 +145,7 @@ impl AmfContext {
         }
     }
 
-    /// The phone does not leave. Where it may have been heard there, COUNTs of its keys may have been used.
+    /// The UE does not leave. Where it may have been heard there, COUNTs of its keys may have been used.
     pub(crate) fn take_departure(&mut self) -> Option<Departure> {
         match *self.between.take_if(|b| matches!(**b, Between::Departure(_)))? {
             Between::Departure(d) => {
@@ -158,7 +158,7 @@ impl AmfContext {
         }
     }
 
-    /// The AMF that the phone comes from, as long as it is not certain what came along.
+    /// The AMF that the UE comes from, as long as it is not certain what came along.
     pub(crate) fn arrival(&self) -> Option<&Arrival> {
         match self.between.as_deref() {
             Some(Between::Arrival(a)) => Some(a),
@@ -180,7 +180,7 @@ pub(crate) struct Parted(Vec<(AssociationId, AmfUeNgapId, Instant)>);
 pub const CROSSING: Duration = Duration::from_secs(2);
 
 impl Parted {
-    /// Connections that one phone can leave within that time, and that are kept in mind.
+    /// Connections that one UE can leave within that time, and that are kept in mind.
     const MAX: usize = 4;
 
     /// A connection is over.
@@ -214,7 +214,7 @@ impl Parted {
     }
 }
 
-/// Where and when a phone was seen.
+/// Where and when a UE was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The cell.
@@ -223,7 +223,7 @@ pub struct Seen {
     pub at: Instant,
 }
 
-/// How an idle phone is reached (TS 23.501 §5.4).
+/// How an idle UE is reached (TS 23.501 §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
     /// The periodic registration timer that it was given, where that is not everybody's.
@@ -240,7 +240,7 @@ pub(crate) struct Reach {
     pub(crate) edrx: Option<u8>,
 }
 
-/// A phone's connection to a gNB: the NGAP UE association (TS 38.413 §3.1).
+/// A UE's connection to a gNB: the NGAP UE association (TS 38.413 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// The gNB's association.
@@ -263,27 +263,27 @@ pub struct Connection {
     pub secured: bool,
     /// The gNB was told to let it go: nothing more is said on it (TS 38.413 §8.3.3).
     pub releasing: bool,
-    /// Why it was set up, as the phone told its gNB (TS 38.413 §9.3.1.111).
+    /// Why it was set up, as the UE told its gNB (TS 38.413 §9.3.1.111).
     pub establishment_cause: RrcEstablishmentCause,
-    /// The gNB has told that the phone rests in RRC_INACTIVE (TS 38.413 §8.3.5).
+    /// The gNB has told that the UE rests in RRC_INACTIVE (TS 38.413 §8.3.5).
     pub rrc_inactive: bool,
     /// Setups of session resources that the gNB has yet to answer. A lane awaits each of them, so no checkpoint has any.
     #[serde(skip)]
     pub(crate) pending_setups: Vec<PendingSetup>,
 }
 
-/// The gNB that a phone has left (TS 23.502 §4.9.1.3.3 steps 14 and 15).
+/// The gNB that a UE has left (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The connection there; none where the gNB has let go of it, or is another AMF's.
     pub(crate) connection: Option<Connection>,
-    /// How long packets are still forwarded; none before the phone's paths have followed it.
+    /// How long packets are still forwarded; none before the UE's paths have followed it.
     pub(crate) until: Option<Instant>,
 }
 
-impl Phone {
-    /// A phone of which nothing is known.
-    pub fn new(id: PhoneId) -> Self {
+impl UeContext {
+    /// A UE of which nothing is known.
+    pub fn new(id: UeId) -> Self {
         Self {
             id,
             clock: 0,
@@ -310,7 +310,7 @@ impl Phone {
         !self.amf.registered && self.amf.connection_until.is_some() && self.amf.connection.is_some()
     }
 
-    /// Whether a 5G-TMSI names this phone.
+    /// Whether a 5G-TMSI names this UE.
     pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
         self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)
     }

@@ -1,4 +1,4 @@
-//! The phones of `whimbrel ran`: whose SIMs they hold, and the list of subscribers that a core needs for them.
+//! The UEs of `whimbrel ran`: whose SIMs they hold, and the list of subscribers that a core needs for them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,29 +20,29 @@ use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
 use crate::config::value::unhex;
 use crate::subscribers::is_of;
 
-/// What phones are like.
+/// What UEs are like.
 #[derive(Args)]
-#[command(next_help_heading = "Phones")]
-pub(super) struct PhoneOptions {
-    /// IMSI of the first phone; the next ones count up.
+#[command(next_help_heading = "Ues")]
+pub(super) struct UeOptions {
+    /// IMSI of the first UE; the next ones count up.
     #[arg(long, value_name = "IMSI", default_value = "999700000000001")]
     imsi: Supi,
-    /// Key K of the one phone, 32 hexadecimal digits. Other users of this host can see it while the command runs.
+    /// Key K of the one UE, 32 hexadecimal digits. Other users of this host can see it while the command runs.
     #[arg(long, value_name = "HEX", requires = "opc", conflicts_with = "subscribers")]
     k: Option<String>,
-    /// OPc of the one phone.
+    /// OPc of the one UE.
     #[arg(long, value_name = "HEX", requires = "k")]
     opc: Option<String>,
     /// Take IMSIs and keys from this list, a CSV file as `whimbrel subscriber import` takes it.
     #[arg(long, value_name = "FILE.csv")]
     subscribers: Option<PathBuf>,
-    /// Without --k and --subscribers, the keys of all phones follow from this number. Everybody can know them.
+    /// Without --k and --subscribers, the keys of all UEs follow from this number. Everybody can know them.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Slices that the phones ask for; without it, those of the gNBs.
+    /// Slices that the UEs ask for; without it, those of the gNBs.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',')]
     slices: Vec<SNssai>,
-    /// How the phones conceal their IMSIs.
+    /// How the UEs conceal their IMSIs.
     #[arg(long, default_value = "null", requires_ifs = [("A", "home_network_key"), ("B", "home_network_key")])]
     suci: Suci,
     /// Public key of the home network in hexadecimal digits, for --suci A or B.
@@ -51,10 +51,10 @@ pub(super) struct PhoneOptions {
     /// Its identifier.
     #[arg(long, value_name = "N", default_value_t = 1)]
     home_network_key_id: u8,
-    /// Integrity algorithms of the phones, by number.
+    /// Integrity algorithms of the UEs, by number.
     #[arg(long, value_name = "NIA,…", value_delimiter = ',', default_value = "1,2,3", value_parser = clap::value_parser!(u8).range(0..8))]
     nia: Vec<u8>,
-    /// Ciphering algorithms of the phones, by number.
+    /// Ciphering algorithms of the UEs, by number.
     #[arg(long, value_name = "NEA,…", value_delimiter = ',', default_value = "0,1,2,3", value_parser = clap::value_parser!(u8).range(0..8))]
     nea: Vec<u8>,
     /// The largest jump of SQN that the SIMs take, in place of 2^28 (TS 33.102 Annex C.3); with 0 they take none at all.
@@ -83,8 +83,8 @@ enum Suci {
     B,
 }
 
-impl PhoneOptions {
-    /// Whether the command line names one phone's key.
+impl UeOptions {
+    /// Whether the command line names one UE's key.
     pub(super) fn lone(&self) -> bool {
         self.k.is_some()
     }
@@ -93,25 +93,25 @@ impl PhoneOptions {
         self.seed
     }
 
-    /// The slices that the phones ask for.
+    /// The slices that the UEs ask for.
     pub(super) fn slices<'a>(&'a self, of_gnbs: &'a [SNssai]) -> &'a [SNssai] {
         if self.slices.is_empty() { of_gnbs } else { &self.slices }
     }
 }
 
-/// A phone, and its keys for the list of subscribers.
-pub(super) struct Phone {
+/// A UE, and its keys for the list of subscribers.
+pub(super) struct Ue {
     pub(super) config: UeConfig,
     subscription: Subscription,
 }
 
-/// The phones. Errors: one sentence.
-pub(super) fn phones(
-    options: &PhoneOptions,
+/// The UEs. Errors: one sentence.
+pub(super) fn ues(
+    options: &UeOptions,
     plmn: PlmnId,
     count: u32,
     of_gnbs: &[SNssai],
-) -> Result<Vec<Phone>, String> {
+) -> Result<Vec<Ue>, String> {
     let subscriptions = subscriptions(options, count)?;
     let mut profile = Profile::new(plmn, options.slices(of_gnbs).to_vec());
     let bits = |ids: &[u8]| ids.iter().fold(0, |bits, id| bits | 0x80 >> id);
@@ -121,7 +121,7 @@ pub(super) fn phones(
     profile.faults = faults(&options.ignore);
     let profile = Arc::new(profile);
     let key = home_network_key(options)?;
-    let phone = |subscription: Subscription| {
+    let ue = |subscription: Subscription| {
         let (k, opc) = subscription.key();
         let suci = key.as_ref().map_or(SuciSource::Null, |key| SuciSource::Concealed {
             key: key.clone(),
@@ -137,9 +137,9 @@ pub(super) fn phones(
             sqn: options.sqn_delta.map_or_else(UsimSqn::default, |delta| UsimSqn::new(delta, None)),
             suci,
         };
-        Phone { config, subscription }
+        Ue { config, subscription }
     };
-    Ok(subscriptions.into_iter().map(phone).collect())
+    Ok(subscriptions.into_iter().map(ue).collect())
 }
 
 fn faults(ignored: &[Ignored]) -> Option<Box<Faults>> {
@@ -152,7 +152,7 @@ fn faults(ignored: &[Ignored]) -> Option<Box<Faults>> {
     (!ignored.is_empty()).then(|| Box::new(faults))
 }
 
-/// The network whose digits begin the IMSI: the one that the phones select, or that of the first five digits.
+/// The network whose digits begin the IMSI: the one that the UEs select, or that of the first five digits.
 fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
     if is_of(imsi, plmn) {
         return plmn;
@@ -160,14 +160,14 @@ fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
     imsi.imsi().get(..5).and_then(|digits| digits.parse().ok()).unwrap_or(plmn)
 }
 
-fn subscriptions(options: &PhoneOptions, count: u32) -> Result<Vec<Subscription>, String> {
+fn subscriptions(options: &UeOptions, count: u32) -> Result<Vec<Subscription>, String> {
     let seed = wide(options.seed);
     if let Some(file) = &options.subscribers {
         let opened = fs::File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
         let mut listed = listed(BufReader::new(opened)).map_err(|e| format!("{}: {e}", file.display()))?;
         if (listed.len() as u64) < u64::from(count) {
             return Err(format!(
-                "{} lists {} subscribers, and {count} phones are asked for: add lines, or name --phones {}",
+                "{} lists {} subscribers, and {count} UEs are asked for: add lines, or name --ues {}",
                 file.display(),
                 listed.len(),
                 listed.len()
@@ -179,7 +179,7 @@ fn subscriptions(options: &PhoneOptions, count: u32) -> Result<Vec<Subscription>
     if let (Some(k), Some(opc)) = (&options.k, &options.opc) {
         if count != 1 {
             return Err(format!(
-                "one key is named and {count} phones are asked for: name their keys in a list with --subscribers"
+                "one key is named and {count} UEs are asked for: name their keys in a list with --subscribers"
             ));
         }
         let mut one = Subscription::derive(&seed, options.imsi);
@@ -220,7 +220,7 @@ fn listed(list: impl BufRead) -> Result<Vec<Subscription>, String> {
     records.into_iter().map(one).collect()
 }
 
-fn home_network_key(options: &PhoneOptions) -> Result<Option<Arc<HomeNetworkPublicKey>>, String> {
+fn home_network_key(options: &UeOptions) -> Result<Option<Arc<HomeNetworkPublicKey>>, String> {
     let hex = options.home_network_key.as_deref().unwrap_or_default().trim();
     let key = match options.suci {
         Suci::Null => return Ok(None),
@@ -237,7 +237,7 @@ fn home_network_key(options: &PhoneOptions) -> Result<Option<Arc<HomeNetworkPubl
         .map_err(|form| format!("--home-network-key: a key of this profile is {form}"))
 }
 
-/// What a phone's ephemeral keys are drawn from: of each phone its own, and not its subscriber key.
+/// What a UE's ephemeral keys are drawn from: of each UE its own, and not its subscriber key.
 fn ephemeral(seed: u64, supi: Supi) -> [u8; 32] {
     let drawn = Subscription::derive(&wide(!seed), supi);
     let mut octets = [0; 32];
@@ -252,17 +252,12 @@ fn wide(seed: u64) -> [u8; 32] {
     octets
 }
 
-/// Writes the list of subscribers that a core needs for these phones. It holds keys: only its owner may read it.
-pub(super) fn write(
-    file: &Path,
-    phones: &[Phone],
-    scenario: &Scenario,
-    slices: &[SNssai],
-) -> Result<(), String> {
+/// Writes the list of subscribers that a core needs for these UEs. It holds keys: only its owner may read it.
+pub(super) fn write(file: &Path, ues: &[Ue], scenario: &Scenario, slices: &[SNssai]) -> Result<(), String> {
     let slice = slices.first().map(ToString::to_string).unwrap_or_default();
     let dnns = dnns(scenario).join(";");
     let mut csv = String::from("supi,k,opc,slice,dnn\n");
-    for Phone { subscription: s, .. } in phones {
+    for Ue { subscription: s, .. } in ues {
         let _ = writeln!(csv, "{},{},{},{slice},{dnns}", s.supi, hex(&s.k), hex(&s.opc));
     }
     let opened = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);

@@ -1,6 +1,6 @@
-"""A phone's NAS (TS 24.501): what it sends, what it accepts, its keys and counts. pycrate encodes and decodes.
+"""A UE's NAS (TS 24.501): what it sends, what it accepts, its keys and counts. pycrate encodes and decodes.
 
-Every method that takes a message from the core raises `Wrong` if a phone would not accept it.
+Every method that takes a message from the core raises `Wrong` if a ue would not accept it.
 """
 import contextlib
 import io
@@ -22,7 +22,7 @@ N1_SM = 1  # payload container type, TS 24.501 §9.11.3.40
 
 
 class Wrong(Exception):
-    """What a phone cannot accept; the text says why."""
+    """What a UE cannot accept; the text says why."""
 
 
 def demand(condition, why):
@@ -41,8 +41,8 @@ def element(message, name):
     return None
 
 
-class Phone:
-    """One phone with its USIM."""
+class Ue:
+    """One UE with its USIM."""
 
     def __init__(self, imsi, k, opc, mcc="999", mnc="70", home_key=None, null_cipher=False):
         self.imsi, self.mcc, self.mnc = imsi, mcc, mnc
@@ -142,7 +142,7 @@ class Phone:
         return message
 
     def k_gnb(self):
-        """K_gNB by the uplink COUNT of the message that brought the phone to connected mode (TS 33.501 §6.8.1.2.2)."""
+        """K_gNB by the uplink COUNT of the message that brought the UE to connected mode (TS 33.501 §6.8.1.2.2)."""
         return crypto.k_gnb(self.kamf, self.kgnb_uplink_count)
 
     def next_hop(self, ncc):

@@ -1,5 +1,5 @@
-//! An aggregator with a mirror: the mirror does the same, octet by octet, and when the aggregator is lost at whatever message no
-//! phone notices.
+//! A CTA with a CTA replica: the CTA replica does the same, octet by octet, and when the CTA is lost at whatever message no
+//! UE notices.
 
 use crate::common::day::{Stage, live, live_patiently, of};
 use crate::common::stage::session;
@@ -12,28 +12,28 @@ use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::mirror::{Active, Fault, Mirror};
+use whimbrel_resilience::cta_replica::{Active, CtaReplica, Fault};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{
-    CtaLoss, Faults, Home, Sim, UeIndex, default_config, mirrored_night, morning, phone_config,
+    CtaLoss, Faults, Home, Sim, UeIndex, default_config, morning, replicated_night, ue_config,
 };
 
 #[test]
-fn a_mirror_does_the_same_all_night() {
+fn a_cta_replica_does_the_same_all_night() {
     let mut followed = 0;
     for seed in 0..20 {
-        let mut net = mirrored_night(seed, Faults::worst(), 1, None);
+        let mut net = replicated_night(seed, Faults::worst(), 1, None);
         morning(&mut net);
         followed += net.followed();
     }
     assert!(followed > 15_000, "{followed} inputs");
 }
 
-/// A phone whose USIM has been elsewhere: its first challenge fails.
-fn day(phones: u32) -> Stage {
-    of(Sim::mirrored(2, default_config(), Faults::default(), 3, 1), phones)
+/// A UE whose USIM has been elsewhere: its first challenge fails.
+fn day(ues: u32) -> Stage {
+    of(Sim::replicated(2, default_config(), Faults::default(), 3, 1), ues)
 }
 
 /// The first and the last input of such a day.
@@ -45,7 +45,7 @@ fn inputs() -> (u64, u64) {
 }
 
 #[test]
-fn an_aggregator_lost_at_every_message_of_a_day_is_not_missed() {
+fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
     let (first, last) = inputs();
     assert!(last - first > 100, "{first} to {last} is not a day");
     for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
@@ -58,7 +58,7 @@ fn an_aggregator_lost_at_every_message_of_a_day_is_not_missed() {
     }
 }
 
-#[test] // what the mirror does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
+#[test] // what the CTA replica does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
 fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
     let (first, last) = inputs();
     for how in [CtaLoss::Said, CtaLoss::Untold] {
@@ -71,7 +71,7 @@ fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
     }
 }
 
-#[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the mirror has all of it
+#[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the CTA replica has all of it
 fn what_gnbs_say_twice_does_no_harm() {
     let (first, last) = inputs();
     for sacks in [1, 3, 12] {
@@ -90,13 +90,13 @@ fn what_gnbs_say_twice_does_no_harm() {
     }
 }
 
-#[test] // with radio, gNBs, UPF and control functions at their worst; an input that is lost with it is one that the radio lost
+#[test] // with radio, gNBs, UPF and CPFs at their worst; an input that is lost with it is one that the radio lost
 fn after_nights_of_losses_everyone_is_there() {
     let mut takeovers = 0;
     for seed in 0..60 {
         println!("seed {seed}");
         let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
-        let mut net = mirrored_night(seed, Faults::worst(), 2, Some(how));
+        let mut net = replicated_night(seed, Faults::worst(), 2, Some(how));
         morning(&mut net);
         let told = net.cta().replicated();
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
@@ -105,16 +105,16 @@ fn after_nights_of_losses_everyone_is_there() {
     assert!(takeovers > 150, "{takeovers} takeovers");
 }
 
-/// How often phones have registered with an authentication, or otherwise.
+/// How often UEs have registered with an authentication, or otherwise.
 fn registrations(net: &Sim) -> u64 {
     net.tally().completed.get("Registration").copied().unwrap_or(0)
 }
 
-/// A phone at rest with a session wants something after the aggregator was lost.
+/// A UE at rest with a session wants something after the CTA was lost.
 fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, session());
@@ -128,32 +128,32 @@ fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
 }
 
 #[test]
-fn without_a_mirror_a_phone_registers_anew() {
-    let region = |mirrored| match mirrored {
-        true => Sim::mirrored(4, default_config(), Faults::default(), 3, 1),
+fn without_a_cta_replica_a_ue_registers_anew() {
+    let region = |replicated| match replicated {
+        true => Sim::replicated(4, default_config(), Faults::default(), 3, 1),
         false => Sim::in_region(4, default_config(), Faults::default(), 3, 1),
     };
     let (net, ue) = afterwards(region(false), Sim::restart_core);
     assert!(registered(&net, ue));
-    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (2, 0));
+    assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (2, 0));
 
     let (net, ue) = afterwards(region(true), |net| net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before));
     assert!(registered(&net, ue));
-    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (1, 1));
+    assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (1, 1));
     assert_eq!(net.takeovers(), 1);
     let lost = |e: &Event| matches!(e, Event::Deregistered { .. });
     assert!(!net.events.iter().any(|(_, e)| lost(&e.event)));
 }
 
-/// A connected phone with a session, whose gNB has an association with the mirror's host too, or has not.
+/// A connected UE with a session, whose gNB has an association with the CTA replica's host too, or has not.
 fn connected(single: bool) -> (Sim, UeIndex) {
-    let mut net = Sim::mirrored(5, default_config(), Faults::default(), 3, 1);
+    let mut net = Sim::replicated(5, default_config(), Faults::default(), 3, 1);
     let gnb = net.add_gnb(gnb_config(1));
     if single {
         net.keep_to_one_association(gnb);
     }
     net.settle(SECOND);
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, session());
@@ -162,24 +162,24 @@ fn connected(single: bool) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-/// The contexts of phones that a gNB has let go.
+/// The contexts of UEs that a gNB has let go.
 fn released(net: &Sim) -> usize {
     net.gnb_events.iter().filter(|(_, e)| matches!(e, GnbEvent::ContextReleased(..))).count()
 }
 
 #[test] // TS 23.501 §5.21.1.2, TS 38.412 §7, TS 38.413 §8.7.3.2
-fn a_gnb_goes_on_over_its_association_with_the_mirrors_host() {
+fn a_gnb_goes_on_over_its_association_with_the_cta_replicas_host() {
     let (mut net, ue) = connected(false);
     net.command(ue, session());
     net.settle(SECOND * 3);
     assert_eq!((net.takeovers(), released(&net)), (1, 0));
-    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (1, 2));
+    assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (1, 2));
     assert!(net.ue_ref(ue).is_connected());
     no_violations(&net);
 }
 
-#[test] // TS 38.413 §8.7.1: it sets up anew, and its phones are idle; none registers anew
-fn a_gnb_with_one_association_comes_back_to_phones_that_stay_registered() {
+#[test] // TS 38.413 §8.7.1: it sets up anew, and its UEs are idle; none registers anew
+fn a_gnb_with_one_association_comes_back_to_ues_that_stay_registered() {
     let (mut net, ue) = connected(true);
     net.command(ue, session());
     net.settle(SECOND * 3);
@@ -193,11 +193,11 @@ fn a_gnb_with_one_association_comes_back_to_phones_that_stay_registered() {
 const NOW: Instant = Instant(1_793_700_000_000_000);
 
 #[test] // TS 29.244 §5.22.2: the sessions' F-SEIDs name the address of the one that began
-fn a_phone_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
-    let mut net = Sim::mirrored(6, default_config(), Faults::default(), 3, 1);
+fn a_ue_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
+    let mut net = Sim::replicated(6, default_config(), Faults::default(), 3, 1);
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let ue = net.add_ue(gnb, phone_config(1));
+    let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before);
@@ -219,7 +219,7 @@ fn directory() -> Directory {
     Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
 }
 
-fn aggregator() -> Active<Home, (Prf, u64)> {
+fn cta() -> Active<Home, (Prf, u64)> {
     let region: Region = "coast/home".parse().expect("a region");
     let regions = Regions::new([region.clone()]).expect("one region");
     let rings = regions.rings(&region, 1).expect("the region is known");
@@ -227,40 +227,40 @@ fn aggregator() -> Active<Home, (Prf, u64)> {
     Active::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
 }
 
-fn mirror_of(snapshot: &[u8]) -> Result<Mirror<Home, (Prf, u64)>, Fault> {
-    Mirror::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
+fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<Home, (Prf, u64)>, Fault> {
+    CtaReplica::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
 }
 
 #[test] // DESIGN: "versions"
 fn a_snapshot_that_is_not_whole_or_of_other_code_is_refused() {
-    let snapshot = aggregator().snapshot().expect("it has no mirror");
+    let snapshot = cta().snapshot().expect("it has no CTA replica");
     let whole = snapshot.octets();
-    assert!(mirror_of(whole).is_ok());
+    assert!(cta_replica_of(whole).is_ok());
     for length in 0..whole.len() {
-        assert!(mirror_of(&whole[..length]).is_err(), "{length} octets of it");
+        assert!(cta_replica_of(&whole[..length]).is_err(), "{length} octets of it");
     }
     let changed = |at: usize| {
         let mut octets = whole.to_vec();
         octets[at] ^= 1;
-        mirror_of(&octets).err()
+        cta_replica_of(&octets).err()
     };
     assert_eq!((changed(1), changed(100)), (Some(Fault::OtherVersion), Some(Fault::Unreadable)));
 }
 
 #[test]
-fn what_an_input_causes_leaves_when_the_mirror_holds_it_or_is_given_up() {
-    let mut active = aggregator();
-    let snapshot = active.snapshot().expect("it has no mirror");
+fn what_an_input_causes_leaves_when_the_cta_replica_holds_it_or_is_given_up() {
+    let mut active = cta();
+    let snapshot = active.snapshot().expect("it has no CTA replica");
     assert!(active.snapshot().is_none(), "it has one now");
-    let mut mirror = mirror_of(snapshot.octets()).expect("it follows");
+    let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
     let mut out = Outbox::default();
-    let record = active.handle(NOW, Input::Waited(SECOND), &mut out).expect("it is told the mirror");
+    let record = active.handle(NOW, Input::Waited(SECOND), &mut out).expect("it is told the CTA replica");
     assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
-    assert_eq!(mirror.take(record.octets()), active.wait().ok_or(Fault::OutOfOrder), "it has");
-    let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the mirror");
+    assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(Fault::OutOfOrder), "it has");
+    let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the CTA replica");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
-    let held = mirror.take(record.octets()).expect("it follows");
-    assert_eq!(mirror.take(record.octets()), Err(Fault::OutOfOrder), "it came twice");
+    let held = cta_replica.take(record.octets()).expect("it follows");
+    assert_eq!(cta_replica.take(record.octets()), Err(Fault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
     assert!(active.left().is_some() && active.left().is_none(), "told once");
@@ -270,29 +270,30 @@ fn what_an_input_causes_leaves_when_the_mirror_holds_it_or_is_given_up() {
     active.handle(later, Input::Tick, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 2));
     active.acknowledged(held + 1, &mut out);
-    assert_eq!((out.pfcp.len(), active.waiting()), (1, 1), "the mirror does not hold the second");
+    assert_eq!((out.pfcp.len(), active.waiting()), (1, 1), "the CTA replica does not hold the second");
     active.alone(&mut out);
-    assert_eq!((out.pfcp.len(), active.is_mirrored()), (2, false));
+    assert_eq!((out.pfcp.len(), active.is_replicated()), (2, false));
     assert!(active.handle(later + SECOND, Input::Tick, &mut out).is_none());
     assert_eq!(out.pfcp.len(), 3, "and from then on at once");
 }
 
 #[test] // hosts' clocks differ, and a machine that starts before it knows the time may be years off
-fn phones_time_goes_on_by_the_clock_of_the_one_that_served() {
+fn ues_time_goes_on_by_the_clock_of_the_one_that_served() {
     let year = SECOND * 31_536_000;
     for (ahead, here) in [("behind", Instant(NOW.0 - year.as_micros() as u64)), ("ahead", NOW + year)] {
-        let mut active = aggregator();
-        let snapshot = active.snapshot().expect("it has no mirror");
-        let mut mirror = mirror_of(snapshot.octets()).expect("it follows");
-        mirror.timed(here);
-        let record = active.handle(NOW, Input::Tick, &mut Outbox::default()).expect("it is told the mirror");
-        mirror.take(record.octets()).expect("it follows");
-        mirror.timed(here);
+        let mut active = cta();
+        let snapshot = active.snapshot().expect("it has no CTA replica");
+        let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
+        cta_replica.timed(here);
+        let record =
+            active.handle(NOW, Input::Tick, &mut Outbox::default()).expect("it is told the CTA replica");
+        cta_replica.take(record.octets()).expect("it follows");
+        cta_replica.timed(here);
         active.acknowledged(1, &mut Outbox::default());
         let left = active.left().expect("the association was asked for");
-        mirror.take(left.octets()).expect("it follows");
-        mirror.timed(here + SECOND / 4);
-        let (mut active, first) = mirror.take_over();
+        cta_replica.take(left.octets()).expect("it follows");
+        cta_replica.timed(here + SECOND / 4);
+        let (mut active, first) = cta_replica.take_over();
         assert_eq!(first.pfcp.len(), 0, "that has left");
         let mut out = Outbox::default();
         active.handle(here + SECOND / 2, Input::Tick, &mut out);

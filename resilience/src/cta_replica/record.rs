@@ -1,4 +1,4 @@
-//! The stream from an aggregator to its mirror: each input with what its handling took from outside, as octets.
+//! The stream from a CTA to its CTA replica: each input with what its handling took from outside, as octets.
 //!
 //! Both run the same code (a log is never run by another version), so the form is what serde makes of our types, and
 //! the version in front refuses everything else. A snapshot is no log: whoever speaks the same [`Language`] may begin from one. The link between the two is reliable, keeps its order and is protected:
@@ -12,7 +12,7 @@ use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::NeighbourId;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, Command, PhoneId, UpfId};
+use whimbrel_control::{AssociationId, Command, UeId, UpfId};
 use whimbrel_ids::{Instant, Supi};
 
 use super::{End, Fault};
@@ -22,7 +22,7 @@ use crate::region::Rings;
 use crate::replication::CpfId;
 use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
 
-/// One message to the mirror. `Debug` shows its length alone: it may hold keys.
+/// One message to the CTA replica. `Debug` shows its length alone: it may hold keys.
 #[derive(Clone)]
 pub struct Record(Vec<u8>);
 
@@ -55,7 +55,7 @@ impl Head {
     }
 }
 
-/// An input of the aggregator, or an order. Its messages are views over what was received.
+/// An input of the CTA, or an order. Its messages are views over what was received.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Step<'a> {
     AssociationUp {
@@ -65,21 +65,21 @@ pub(super) enum Step<'a> {
     AssociationDown(AssociationId),
     Ngap(AssociationId, u16, &'a [u8]),
     Pfcp(UpfId, &'a [u8]),
-    Command(PhoneId, Command),
+    Command(UeId, Command),
     Waited(Duration),
     SubscribersChanged(Option<Vec<Supi>>),
-    /// What a control function says, and how much of what it was told it has by then.
+    /// What a CPF says, and how much of what it was told it has by then.
     Cpf(CpfId, u64, Up),
     CpfLost(CpfId),
     Rings(Rings),
-    Move(PhoneId, CpfId),
+    Move(UeId, CpfId),
     Neighbour(NeighbourId, &'a [u8]),
     Tick,
     Order(Order),
 }
 
 impl<'a> Step<'a> {
-    /// An input; `confirmed`: how much of what it was told a control function has.
+    /// An input; `confirmed`: how much of what it was told a CPF has.
     pub(super) fn of(input: Input<'a>, confirmed: impl FnOnce(CpfId) -> u64) -> Self {
         match input {
             Input::AssociationUp { association, outbound_streams } => {
@@ -88,19 +88,19 @@ impl<'a> Step<'a> {
             Input::AssociationDown(association) => Self::AssociationDown(association),
             Input::Ngap(association, stream, octets) => Self::Ngap(association, stream, octets),
             Input::Pfcp(upf, octets) => Self::Pfcp(upf, octets),
-            Input::Command(phone, command) => Self::Command(phone, command),
+            Input::Command(ue, command) => Self::Command(ue, command),
             Input::Waited(delay) => Self::Waited(delay),
             Input::SubscribersChanged(changed) => Self::SubscribersChanged(changed.map(<[Supi]>::to_vec)),
             Input::Cpf(from, message) => Self::Cpf(from, confirmed(from), message),
             Input::CpfLost(cpf) => Self::CpfLost(cpf),
             Input::Rings(rings) => Self::Rings(rings),
-            Input::Move(phone, to) => Self::Move(phone, to),
+            Input::Move(ue, to) => Self::Move(ue, to),
             Input::Neighbour(from, octets) => Self::Neighbour(from, octets),
             Input::Tick => Self::Tick,
         }
     }
 
-    /// The control function that says it.
+    /// The CPF that says it.
     pub(super) fn said_by(&self) -> Option<CpfId> {
         match self {
             Self::Cpf(from, ..) => Some(*from),
@@ -108,7 +108,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Has the aggregator handle it.
+    /// Has the CTA handle it.
     pub(super) fn run<S: Subscribers, E: Entropy, I: Inspect>(
         self,
         cta: &mut Cta<S, E, I>,
@@ -123,7 +123,7 @@ impl<'a> Step<'a> {
             Self::AssociationDown(association) => Input::AssociationDown(association),
             Self::Ngap(association, stream, octets) => Input::Ngap(association, stream, octets),
             Self::Pfcp(upf, octets) => Input::Pfcp(upf, octets),
-            Self::Command(phone, command) => Input::Command(phone, command),
+            Self::Command(ue, command) => Input::Command(ue, command),
             Self::Waited(delay) => Input::Waited(delay),
             Self::SubscribersChanged(supis) => {
                 changed = supis;
@@ -132,7 +132,7 @@ impl<'a> Step<'a> {
             Self::Cpf(from, _, message) => Input::Cpf(from, message),
             Self::CpfLost(cpf) => Input::CpfLost(cpf),
             Self::Rings(rings) => Input::Rings(rings),
-            Self::Move(phone, to) => Input::Move(phone, to),
+            Self::Move(ue, to) => Input::Move(ue, to),
             Self::Neighbour(from, octets) => Input::Neighbour(from, octets),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
@@ -142,7 +142,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// How much left for an input: that two aggregators did the same shows in it, or sooner or later in what they ask for.
+/// How much left for an input: that two CTAs did the same shows in it, or sooner or later in what they ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
     ngap: (u32, u32),
@@ -182,14 +182,14 @@ impl Draft {
     }
 }
 
-/// An aggregator between two inputs, from where a mirror follows it. `Debug` shows its length alone: it holds keys.
+/// A CTA between two inputs, from where a CTA replica follows it. `Debug` shows its length alone: it holds keys.
 #[derive(Clone)]
 pub struct Snapshot(Vec<u8>);
 
-/// The aggregator's ends of its links.
+/// The CTA's ends of its links.
 pub(super) type Links = BTreeMap<CpfId, End<Down>>;
 
-/// What it holds beside the aggregator's state.
+/// What it holds beside the CTA's state.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Beside<L> {
     pub(super) links: L,
@@ -205,7 +205,7 @@ impl Snapshot {
         Self(octets)
     }
 
-    /// What goes to the mirror's host, in pieces that its link can carry.
+    /// What goes to the CTA replica's host, in pieces that its link can carry.
     pub fn octets(&self) -> &[u8] {
         &self.0
     }

@@ -1,9 +1,9 @@
-//! The gNBs' associations with the mirror's host: they wait there, and take the place of those with the active one.
+//! The gNBs' associations with the CTA replica's host: they wait there, and take the place of those with the active one.
 //!
-//! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The active one tells gNBs of the mirror's endpoint
+//! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The active one tells gNBs of the CTA replica's endpoint
 //! ([`Order::Endpoints`](crate::Order::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE and the
 //! gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover, what the active one had called
-//! so goes over the association that the same gNB has here, and neither its phones nor the aggregator see a difference.
+//! so goes over the association that the same gNB has here, and neither its UEs nor the CTA see a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseMisc, GlobalRanNodeId, TimeToWait};
 use whimbrel_ngap::msg::{NgSetupFailure, RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure};
 
-/// How long a gNB that has no association here is given to set one up after a takeover, before its phones' connections count as lost:
+/// How long a gNB that has no association here is given to set one up after a takeover, before its UEs' connections count as lost:
 /// it finds out that the other host is gone, and comes.
 pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -27,15 +27,15 @@ pub struct Physical(pub u32);
 pub enum Arrival {
     /// It is answered here, on stream 0.
     Answered(Vec<u8>),
-    /// It is for the aggregator, from the association of this name.
+    /// It is for the CTA, from the association of this name.
     Named(AssociationId),
-    /// It is for the aggregator that serves here now, and its association has no name yet: it is a new one.
+    /// It is for the CTA that serves here now, and its association has no name yet: it is a new one.
     Unnamed,
     /// It means nothing here.
     Dropped,
 }
 
-/// The associations of a mirror's host, before and after it takes over.
+/// The associations of a CTA replica's host, before and after it takes over.
 #[derive(Debug, Default)]
 pub struct Associations {
     /// The gNBs that have said who they are.
@@ -85,7 +85,7 @@ impl Associations {
         self.gnbs.values().collect::<BTreeSet<_>>().len()
     }
 
-    /// An association ended. Gives its name: the aggregator hears of it.
+    /// An association ended. Gives its name: the CTA hears of it.
     pub fn down(&mut self, which: Physical) -> Option<AssociationId> {
         self.gnbs.remove(&which);
         let name = self.named.remove(&which)?;
@@ -125,7 +125,7 @@ impl Associations {
         self.named.insert(physical, name);
     }
 
-    /// A new association that the aggregator hears of under this name.
+    /// A new association that the CTA hears of under this name.
     pub fn name(&mut self, which: Physical, name: AssociationId) {
         self.bind(name, which);
     }

@@ -1,4 +1,4 @@
-//! What an aggregator and its mirror are both made of.
+//! What a CTA and its CTA replica are both made of.
 
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
@@ -7,16 +7,16 @@ use super::record::{Beside, Links, Snapshot, Step};
 use crate::cta::Outside;
 use crate::{Cta, Entropy, Inspect, Ordered, Outbox};
 
-/// An aggregator with its ends of the links to control functions.
+/// A CTA with its ends of the links to CPFs.
 pub(super) struct Machine<S, E, I> {
     pub(super) cta: Cta<S, E, I>,
     pub(super) links: Links,
     /// The last input.
     pub(super) number: u64,
-    /// When that came, by the clock of the host where the phones began.
+    /// When that came, by the clock of the host where the UEs began.
     pub(super) now: Instant,
-    /// Whether there may ever be a mirror: else what is said on links is not kept.
-    pub(super) mirrorable: bool,
+    /// Whether there may ever be a CTA replica: else what is said on links is not kept.
+    pub(super) replicable: bool,
 }
 
 /// What an input led to.
@@ -27,8 +27,8 @@ pub(super) struct Outcome {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
-    pub(super) fn new(cta: Cta<S, E, I>, mirrorable: bool) -> Self {
-        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO, mirrorable }
+    pub(super) fn new(cta: Cta<S, E, I>, replicable: bool) -> Self {
+        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO, replicable }
     }
 
     pub(super) fn snapshot(&mut self) -> Option<Snapshot> {
@@ -48,7 +48,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         self.now = now;
         let mut lost = None;
         match step {
-            Step::Cpf(from, has, _) if self.mirrorable && self.cta.trusts(from) => {
+            Step::Cpf(from, has, _) if self.replicable && self.cta.trusts(from) => {
                 let link = self.links.entry(from).or_default();
                 link.took();
                 link.confirmed(has);
@@ -60,7 +60,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         self.cta.outside(outside);
         let ordered = step.run(&mut self.cta, now, out);
         let outside = self.cta.outside(Outside::Asked);
-        if self.mirrorable {
+        if self.replicable {
             for (to, message) in out.cpfs.iter().skip(before) {
                 self.links.entry(*to).or_default().sent(message.clone());
             }

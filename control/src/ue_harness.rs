@@ -1,4 +1,4 @@
-//! A phone at a desk: one machine, driven by hand, for what no phone in order would send.
+//! A UE at a desk: one machine, driven by hand, for what no UE in order would send.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,25 +22,25 @@ use whimbrel_security::{
 };
 
 use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
-use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, PhoneId};
+use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, UeId};
 use crate::flat::{Checkpoint, Flat, FlatError};
-use crate::phone::{Connection, Phone};
 use crate::shard::Shard;
 use crate::smf::{SmContext, Tunnel, UpState};
 use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
+use crate::ue_context::{Connection, UeContext};
 
 const ASSOCIATION: AssociationId = AssociationId(3);
 pub(crate) const RAN_ID: RanUeNgapId = RanUeNgapId(70);
 
-/// The header that messages of a registered phone have.
+/// The header that messages of a registered UE have.
 pub(crate) const CIPHERED: SecurityHeaderType = SecurityHeaderType::IntegrityProtectedAndCiphered;
 /// The header of its initial messages.
 pub(crate) const INTEGRITY: SecurityHeaderType = SecurityHeaderType::IntegrityProtected;
 
-/// One phone, its machine, and the keys that both share.
-pub(crate) struct Desk {
+/// One UE, its machine, and the keys that both share.
+pub(crate) struct UeHarness {
     pub(crate) shard: Shard,
-    pub(crate) id: PhoneId,
+    pub(crate) id: UeId,
     pub(crate) keys: NasSecurityContext,
     pub(crate) terms: (u32, u32),
     clock: u64,
@@ -79,7 +79,7 @@ pub(crate) fn config() -> Config {
             signs: false,
             ims_vops: false,
             time_zone_quarters: 0,
-            // What gNBs are told of phones at rest follows many a procedure; it has tests of its own.
+            // What gNBs are told of UEs at rest follows many a procedure; it has tests of its own.
             access: Access { rrc_inactive: false, ..Access::default() },
         },
         smf: Smf {
@@ -180,7 +180,7 @@ fn travelled<T: std::fmt::Debug>(
     there
 }
 
-impl Desk {
+impl UeHarness {
     /// Nobody yet.
     pub(crate) fn stranger() -> Self {
         Self::with(config())
@@ -189,7 +189,7 @@ impl Desk {
     pub(crate) fn with(config: Config) -> Self {
         Self {
             shard: Shard::new(Arc::new(config)),
-            id: PhoneId { slot: 4, generation: 1 },
+            id: UeId { slot: 4, generation: 1 },
             keys: keys(Side::Ue, NasCounts::default()),
             terms: (1, 1),
             clock: 0,
@@ -198,7 +198,7 @@ impl Desk {
         }
     }
 
-    /// A registered, connected phone with one session.
+    /// A registered, connected UE with one session.
     pub(crate) fn registered() -> Self {
         Self::registered_at(NasCounts { uplink_next: 8, downlink_next: 6 })
     }
@@ -208,28 +208,28 @@ impl Desk {
         Self::stranger().and_registered(counts)
     }
 
-    /// A registered, connected phone with one session, under this configuration.
+    /// A registered, connected UE with one session, under this configuration.
     pub(crate) fn registered_with(config: Config) -> Self {
         Self::with(config).and_registered(NasCounts { uplink_next: 8, downlink_next: 6 })
     }
 
     fn and_registered(self, counts: NasCounts) -> Self {
-        let mut desk = self;
-        desk.keys = keys(Side::Ue, counts);
-        let mut phone = Box::new(Phone::new(desk.id));
+        let mut harness = self;
+        harness.keys = keys(Side::Ue, counts);
+        let mut ue = Box::new(UeContext::new(harness.id));
         let capability = UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70);
-        phone.amf.supi = Some(supi());
-        phone.amf.registered = true;
-        phone.amf.tmsi = Some(Tmsi(0x1234));
-        phone.amf.security = Some(Box::new(keys(Side::Network, counts)));
-        phone.amf.ue_security_capability = Some(capability);
-        phone.amf.k_amf = Some(KAmf::new([7; 32]));
-        phone.amf.ng_ksi = NgKsi::native(0);
-        phone.amf.tai = Some(tai());
-        phone.amf.registration_area = [tai()].into();
-        phone.amf.allowed_nssai = vec![SNssai::sst(1)];
-        phone.amf.subscription = Some(Arc::new(subscription()));
-        phone.amf.connection = Some(Box::new(Connection {
+        ue.amf.supi = Some(supi());
+        ue.amf.registered = true;
+        ue.amf.tmsi = Some(Tmsi(0x1234));
+        ue.amf.security = Some(Box::new(keys(Side::Network, counts)));
+        ue.amf.ue_security_capability = Some(capability);
+        ue.amf.k_amf = Some(KAmf::new([7; 32]));
+        ue.amf.ng_ksi = NgKsi::native(0);
+        ue.amf.tai = Some(tai());
+        ue.amf.registration_area = [tai()].into();
+        ue.amf.allowed_nssai = vec![SNssai::sst(1)];
+        ue.amf.subscription = Some(Arc::new(subscription()));
+        ue.amf.connection = Some(Box::new(Connection {
             association: ASSOCIATION,
             amf_ue_ngap_id: AmfUeNgapId::new(4).unwrap(),
             ran_ue_ngap_id: RAN_ID,
@@ -244,12 +244,12 @@ impl Desk {
             rrc_inactive: false,
             pending_setups: Vec::new(),
         }));
-        phone.sessions.insert(psi(1), Box::new(session()));
-        desk.shard.restore(phone);
-        desk
+        ue.sessions.insert(psi(1), Box::new(session()));
+        harness.shard.restore(ue);
+        harness
     }
 
-    /// Our name of the phone's connection.
+    /// Our name of the UE's connection.
     pub(crate) fn connection(&self) -> AmfUeNgapId {
         AmfUeNgapId::new(4 + (self.connection << 24)).unwrap()
     }
@@ -285,24 +285,24 @@ impl Desk {
         all.into_iter().map(|(_, batch)| batch).collect()
     }
 
-    /// The phone takes the keys of an authentication into use.
+    /// The UE takes the keys of an authentication into use.
     pub(crate) fn renew(&mut self, k_amf: &KAmf) {
         let (bearer, counts) = (Bearer::NAS_3GPP, NasCounts::default());
         let (c, i) = (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
         self.keys = NasSecurityContext::new(Side::Ue, bearer, k_amf, c, i, counts);
     }
 
-    pub(crate) fn phone(&self) -> Option<&Phone> {
-        self.shard.phone(self.id)
+    pub(crate) fn context(&self) -> Option<&UeContext> {
+        self.shard.context(self.id)
     }
 
-    /// Runs one input. It, what it causes and the phone, if that rests then, go through the octets in which they travel.
+    /// Runs one input. It, what it causes and the UE, if that rests then, go through the octets in which they travel.
     pub(crate) fn input(&mut self, payload: Payload) -> Batch {
         self.clock += 1;
         self.now = Instant(self.now.0 + 1000);
         let envelope = Envelope {
             code_version: 1,
-            phone: self.id,
+            ue: self.id,
             cta_term: self.terms.0,
             owner_term: self.terms.1,
             clock: self.clock,
@@ -316,10 +316,10 @@ impl Desk {
         let batch = self.shard.handle(&travelled(&envelope, Envelope::to_flat, Envelope::from_flat));
         if let Some(rests) = self.shard.checkpoint(self.id) {
             let octets = Checkpoint::of(&rests).unwrap();
-            let phone = Checkpoint::from_octets(octets.octets()).unwrap().phone().unwrap();
-            assert_eq!(Checkpoint::of(&phone), Some(octets));
-            assert_eq!(format!("{phone:?}"), format!("{rests:?}"));
-            self.shard.restore(phone);
+            let ue = Checkpoint::from_octets(octets.octets()).unwrap().context().unwrap();
+            assert_eq!(Checkpoint::of(&ue), Some(octets));
+            assert_eq!(format!("{ue:?}"), format!("{rests:?}"));
+            self.shard.restore(ue);
         }
         travelled(&batch, Batch::to_flat, Batch::from_flat)
     }
@@ -336,7 +336,7 @@ impl Desk {
         self.input(Payload::Udm { to, answer })
     }
 
-    /// Lets the phone's next deadline come.
+    /// Lets the UE's next deadline come.
     pub(crate) fn expire(&mut self, batch: &Batch) -> Batch {
         self.now = batch.next_deadline.unwrap();
         self.input(Payload::Tick)
@@ -394,7 +394,7 @@ impl Desk {
         self.first(plain, None)
     }
 
-    /// The NAS messages in a batch, read with the phone's keys.
+    /// The NAS messages in a batch, read with the UE's keys.
     pub(crate) fn downlink(&mut self, batch: &Batch) -> Vec<mm::Message> {
         n2(batch).into_iter().filter_map(|m| self.open(pdu_of(m)?)).collect()
     }
@@ -445,7 +445,7 @@ fn pdu_of(message: Message) -> Option<Vec<u8>> {
     }
 }
 
-/// A registration request of the phone at the desk.
+/// A registration request of the UE at the desk.
 pub(crate) fn registration_request(kind: RegistrationKind) -> RegistrationRequest {
     let guti = whimbrel_ids::Guti { guami: config().amf.guami(), tmsi: Tmsi(0x1234) };
     let registration_type = RegistrationType { follow_on_request: true, kind };

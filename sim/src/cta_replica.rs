@@ -1,4 +1,4 @@
-//! The mirror of the simulated aggregator: the link to it, and how the aggregator is lost.
+//! The CTA replica of the simulated CTA: the link to it, and how the CTA is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,8 +8,10 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
+use whimbrel_resilience::cta_replica::{
+    Active, Arrival, Associations, CtaReplica, Physical, Record, Snapshot,
+};
 use whimbrel_resilience::link::{ToCpf, Up};
-use whimbrel_resilience::mirror::{Active, Arrival, Associations, Mirror, Physical, Record, Snapshot};
 use whimbrel_resilience::{Input, Order, Ordered, Outbox};
 
 use crate::region::Link;
@@ -19,34 +21,34 @@ use crate::{GnbIndex, Home, Recorder, Sim, Travelling};
 const LATENCY_MICROS: (u64, u64) = (10, 60);
 /// From a loss to when gNBs know that have no other association: a connection that closes.
 const ASSOCIATIONS_END_AFTER: Duration = Duration::from_micros(500);
-/// From a loss to when the mirror serves: a connection that closes, and a decision of the membership.
+/// From a loss to when the CTA replica serves: a connection that closes, and a decision of the membership.
 const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 
-/// A message between an aggregator and its mirror.
+/// A message between a CTA and its CTA replica.
 #[derive(Debug)]
 pub(crate) enum ToAndFro {
-    /// To the mirror of this number.
+    /// To the CTA replica of this number.
     Record(u64, Record),
     /// From that one.
     Held(u64, u64),
-    /// gNBs find out that the aggregator's host is gone.
+    /// gNBs find out that the CTA's host is gone.
     AssociationsEnd,
-    /// The mirror takes over.
+    /// The CTA replica takes over.
     TakesOver,
     /// gNBs that did not come are waited for no longer.
     Grace,
 }
 
-/// How an aggregator is lost, at the n-th input that it takes.
+/// How a CTA is lost, at the n-th input that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CtaLoss {
     /// It dies before it has taken the input.
     Before,
     /// It has taken it, and dies before anybody hears of it: the input is lost.
     Untold,
-    /// The mirror has it, and nothing that it causes has left.
+    /// The CTA replica has it, and nothing that it causes has left.
     Held,
-    /// What it causes has left, and the mirror does not know that.
+    /// What it causes has left, and the CTA replica does not know that.
     Said,
     /// It lives on, is taken for dead and goes on with it: nothing of that may get out.
     FalseAlarm,
@@ -57,7 +59,7 @@ impl CtaLoss {
     pub const ALL: [Self; 5] = [Self::Before, Self::Untold, Self::Held, Self::Said, Self::FalseAlarm];
 }
 
-/// What came for an aggregator that was dead, or was not acknowledged by it: it is sent again.
+/// What came for a CTA that was dead, or was not acknowledged by it: it is sent again.
 #[derive(Debug)]
 enum Missed {
     Up(AssociationId, u16),
@@ -65,34 +67,34 @@ enum Missed {
     Ngap(AssociationId, u16, Vec<u8>),
 }
 
-/// Where an aggregator's entropy comes from.
+/// Where a CTA's entropy comes from.
 type Seeded = (Prf, u64);
 
-/// The aggregator's mirror, and what befalls both.
+/// The CTA's CTA replica, and what befalls both.
 #[derive(Default)]
 pub(crate) struct Pair {
-    mirror: Option<Mirror<Home, Seeded, Recorder>>,
-    /// The number of the newest mirror.
-    mirrors: u64,
-    /// One that was replaced and does not know it, and the number of its mirror.
+    cta_replica: Option<CtaReplica<Home, Seeded, Recorder>>,
+    /// The number of the newest CTA replica.
+    cta_replicas: u64,
+    /// One that was replaced and does not know it, and the number of its CTA replica.
     replaced: Option<(Active<Home, Seeded, Recorder>, u64)>,
     ordered: (Instant, Instant),
-    /// Inputs that the aggregator has taken.
+    /// Inputs that the CTA has taken.
     taken: u64,
     loss: Option<(u64, CtaLoss)>,
-    /// At which inputs the aggregator was lost, and how often.
+    /// At which inputs the CTA was lost, and how often.
     pub(crate) lost_at: BTreeMap<&'static str, u64>,
-    /// What inputs have caused that the mirror has not run yet, and how many it has.
+    /// What inputs have caused that the CTA replica has not run yet, and how many it has.
     caused: VecDeque<Vec<u8>>,
     followed: u64,
-    /// gNBs' associations with the mirror's host, and how many there ever were.
+    /// gNBs' associations with the CTA replica's host, and how many there ever were.
     associations: Associations,
     physicals: u32,
     /// It dies when what this input caused has left.
     last_words: Option<u64>,
     dead: bool,
     missed: Vec<Missed>,
-    /// What the mirror does not hold yet of what came from gNBs: SCTP acknowledges it when it does. In the order of the records, none for another's.
+    /// What the CTA replica does not hold yet of what came from gNBs: SCTP acknowledges it when it does. In the order of the records, none for another's.
     unacknowledged: VecDeque<Option<Missed>>,
     /// So many inputs before that may not be acknowledged yet either: SACKs that were lost.
     sacks_lost: usize,
@@ -107,12 +109,12 @@ impl Pair {
 }
 
 impl Sim {
-    /// How many inputs the aggregator has taken.
+    /// How many inputs the CTA has taken.
     pub fn inputs_taken(&self) -> u64 {
         self.pair.taken
     }
 
-    /// The aggregator is lost at the n-th input that it takes from the beginning on, if it has a mirror by then.
+    /// The CTA is lost at the n-th input that it takes from the beginning on, if it has a CTA replica by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
         self.pair.loss = Some((input, how));
     }
@@ -122,19 +124,19 @@ impl Sim {
         self.pair.sacks_lost = inputs;
     }
 
-    /// How many inputs led to the same octets at the mirror.
+    /// How many inputs led to the same octets at the CTA replica.
     pub fn followed(&self) -> u64 {
         self.pair.followed
     }
 
-    /// What the aggregator's successor would be given now, if it has no mirror yet.
+    /// What the CTA's successor would be given now, if it has no CTA replica yet.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         self.cta.snapshot()
     }
 
-    /// The aggregator gets a mirror, if it has none and all is at rest between it and its control functions.
-    pub fn add_mirror(&mut self) {
-        if self.pair.dead || self.pair.mirror.is_some() {
+    /// The CTA gets a CTA replica, if it has none and all is at rest between it and its CPFs.
+    pub fn add_cta_replica(&mut self) {
+        if self.pair.dead || self.pair.cta_replica.is_some() {
             return;
         }
         let Some(snapshot) = self.cta.snapshot() else { return };
@@ -142,21 +144,21 @@ impl Sim {
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         let recorder = self.cta.inspect().anew();
-        let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
-        self.pair.mirror = Some(mirror.expect("a snapshot is read as it was written"));
-        self.pair.mirrors += 1;
+        let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
+        self.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
+        self.pair.cta_replicas += 1;
         self.pair.associations = Associations::default();
-        self.order_of(Order::Endpoints(vec![address(self.pair.mirrors)]));
+        self.order_of(Order::Endpoints(vec![address(self.pair.cta_replicas)]));
         let set = [1, 0].map(|next| crate::smf(self.pair.host() + next).ip());
         self.order_of(Order::SmfAddresses(set.to_vec()));
     }
 
-    /// How often a mirror has taken over.
+    /// How often a CTA replica has taken over.
     pub fn takeovers(&self) -> u64 {
         self.pair.takeovers
     }
 
-    /// At which messages control functions were lost, and at which inputs the aggregator, and how often.
+    /// At which messages CPFs were lost, and at which inputs the CTA, and how often.
     pub(crate) fn lost_at(&self) -> [BTreeMap<&'static str, u64>; 2] {
         let cpfs = self.cluster.as_ref().map(|c| c.lost_at.clone());
         [cpfs.unwrap_or_default(), self.pair.lost_at.clone()]
@@ -172,7 +174,7 @@ impl Sim {
         !self.pair.dead && self.cta.waiting() == 0 && self.cta.unsettled().next().is_none()
     }
 
-    /// Has the aggregator take an input.
+    /// Has the CTA take an input.
     pub(crate) fn core(&mut self, input: Input<'_>) {
         if self.pair.dead {
             return self.miss(input);
@@ -181,7 +183,7 @@ impl Sim {
             self.trace(|| format!("{upf:?} to core: {}", crate::pfcp_words(octets)));
         }
         self.pair.taken += 1;
-        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken && self.pair.mirror.is_some());
+        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken && self.pair.cta_replica.is_some());
         let loss = loss.map(|(_, how)| how);
         if loss.is_some() {
             *self.pair.lost_at.entry(name(&input)).or_default() += 1;
@@ -212,7 +214,7 @@ impl Sim {
         }
         if let Some(record) = record {
             self.pair.caused.extend(self.cta.newest().map(octets_of));
-            self.tell_mirror(record);
+            self.tell_cta_replica(record);
         }
         match loss {
             Some(CtaLoss::Held) => self.lose_cta(),
@@ -228,19 +230,19 @@ impl Sim {
         self.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
             self.pair.caused.extend(self.cta.newest().map(octets_of));
-            self.tell_mirror(record);
+            self.tell_cta_replica(record);
         }
         self.core_out(out);
         ordered
     }
 
-    fn tell_mirror(&mut self, record: Record) {
-        let at = self.when_mirrored(true);
-        let mirror = self.pair.mirrors;
-        self.send(at, Travelling::Mirror(ToAndFro::Record(mirror, record)));
+    fn tell_cta_replica(&mut self, record: Record) {
+        let at = self.when_replicated(true);
+        let cta_replica = self.pair.cta_replicas;
+        self.send(at, Travelling::CtaReplica(ToAndFro::Record(cta_replica, record)));
     }
 
-    fn when_mirrored(&mut self, there: bool) -> Instant {
+    fn when_replicated(&mut self, there: bool) -> Instant {
         let (least, greatest) = LATENCY_MICROS;
         let at = self.now + Duration::from_micros(least + self.rng.below(greatest - least));
         let ordered = if there { &mut self.pair.ordered.0 } else { &mut self.pair.ordered.1 };
@@ -248,25 +250,27 @@ impl Sim {
         *ordered
     }
 
-    pub(crate) fn mirror_arrives(&mut self, message: ToAndFro) {
+    pub(crate) fn cta_replica_arrives(&mut self, message: ToAndFro) {
         match message {
             ToAndFro::Record(of, record) => {
-                let Some(mirror) = self.pair.mirror.as_mut().filter(|_| of == self.pair.mirrors) else {
+                let Some(cta_replica) =
+                    self.pair.cta_replica.as_mut().filter(|_| of == self.pair.cta_replicas)
+                else {
                     return;
                 };
-                let before = mirror.held();
-                let held = mirror.take(record.octets()).expect("the mirror follows");
+                let before = cta_replica.held();
+                let held = cta_replica.take(record.octets()).expect("the CTA replica follows");
                 if held > before {
-                    let here = mirror.newest().map(octets_of);
+                    let here = cta_replica.newest().map(octets_of);
                     assert_eq!(here, self.pair.caused.pop_front(), "the same input led elsewhere");
                     self.pair.followed += 1;
                 }
-                let at = self.when_mirrored(false);
-                self.send(at, Travelling::Mirror(ToAndFro::Held(of, held)));
+                let at = self.when_replicated(false);
+                self.send(at, Travelling::CtaReplica(ToAndFro::Held(of, held)));
             }
-            ToAndFro::Held(of, number) => self.mirror_holds(of, number),
+            ToAndFro::Held(of, number) => self.cta_replica_holds(of, number),
             ToAndFro::AssociationsEnd => self.associations_end(),
-            ToAndFro::TakesOver => self.mirror_takes_over(),
+            ToAndFro::TakesOver => self.cta_replica_takes_over(),
             ToAndFro::Grace => {
                 for name in self.pair.associations.tick(self.now) {
                     self.core(Input::AssociationDown(name));
@@ -275,15 +279,16 @@ impl Sim {
         }
     }
 
-    fn mirror_holds(&mut self, of: u64, number: u64) {
+    fn cta_replica_holds(&mut self, of: u64, number: u64) {
         let mut out = Outbox::default();
-        // One that was replaced knows nothing of it: what its mirror had confirmed gets out late.
-        if let Some((replaced, _)) = self.pair.replaced.as_mut().filter(|(_, mirror)| *mirror == of) {
+        // One that was replaced knows nothing of it: what its CTA replica had confirmed gets out late.
+        if let Some((replaced, _)) = self.pair.replaced.as_mut().filter(|(_, cta_replica)| *cta_replica == of)
+        {
             replaced.acknowledged(number, &mut out);
             out.cpfs.clear(); // its links are closed
             return self.core_out_of(self.pair.host() - 1, out);
         }
-        if self.pair.dead || of != self.pair.mirrors {
+        if self.pair.dead || of != self.pair.cta_replicas {
             return;
         }
         self.cta.acknowledged(number, &mut out);
@@ -296,26 +301,26 @@ impl Sim {
         }
         self.core_out(out);
         if let Some(record) = self.cta.left() {
-            self.tell_mirror(record);
+            self.tell_cta_replica(record);
         }
     }
 
-    /// The aggregator is lost, and after a while its mirror takes over.
+    /// The CTA is lost, and after a while its CTA replica takes over.
     fn lose_cta(&mut self) {
-        self.trace(|| "the aggregator is lost".into());
+        self.trace(|| "the CTA is lost".into());
         (self.pair.dead, self.pair.last_words) = (true, None);
         self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
         let at = self.now + ASSOCIATIONS_END_AFTER;
-        self.send(at, Travelling::Mirror(ToAndFro::AssociationsEnd));
+        self.send(at, Travelling::CtaReplica(ToAndFro::AssociationsEnd));
         self.takes_over_soon();
     }
 
     fn takes_over_soon(&mut self) {
         let at = self.now + TAKEN_OVER_AFTER;
-        self.send(at, Travelling::Mirror(ToAndFro::TakesOver));
+        self.send(at, Travelling::CtaReplica(ToAndFro::TakesOver));
     }
 
-    /// Something comes for an aggregator that is dead. A gNB sends again what was not confirmed; control functions and UPFs
+    /// Something comes for a CTA that is dead. A gNB sends again what was not confirmed; CPFs and UPFs
     /// repeat by themselves, and the membership tells whoever takes over how it stands.
     fn miss(&mut self, input: Input<'_>) {
         let missed = match input {
@@ -329,13 +334,13 @@ impl Sim {
         self.pair.missed.push(missed);
     }
 
-    fn mirror_takes_over(&mut self) {
-        self.trace(|| "the mirror takes over".into());
-        let mirror = self.pair.mirror.take().expect("it took nobody's place yet");
-        let (active, first) = mirror.take_over();
+    fn cta_replica_takes_over(&mut self) {
+        self.trace(|| "the CTA replica takes over".into());
+        let cta_replica = self.pair.cta_replica.take().expect("it took nobody's place yet");
+        let (active, first) = cta_replica.take_over();
         let mut former = std::mem::replace(&mut self.cta, active);
         std::mem::swap(self.cta.subscribers(), former.subscribers()); // there is one store
-        self.pair.replaced = (!self.pair.dead).then_some((former, self.pair.mirrors));
+        self.pair.replaced = (!self.pair.dead).then_some((former, self.pair.cta_replicas));
         (self.pair.dead, self.pair.loss) = (false, None);
         self.pair.caused.clear();
         self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
@@ -344,7 +349,7 @@ impl Sim {
             self.associations_end(); // it finds out in the end, and lets go
         }
         self.bind_associations();
-        self.order_of(Order::TakenOver(vec![address(self.pair.mirrors - 1)]));
+        self.order_of(Order::TakenOver(vec![address(self.pair.cta_replicas - 1)]));
         self.core_out(first);
         self.resume_links();
         for missed in std::mem::take(&mut self.pair.missed) {
@@ -377,7 +382,7 @@ impl Sim {
         }
     }
 
-    /// A gNB hears that the aggregator's host is gone, ends the association with it, and goes on over the other one: first with what
+    /// A gNB hears that the CTA's host is gone, ends the association with it, and goes on over the other one: first with what
     /// was not acknowledged (RFC 9260 §11.1).
     pub(crate) fn dissociate(&mut self, index: GnbIndex) {
         let host = self.pair.host();
@@ -414,7 +419,7 @@ impl Sim {
         (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex).collect()
     }
 
-    /// The aggregator's associations end. gNBs that have another hear of it over that.
+    /// The CTA's associations end. gNBs that have another hear of it over that.
     fn associations_end(&mut self) {
         for index in self.own_gnbs() {
             let Some(name) = self.nodes[index.0].association else { continue };
@@ -430,14 +435,14 @@ impl Sim {
         }
     }
 
-    /// Names stand for the associations of the mirror's host from now on. A gNB that has none there sets up anew.
+    /// Names stand for the associations of the CTA replica's host from now on. A gNB that has none there sets up anew.
     fn bind_associations(&mut self) {
         let names: Vec<_> = self.cta().ran_nodes().iter().map(|(name, node)| (name, node.gnb)).collect();
         for name in self.pair.associations.take_over(self.now, names) {
             self.core(Input::AssociationDown(name));
         }
         if let Some(at) = self.pair.associations.next_deadline() {
-            self.send(at, Travelling::Mirror(ToAndFro::Grace));
+            self.send(at, Travelling::CtaReplica(ToAndFro::Grace));
         }
         for index in self.own_gnbs() {
             match self.nodes[index.0].association {
@@ -454,9 +459,12 @@ impl Sim {
         }
     }
 
-    /// A gNB is told of the mirror's endpoint.
+    /// A gNB is told of the CTA replica's endpoint.
     pub(crate) fn associate(&mut self, index: GnbIndex) {
-        if self.pair.mirror.is_none() || self.nodes[index.0].single || self.nodes[index.0].further.is_some() {
+        if self.pair.cta_replica.is_none()
+            || self.nodes[index.0].single
+            || self.nodes[index.0].further.is_some()
+        {
             return;
         }
         self.pair.physicals += 1;
@@ -503,7 +511,7 @@ impl Sim {
         self.core(Input::Rings(rings));
         for cpf in of_former {
             let Some(cluster) = &mut self.cluster else { return };
-            // Who is to leave is on no ring, and serves phones still.
+            // Who is to leave is on no ring, and serves UEs still.
             if !cluster.is_there(cpf) {
                 self.core(Input::CpfLost(cpf));
                 continue;
@@ -528,19 +536,19 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Ngap(..) => "NGAP message",
         Input::Pfcp(..) => "PFCP message",
         Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",
-        Input::Cpf(_, Up::Ran { .. }) => "answer of a control function",
+        Input::Cpf(_, Up::Ran { .. }) => "answer of a CPF",
         Input::Cpf(_, Up::Holds { .. }) => "acknowledgement of a state",
-        Input::Cpf(..) => "complaint of a control function",
-        Input::CpfLost(_) => "loss of a control function",
+        Input::Cpf(..) => "complaint of a CPF",
+        Input::CpfLost(_) => "loss of a CPF",
         Input::Rings(_) => "change of the rings",
         Input::Neighbour(..) => "N14 message",
         Input::Tick | Input::Waited(_) => "time",
     }
 }
 
-/// Where the mirror of a number is reached; that of number zero is the first aggregator.
-fn address(mirror: u64) -> IpAddr {
-    [10, 0, 0, 2 + (mirror % 2) as u8].into()
+/// Where the CTA replica of a number is reached; that of number zero is the first CTA.
+fn address(cta_replica: u64) -> IpAddr {
+    [10, 0, 0, 2 + (cta_replica % 2) as u8].into()
 }
 
 /// Everything that leaves, as octets.

@@ -1,4 +1,4 @@
-//! The aggregator that follows.
+//! The CTA that follows.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use super::{Active, Fault};
 use crate::cta::Outside;
 use crate::{Cta, Entropy, Inspect, Outbox};
 
-/// The aggregator that follows an active one. Nothing of it leaves.
-pub struct Mirror<S, E, I = ()> {
+/// The CTA that follows an active one. Nothing of it leaves.
+pub struct CtaReplica<S, E, I = ()> {
     machine: Machine<S, E, I>,
     /// What the inputs caused that are not known to have left the other one.
     doubtful: VecDeque<(u64, Outbox)>,
@@ -22,7 +22,7 @@ pub struct Mirror<S, E, I = ()> {
     timed: Option<u64>,
 }
 
-impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
+impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     /// One that follows from a snapshot, with the same subscribers and keys, and entropy of its own.
     ///
     /// Errors: [`Fault::Unreadable`], [`Fault::OtherVersion`].
@@ -35,11 +35,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     ) -> Result<Self, Fault> {
         let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
         let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
-        let machine = Machine { cta, links, number, now, mirrorable: true };
+        let machine = Machine { cta, links, number, now, replicable: true };
         Ok(Self { machine, doubtful: VecDeque::new(), fault: None, ahead_us: 0, timed: None })
     }
 
-    /// The aggregator itself.
+    /// The CTA itself.
     pub fn cta(&self) -> &Cta<S, E, I> {
         &self.machine.cta
     }
@@ -49,7 +49,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
         self.machine.number
     }
 
-    /// What has come until now came at this time of this host's clock: no two hosts' clocks agree, and phones' timers run by the other one's.
+    /// What has come until now came at this time of this host's clock: no two hosts' clocks agree, and UEs' timers run by the other one's.
     pub fn timed(&mut self, now: Instant) {
         if self.timed.replace(self.machine.number) != Some(self.machine.number) {
             self.ahead_us = self.machine.now.0.wrapping_sub(now.0) as i64;
@@ -94,7 +94,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     /// Of that it may have sent the newest. A PFCP request is known by its number, and answered again. NGAP has no such number, and a
     /// message that comes twice is not served twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge
     /// is answered as before (TS 24.501 §5.4.1.3.2); a context, session or release that is asked for twice is as it was asked for, or
-    /// is answered by a failure that nobody waits for; of two contexts that HANDOVER REQUEST has made the second is let go. A message that is not sent at all costs its phone a timer of seconds, so what is
+    /// is answered by a failure that nobody waits for; of two contexts that HANDOVER REQUEST has made the second is let go. A message that is not sent at all costs its UE a timer of seconds, so what is
     /// in doubt is sent.
     ///
     /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.

@@ -1,4 +1,4 @@
-//! The aggregator that serves.
+//! The CTA that serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,53 +12,53 @@ use crate::link::Down;
 use crate::replication::{CpfId, Gate};
 use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
 
-/// The aggregator that serves, alone or with a mirror.
+/// The CTA that serves, alone or with a CTA replica.
 pub struct Active<S, E, I = ()> {
     machine: Machine<S, E, I>,
-    mirrored: Option<Mirrored>,
-    /// Control functions whose links have still to be resumed after a takeover.
+    replicated: Option<Replicated>,
+    /// CPFs whose links have still to be resumed after a takeover.
     unsettled: BTreeSet<CpfId>,
-    /// How far the phones' time is ahead of this host's, in microseconds.
+    /// How far the UEs' time is ahead of this host's, in microseconds.
     ahead_us: i64,
 }
 
-/// What an input caused, until the mirror holds that input.
+/// What an input caused, until the CTA replica holds that input.
 struct Held {
     number: u64,
-    /// Who said the input, if a control function.
+    /// Who said the input, if a CPF.
     from: Option<CpfId>,
     out: Outbox,
 }
 
-struct Mirrored {
+struct Replicated {
     gate: Gate<Held>,
-    /// Whether outputs wait for the mirror: not before it has caught up.
+    /// Whether outputs wait for the CTA replica: not before it has caught up.
     waits: bool,
-    /// Inputs before the mirror came.
+    /// Inputs before the CTA replica came.
     before: u64,
-    /// The last input whose outputs have left, and up to where the mirror knows that.
+    /// The last input whose outputs have left, and up to where the CTA replica knows that.
     left: u64,
     told: u64,
-    /// How many messages of each control function the mirror holds.
+    /// How many messages of each CPF the CTA replica holds.
     taken: BTreeMap<CpfId, u64>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
-    /// One that serves alone, and may get a mirror.
+    /// One that serves alone, and may get a CTA replica.
     pub fn new(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, true), BTreeSet::new(), 0)
     }
 
-    /// One that never gets a mirror: nothing is kept for one.
-    pub fn without_mirror(cta: Cta<S, E, I>) -> Self {
+    /// One that never gets a CTA replica: nothing is kept for one.
+    pub fn without_cta_replica(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, false), BTreeSet::new(), 0)
     }
 
     pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>, ahead_us: i64) -> Self {
-        Self { machine, mirrored: None, unsettled, ahead_us }
+        Self { machine, replicated: None, unsettled, ahead_us }
     }
 
-    /// What time it is for phones: that of the host where they began, which goes on through takeovers.
+    /// What time it is for UEs: that of the host where they began, which goes on through takeovers.
     pub fn time(&self, now: Instant) -> Instant {
         Instant(now.0.saturating_add_signed(self.ahead_us))
     }
@@ -68,7 +68,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         Instant(self.machine.cta.next_deadline().0.saturating_add_signed(-self.ahead_us))
     }
 
-    /// The aggregator itself.
+    /// The CTA itself.
     pub fn cta(&self) -> &Cta<S, E, I> {
         &self.machine.cta
     }
@@ -83,16 +83,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         self.machine.cta.inspect()
     }
 
-    /// A mirror follows from here, but nothing waits for it yet: first it has to get this, and to catch up. `None`: there is one, links
-    /// have still to be resumed, its phones are run by a part of this program, which a mirror would not survive, or it never gets one.
+    /// A CTA replica follows from here, but nothing waits for it yet: first it has to get this, and to catch up. `None`: there is one, links
+    /// have still to be resumed, its UEs are run by a part of this program, which a CTA replica would not survive, or it never gets one.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
-        if self.mirrored.is_some() || !self.unsettled.is_empty() || !self.machine.mirrorable {
+        if self.replicated.is_some() || !self.unsettled.is_empty() || !self.machine.replicable {
             return None;
         }
         let snapshot = self.machine.snapshot()?;
         let number = self.machine.number;
         let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
-        self.mirrored = Some(Mirrored {
+        self.replicated = Some(Replicated {
             gate: Gate::default(),
             waits: false,
             before: number,
@@ -103,20 +103,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         Some(snapshot)
     }
 
-    /// From now on nothing leaves that the mirror does not hold. Gives the last input that had left without: when the mirror holds that one, it
+    /// From now on nothing leaves that the CTA replica does not hold. Gives the last input that had left without: when the CTA replica holds that one, it
     /// can take over at any moment.
     pub fn wait(&mut self) -> Option<u64> {
-        let mirrored = self.mirrored.as_mut()?;
-        mirrored.waits = true;
+        let replicated = self.replicated.as_mut()?;
+        replicated.waits = true;
         Some(self.machine.number)
     }
 
-    /// Whether a mirror follows.
-    pub fn is_mirrored(&self) -> bool {
-        self.mirrored.is_some()
+    /// Whether a CTA replica follows.
+    pub fn is_replicated(&self) -> bool {
+        self.replicated.is_some()
     }
 
-    /// Takes one input. Without a mirror, `out` gets what it causes; with one, the record for the mirror comes back, and what
+    /// Takes one input. Without a CTA replica, `out` gets what it causes; with one, the record for the CTA replica comes back, and what
     /// the input causes leaves with [`Active::acknowledged`].
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) -> Option<Record> {
         let links = &self.machine.links;
@@ -134,7 +134,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         if let Step::CpfLost(cpf) = step {
             self.unsettled.remove(&cpf);
         }
-        let Some(mirrored) = &mut self.mirrored else {
+        let Some(replicated) = &mut self.replicated else {
             let ordered = if self.unsettled.is_empty() {
                 self.machine.run(now, step, Outside::Asked, out).ordered
             } else {
@@ -146,7 +146,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
             return (ordered, None);
         };
         let number = self.machine.number + 1;
-        let draft = Draft::new(Head::new(mirrored.left, Some((number, now))), &step);
+        let draft = Draft::new(Head::new(replicated.left, Some((number, now))), &step);
         let from = step.said_by().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
         let outcome = self.machine.run(now, step, Outside::Noted(Default::default()), &mut caused);
@@ -154,35 +154,35 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
-        mirrored.told = mirrored.left;
-        mirrored.gate.sent();
-        mirrored.gate.hold(Held { number, from, out: caused });
-        if !mirrored.waits {
+        replicated.told = replicated.left;
+        replicated.gate.sent();
+        replicated.gate.hold(Held { number, from, out: caused });
+        if !replicated.waits {
             self.acknowledged(number, out);
         }
         (ordered, Some(record))
     }
 
-    /// The mirror holds the inputs up to this one: what they caused leaves.
+    /// The CTA replica holds the inputs up to this one: what they caused leaves.
     pub fn acknowledged(&mut self, number: u64, out: &mut Outbox) {
-        let Some(mirrored) = &mut self.mirrored else { return };
-        mirrored.gate.acknowledged(number.saturating_sub(mirrored.before));
+        let Some(replicated) = &mut self.replicated else { return };
+        replicated.gate.acknowledged(number.saturating_sub(replicated.before));
         let mut caused = Outbox::default();
-        while let Some(held) = mirrored.gate.pass() {
-            mirrored.left = held.number;
+        while let Some(held) = replicated.gate.pass() {
+            replicated.left = held.number;
             if let Some(from) = held.from {
-                *mirrored.taken.entry(from).or_default() += 1;
+                *replicated.taken.entry(from).or_default() += 1;
             }
             caused.append(held.out);
         }
         self.leave(caused, out);
     }
 
-    /// What the mirror is to be told when nothing else is to be done: how much has left.
+    /// What the CTA replica is to be told when nothing else is to be done: how much has left.
     pub fn left(&mut self) -> Option<Record> {
-        let mirrored = self.mirrored.as_mut().filter(|m| m.told < m.left)?;
-        mirrored.told = mirrored.left;
-        Some(Draft::left(mirrored.left))
+        let replicated = self.replicated.as_mut().filter(|m| m.told < m.left)?;
+        replicated.told = replicated.left;
+        Some(Draft::left(replicated.left))
     }
 
     /// The last input.
@@ -190,29 +190,29 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         self.machine.number
     }
 
-    /// The last input that is not lost with this host; all of them, where nothing waits for a mirror.
+    /// The last input that is not lost with this host; all of them, where nothing waits for a CTA replica.
     pub fn safe(&self) -> u64 {
-        match &self.mirrored {
-            Some(mirrored) if mirrored.waits => mirrored.before + mirrored.gate.confirmed(),
+        match &self.replicated {
+            Some(replicated) if replicated.waits => replicated.before + replicated.gate.confirmed(),
             _ => u64::MAX,
         }
     }
 
-    /// How many inputs wait for the mirror.
+    /// How many inputs wait for the CTA replica.
     pub fn waiting(&self) -> usize {
-        self.mirrored.as_ref().map_or(0, |m| m.gate.waiting().len())
+        self.replicated.as_ref().map_or(0, |m| m.gate.waiting().len())
     }
 
-    /// What the newest input has caused, if it waits for the mirror.
+    /// What the newest input has caused, if it waits for the CTA replica.
     pub fn newest(&self) -> Option<&Outbox> {
-        self.mirrored.as_ref()?.gate.waiting().next_back().map(|held| &held.out)
+        self.replicated.as_ref()?.gate.waiting().next_back().map(|held| &held.out)
     }
 
-    /// The mirror is lost, and it is certain that it will not take over: service goes on without it.
+    /// The CTA replica is lost, and it is certain that it will not take over: service goes on without it.
     pub fn alone(&mut self, out: &mut Outbox) {
-        let Some(mut mirrored) = self.mirrored.take() else { return };
+        let Some(mut replicated) = self.replicated.take() else { return };
         let mut caused = Outbox::default();
-        mirrored.gate.open().for_each(|held| caused.append(held.out));
+        replicated.gate.open().for_each(|held| caused.append(held.out));
         self.leave(caused, out);
     }
 
@@ -221,35 +221,35 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         out.append(caused);
     }
 
-    /// How many messages of a control function are here to stay: it need not keep them any more.
+    /// How many messages of a CPF are here to stay: it need not keep them any more.
     pub fn taken(&self, cpf: CpfId) -> u64 {
-        match &self.mirrored {
-            Some(mirrored) => mirrored.taken.get(&cpf).copied().unwrap_or(0),
+        match &self.replicated {
+            Some(replicated) => replicated.taken.get(&cpf).copied().unwrap_or(0),
             None => self.machine.links.get(&cpf).map_or(0, |l| l.taken()),
         }
     }
 
-    /// A control function has so many of the messages to it.
+    /// A CPF has so many of the messages to it.
     pub fn confirmed(&mut self, cpf: CpfId, messages: u64) {
         if let Some(link) = self.machine.links.get_mut(&cpf) {
             link.confirmed(messages);
         }
     }
 
-    /// Control functions whose links have still to be resumed after a takeover.
+    /// CPFs whose links have still to be resumed after a takeover.
     pub fn unsettled(&self) -> impl Iterator<Item = CpfId> {
         self.unsettled.iter().copied()
     }
 
-    /// The link of a control function has ended within the time in which those of the former aggregator are awaited: what it is to get waits
-    /// until it is resumed again. There is no mirror yet, of which what it gets might wait too.
+    /// The link of a CPF has ended within the time in which those of the former CTA are awaited: what it is to get waits
+    /// until it is resumed again. There is no CTA replica yet, of which what it gets might wait too.
     pub fn parts(&mut self, cpf: CpfId) {
-        if self.mirrored.is_none() && self.machine.cta.trusts(cpf) {
+        if self.replicated.is_none() && self.machine.cta.trusts(cpf) {
             self.unsettled.insert(cpf);
         }
     }
 
-    /// A control function that served under the former aggregator has so many messages of it: gives what it is to get, first of all.
+    /// A CPF that served under the former CTA has so many messages of it: gives what it is to get, first of all.
     /// It sends again what it has sent after [`Active::taken`] messages. `None`: its link cannot go on, and it counts as lost.
     pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<Down>> {
         if !self.unsettled.remove(&cpf) {
