@@ -160,7 +160,7 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is no name for a network device"),
         (
             "limits:\n  sessions_per_ue: 16\n",
-            "w.yaml:2:23: limits.sessions_per_ue: 16 is out of bounds; write 1 to 15",
+            "w.yaml:2:20: limits.sessions_per_ue: 16 is out of bounds; write 1 to 15",
         ),
         (
             "home_network_keys:\n  - id: 1\n",

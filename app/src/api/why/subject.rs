@@ -98,7 +98,7 @@ pub(super) fn not_understood(text: &str) -> String {
         "`{text}` names no UE and no gNB that is known here: `whimbrel why` understands a SUPI (imsi-999700000000001 or its digits), \
          an IMEI or IMEISV (imei-490154203237518, imeisv-4370816125816151), a 5G-GUTI or 5G-TMSI (5g-guti-99970020040c0ffee01, \
          c0ffee01), an IP address of a UE or a gNB (10.45.0.2), a gNB's identity or name (gnb-999/70-1), a UE's name in the log \
-         (UE-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
+         (ue-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
         PARTS.join(", ")
     )
 }

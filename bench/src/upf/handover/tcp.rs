@@ -192,7 +192,7 @@ impl Run {
             };
             let tun = Tun::open(config, None);
             let tun = tun.map_err(|e| io::Error::other(e.to_string()))?;
-            sh("ip route add default dev UE")?;
+            sh("ip route add default dev ue")?;
             Ok(tun)
         })?;
         let gnb = UdpSocket::bind(GNB)?;

@@ -192,8 +192,8 @@ impl Namespace {
     pub(crate) fn ue(&self, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> fs::File {
         let device = self.device("ue", false);
         self.sh(&format!(
-            "ip address add {ipv4}/32 dev UE; ip address add {ipv6}/128 dev UE nodad; ip link set UE mtu 1400 up
-             ip route add 203.0.113.0/24 dev UE src {ipv4}; ip route add 2001:db8:113::/64 dev UE src {ipv6}"
+            "ip address add {ipv4}/32 dev ue; ip address add {ipv6}/128 dev ue nodad; ip link set ue mtu 1400 up
+             ip route add 203.0.113.0/24 dev ue src {ipv4}; ip route add 2001:db8:113::/64 dev ue src {ipv6}"
         ));
         device
     }
