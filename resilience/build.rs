@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 /// Whatever a replay's outputs, or what a CTA replica makes of the same inputs, can depend on.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "src",
     "../control/src",
+    "../open/src",
     "../security/src",
     "../wire/fastwire/src",
     "../wire/ids/src",

@@ -39,6 +39,12 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::Neighbour { from, octets, target } => {
             amf::neighbour_said(ue, *from, octets, target.as_ref())
         }
+        Payload::Broker { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();
+            if late {
+                ue.remark(|b| b.no_effect = true);
+            }
+        }
         Payload::Tick => tick(ue),
         Payload::Command(command) => obey(ue, *command),
     }

@@ -5,6 +5,7 @@
 
 mod access;
 mod areas;
+mod open;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,6 +21,7 @@ use crate::refusal::RefusalKind;
 
 pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
 pub use areas::Areas;
+pub use open::Open;
 
 /// The whole configuration of the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub struct Config {
     pub limits: Limits,
     /// When gNBs are told to spare the core.
     pub overload: OverloadRule,
+    /// Users of brokers, if they are served.
+    pub open: Option<Open>,
 }
 
 /// The AMF: who it is and whom it serves (TS 23.501 §5.9.4, §5.15).

@@ -17,6 +17,7 @@ use crate::amf::NeighbourId;
 use crate::digest::digest;
 use crate::event::Event;
 use crate::flat::{Flat, octets};
+use crate::open;
 use crate::smf::{Modification, Tunnel};
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
@@ -184,6 +185,13 @@ pub enum Payload {
         /// The gNB that the UE is to be handed over to, where it is and is connected here.
         target: Option<HandoverTarget>,
     },
+    /// A broker's answer, or that it was not reached.
+    Broker {
+        /// The question.
+        to: OutputId,
+        /// The answer.
+        answer: open::Answer,
+    },
 }
 
 impl Payload {
@@ -196,7 +204,8 @@ impl Payload {
             | Self::Neighbour { octets, .. }
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
-            Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
+            Self::Broker { answer: open::Answer::Octets(octets), .. } => octets.len(),
+            Self::Broker { .. } | Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
         }
     }
 
@@ -383,6 +392,8 @@ pub enum Effect {
         /// The message ([`N14`](crate::amf::N14)).
         octets: Flat,
     },
+    /// A question to a broker. It may leave more than once: the broker gives the same answer.
+    Broker(open::Request),
 }
 
 impl Output {
@@ -396,6 +407,7 @@ impl Output {
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::Neighbour { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
+            Effect::Broker(request) => digest(7, &request.0.to_octets()),
         }
     }
 }

@@ -5,6 +5,7 @@ use whimbrel_ngap::Message;
 
 use crate::amf::Body;
 use crate::envelope::OutputId;
+use crate::open;
 use crate::smf::N2Outcome;
 use crate::udm;
 
@@ -31,4 +32,7 @@ pub(crate) enum Input {
     Neighbour(Box<Body>),
     /// The UDM's answer.
     Udm(Box<udm::Answer>),
+    /// A broker's answer.
+    #[expect(dead_code, reason = "no procedure asks a broker yet")]
+    Broker(open::Answer),
 }

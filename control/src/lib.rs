@@ -23,6 +23,7 @@ mod filter;
 pub mod flat;
 mod glimpse;
 mod input;
+pub mod open;
 pub mod policy;
 mod prf;
 mod procedure;

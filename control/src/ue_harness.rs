@@ -91,6 +91,7 @@ pub(crate) fn config() -> Config {
             buffering: Default::default(),
         },
         overload: Default::default(),
+        open: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

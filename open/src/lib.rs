@@ -22,6 +22,8 @@ pub mod crypto;
 pub mod id;
 pub mod msg;
 pub mod operator;
+#[cfg(feature = "serde")]
+mod serde_as;
 mod ticket;
 pub mod user;
 

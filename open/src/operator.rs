@@ -1,12 +1,13 @@
 //! T: passes on a request with its terms, and checks what the broker answers (chapter 3.4.1, Figure 3.3).
 
-use whimbrel_ids::{DecodeError, Instant};
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant};
 
-use crate::crypto::{KSeaf, PrivateKey, Seed, SigningKey, hash, k_seaf};
+use crate::crypto::{KSeaf, PrivateKey, Seed, Share, SigningKey, hash, k_seaf};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Filter,
-    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms, Trust,
+    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms, Trust, emit_part, read_part,
+    whole,
 };
 use crate::user::is_valid_now;
 
@@ -101,8 +102,71 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// T has asked and waits. What it has asked is a function of the request, the time and the seed, so a replica that has these
-/// three asks the same.
+/// What T asks a broker, before T has signed it: the machine that asks holds no key of T's, and whoever sends the question signs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// authReqT: may T serve this user on these terms?
+    Attach {
+        /// U's request.
+        request: AuthReqU,
+        /// What T offers.
+        terms: Terms,
+        /// T's ephemeral share.
+        share: Share,
+    },
+}
+
+impl Question {
+    /// Whom T asks.
+    pub const fn broker(&self) -> &Domain {
+        match self {
+            Self::Attach { request, .. } => request.broker(),
+        }
+    }
+
+    /// The octets for the broker, signed by T at this time. The broker knows a question again whenever it was signed.
+    pub fn sign(&self, operator: &Operator, now: Instant) -> Vec<u8> {
+        match self {
+            Self::Attach { request, terms, share } => {
+                let (certificate, offer) = (operator.certificate.clone(), (terms.clone(), *share));
+                let (id, key) = (operator.id, &operator.signing);
+                AuthReqT::signed(request.clone(), certificate, id, offer, now, key).to_octets()
+            }
+        }
+    }
+
+    /// Its octets, for processes of T's.
+    pub fn to_octets(&self) -> Vec<u8> {
+        match self {
+            Self::Attach { request, terms, share } => {
+                let mut out = vec![1];
+                emit_part(&request.to_octets(), &mut out);
+                emit_part(&terms.to_octets(), &mut out);
+                out.extend_from_slice(&share.0);
+                out
+            }
+        }
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        const IE: &str = "question";
+        whole(octets, |r| {
+            let unknown = r.error(DecodeErrorKind::Unknown, IE);
+            match r.u8(IE)? {
+                1 => Ok(Self::Attach {
+                    request: AuthReqU::parse(read_part(r, AuthReqU::OCTETS_MAX, "authReqU")?)?,
+                    terms: Terms::parse(read_part(r, Terms::OCTETS_MAX, "terms")?)?,
+                    share: Share(r.array("share")?),
+                }),
+                _ => Err(unknown),
+            }
+        })
+    }
+}
+
+/// T has asked and waits. What it has asked is a function of the request, its terms and the seed, so a replica that has these
+/// asks the same.
 #[derive(Debug)]
 pub struct OperatorAttach {
     id: OperatorId,
@@ -113,26 +177,20 @@ pub struct OperatorAttach {
 }
 
 impl OperatorAttach {
+    /// The operator `id` passes on U's request and offers `terms`. Gives what is to be signed and sent.
+    pub fn ask(id: OperatorId, terms: Terms, request: AuthReqU, seed: &Seed) -> (Self, Question) {
+        let private = PrivateKey::ephemeral(seed);
+        let share = private.share();
+        let (broker, hash) = (request.broker().clone(), request.hash());
+        let attach = Self { id, terms: terms.clone(), broker, request: hash, private };
+        (attach, Question::Attach { request, terms, share })
+    }
+
     /// Passes on U's request. Gives the octets for the broker.
     pub fn begin(operator: &Operator, request: AuthReqU, now: Instant, seed: &Seed) -> (Self, Vec<u8>) {
-        let private = PrivateKey::ephemeral(seed);
-        let attach = Self {
-            id: operator.id,
-            terms: operator.terms.clone(),
-            broker: request.broker().clone(),
-            request: request.hash(),
-            private: private.clone(),
-        };
-        let offer = (operator.terms.clone(), private.share());
-        let asked = AuthReqT::signed(
-            request,
-            operator.certificate.clone(),
-            operator.id,
-            offer,
-            now,
-            &operator.signing,
-        );
-        (attach, asked.to_octets())
+        let (attach, question) = Self::ask(operator.id, operator.terms.clone(), request, seed);
+        let asked = question.sign(operator, now);
+        (attach, asked)
     }
 
     /// Checks the broker's answer, with what T trusts now, and derives K_SEAF. An answer that fails a check changes nothing.

@@ -162,6 +162,7 @@ pub fn default_config() -> Config {
             buffering: Default::default(),
         },
         overload: Default::default(),
+        open: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

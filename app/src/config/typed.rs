@@ -61,6 +61,7 @@ impl Config {
                 pagings_per_s: self.limits.pagings_per_s,
             },
             overload: self.overload,
+            open: None,
         }
     }
 

@@ -10,12 +10,12 @@ use crate::envelope::{Batch, Effect, Envelope, Payload, UeId};
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]: another number with every change of it.
-pub(super) const ENVELOPE_VERSION: u16 = 2;
+pub(super) const ENVELOPE_VERSION: u16 = 3;
 /// Version of the form of a [`Batch`]: another number with every change of it.
-pub(super) const BATCH_VERSION: u16 = 3;
+pub(super) const BATCH_VERSION: u16 = 4;
 
 /// Version of the form of a [`Config`]: another number with every change of it.
-pub(super) const CONFIG_VERSION: u16 = 5;
+pub(super) const CONFIG_VERSION: u16 = 6;
 
 /// Version of the form of an [`N14`]: another number with every change of it. The state in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 2;
@@ -47,6 +47,7 @@ impl Envelope {
             | Payload::PfcpReport { octets, .. } => octets.len(),
             Payload::PfcpAnswer { octets: None, .. } | Payload::Tick | Payload::Command(_) => 0,
             Payload::Udm { .. } => BESIDE, // a vector, or a subscription
+            Payload::Broker { .. } => self.payload.octets(),
         };
         BESIDE + octets
     }
@@ -81,6 +82,7 @@ impl Batch {
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
             Effect::Neighbour { octets, .. } => octets.octets().len(),
+            Effect::Broker(_) => 4 * BESIDE,
         };
         BESIDE + self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>()
     }

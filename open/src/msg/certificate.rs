@@ -152,7 +152,7 @@ impl Certificate {
 }
 
 /// The authorities that a party trusts, and what they revoked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     authorities: Vec<VerifyingKey>,
     revoked: BTreeSet<u64>,
@@ -165,6 +165,16 @@ impl Trust {
     /// Trusts these. `None` if they are too many.
     pub fn new(authorities: Vec<VerifyingKey>) -> Option<Self> {
         (authorities.len() <= Self::AUTHORITIES_MAX).then(|| Self { authorities, revoked: BTreeSet::new() })
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn parts(&self) -> (Vec<VerifyingKey>, BTreeSet<u64>) {
+        (self.authorities.clone(), self.revoked.clone())
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn from_parts((authorities, revoked): (Vec<VerifyingKey>, BTreeSet<u64>)) -> Option<Self> {
+        Some(Self { revoked, ..Self::new(authorities)? })
     }
 
     /// Takes note that the certificates of this serial number are revoked.

@@ -53,7 +53,7 @@ impl MessageType {
 }
 
 /// Parses a whole message: nothing may be left over.
-fn whole<T>(
+pub(crate) fn whole<T>(
     octets: &[u8],
     read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
 ) -> Result<T, DecodeError> {
@@ -63,13 +63,17 @@ fn whole<T>(
 }
 
 /// A part that is a message of its own, behind its length in two octets.
-fn emit_part(part: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn emit_part(part: &[u8], out: &mut Vec<u8>) {
     let len = u16::try_from(part.len()).expect("every message is far shorter than 65,536 octets");
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(part);
 }
 
-fn read_part<'a>(r: &mut Reader<'a>, max: usize, ie: &'static str) -> Result<&'a [u8], DecodeError> {
+pub(crate) fn read_part<'a>(
+    r: &mut Reader<'a>,
+    max: usize,
+    ie: &'static str,
+) -> Result<&'a [u8], DecodeError> {
     let too_long = r.error(DecodeErrorKind::InvalidLength, ie);
     let len = usize::from(r.u16(ie)?);
     if len > max { Err(too_long) } else { r.take(len, ie) }

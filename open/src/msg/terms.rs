@@ -104,6 +104,18 @@ impl Terms {
     /// The longest.
     pub const OCTETS_MAX: usize = 3 + 4 * 4 + 1 + FiveQis::MAX + 2;
 
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(Self::OCTETS_MAX);
+        self.emit(&mut out);
+        out
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        super::whole(octets, Self::read)
+    }
+
     pub(crate) fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.price.currency);
         for v in [

@@ -23,6 +23,7 @@ use std::time::Duration;
 use whimbrel_control::amf::{self, Load, NeighbourId, RanNodes};
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
+use whimbrel_control::open;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
@@ -93,6 +94,8 @@ pub enum Input<'a> {
     Move(UeId, CpfId),
     /// Another AMF of this network says this ([`N14`](amf::N14)).
     Neighbour(NeighbourId, &'a [u8]),
+    /// What came of a question to a broker ([`Outbox::brokers`]).
+    Broker(UeId, OutputId, open::Answer),
     /// Time passed.
     Tick,
 }
@@ -120,6 +123,8 @@ pub struct Outbox {
     pub recovered: Vec<Recovered>,
     /// To other AMFs of this network ([`N14`](amf::N14)).
     pub neighbours: Vec<(NeighbourId, Flat)>,
+    /// To brokers: whose question it is, by which the answer comes back ([`Input::Broker`]).
+    pub brokers: Vec<(UeId, OutputId, open::Request)>,
     /// What they said and is not taken.
     pub not_taken: Vec<(NeighbourId, NotTaken)>,
     /// SCTP associations to be aborted: they are forgotten here.
@@ -139,6 +144,7 @@ impl Outbox {
         self.complaints.append(&mut later.complaints);
         self.recovered.append(&mut later.recovered);
         self.neighbours.append(&mut later.neighbours);
+        self.brokers.append(&mut later.brokers);
         self.not_taken.append(&mut later.not_taken);
         self.abort.append(&mut later.abort);
     }
@@ -275,6 +281,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Rings(rings) => self.rings(now, rings),
             Input::Move(ue, to) => self.move_ue(now, ue, to, out),
             Input::Neighbour(from, octets) => self.neighbour(now, from, octets, out),
+            Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -620,6 +627,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
                 Effect::Neighbour { to, octets } => out.neighbours.push((to, octets)),
+                Effect::Broker(request) => out.brokers.push((ue, to, request)),
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
                     let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {

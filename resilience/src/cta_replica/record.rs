@@ -11,8 +11,9 @@ use std::time::Duration;
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::NeighbourId;
+use whimbrel_control::open;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, Command, UeId, UpfId};
+use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
 use whimbrel_ids::{Instant, Supi};
 
 use super::{End, Fault};
@@ -76,6 +77,7 @@ pub(super) enum Step<'a> {
     Neighbour(NeighbourId, &'a [u8]),
     Tick,
     Order(Order),
+    Broker(UeId, OutputId, open::Answer),
 }
 
 impl<'a> Step<'a> {
@@ -96,6 +98,7 @@ impl<'a> Step<'a> {
             Input::Rings(rings) => Self::Rings(rings),
             Input::Move(ue, to) => Self::Move(ue, to),
             Input::Neighbour(from, octets) => Self::Neighbour(from, octets),
+            Input::Broker(ue, to, answer) => Self::Broker(ue, to, answer),
             Input::Tick => Self::Tick,
         }
     }
@@ -134,6 +137,7 @@ impl<'a> Step<'a> {
             Self::Rings(rings) => Input::Rings(rings),
             Self::Move(ue, to) => Input::Move(ue, to),
             Self::Neighbour(from, octets) => Input::Neighbour(from, octets),
+            Self::Broker(ue, to, answer) => Input::Broker(ue, to, answer),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
         };

@@ -1,0 +1,72 @@
+//! What the AMF asks brokers (CellBricks, chapter 3.4.1; crate `whimbrel_open`).
+//!
+//! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. The machine holds no key of the
+//! operator's: whoever sends the question signs it ([`Question::sign`]). The octets of the answer are unverified; the machine checks
+//! them. The machine asks the same again while nothing comes, and the broker gives the same answer, so that neither a lost question
+//! nor a lost answer costs the UE anything.
+
+use serde::{Deserialize, Serialize};
+pub use whimbrel_open::operator::Question;
+
+/// A question to a broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request(pub Question);
+
+/// What came of a question.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The broker answered with these octets, which nobody has verified yet.
+    Octets(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
+    /// The broker was not reached.
+    Unreachable(Unreachable),
+}
+
+impl Answer {
+    /// The longest answer of a broker, in octets, that is taken.
+    pub const OCTETS_MAX: usize = 4096;
+}
+
+impl core::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Octets(octets) => write!(f, "Octets({} octets)", octets.len()),
+            Self::Unreachable(why) => write!(f, "Unreachable({why:?})"),
+        }
+    }
+}
+
+/// Why a broker was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Unreachable {
+    /// Its domain has no address.
+    NoAddress,
+    /// Its domain leads to an address that is not public, or to the operator's own network.
+    ForbiddenAddress,
+    /// No connection was set up.
+    NotConnected,
+    /// Its TLS certificate is not valid for the domain.
+    Tls,
+    /// It did not answer in time.
+    TimedOut,
+    /// It answered with this HTTP status instead of 200.
+    Status(u16),
+    /// Its answer is longer than [`Answer::OCTETS_MAX`].
+    TooLong,
+    /// Too many questions are under way.
+    Busy,
+}
+
+impl core::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NoAddress => "its domain has no address",
+            Self::ForbiddenAddress => "its domain leads to an address that is not public",
+            Self::NotConnected => "no connection was set up",
+            Self::Tls => "its TLS certificate is not valid for its domain",
+            Self::TimedOut => "it did not answer in time",
+            Self::Status(status) => return write!(f, "it answered with HTTP status {status}"),
+            Self::TooLong => "its answer is too long",
+            Self::Busy => "too many questions to brokers are under way",
+        })
+    }
+}
