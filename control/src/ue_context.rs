@@ -11,7 +11,7 @@ use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
 use crate::amf::{
-    Arrival, Between, Departure, Locating, NextHop, PagingAid, SAID_ELSEWHERE, Target, VoiceMatch,
+    Between, Departure, InboundTransfer, Locating, NextHop, PagingAid, SAID_ELSEWHERE, Target, VoiceMatch,
 };
 use crate::envelope::{AssociationId, Batch, N2Names, Subject, UeId};
 use crate::flat::octets;
@@ -154,14 +154,14 @@ impl AmfContext {
                 }
                 Some(d)
             }
-            Between::Arrival(_) => None,
+            Between::InboundTransfer(_) => None,
         }
     }
 
     /// The AMF that the UE comes from, as long as it is not certain what came along.
-    pub(crate) fn arrival(&self) -> Option<&Arrival> {
+    pub(crate) fn arrival(&self) -> Option<&InboundTransfer> {
         match self.between.as_deref() {
-            Some(Between::Arrival(a)) => Some(a),
+            Some(Between::InboundTransfer(a)) => Some(a),
             _ => None,
         }
     }

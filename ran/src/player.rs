@@ -21,7 +21,7 @@ use crate::outbox::Outbox;
 use crate::radio::UeId;
 use crate::report::{Failure, Report};
 use crate::scenario::{
-    Arrival, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
+    ArrivalPattern, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
     StreamStep, Url, Way,
 };
 use crate::trace::TraceEvent;
@@ -137,17 +137,17 @@ impl Player {
         let begin = |coming, count| Section { part: Part::Begin, coming, count };
         let at_rate = |rate: f64, count: f64| begin(Coming::Rate(rate), count as u64);
         let mut sections = match &scenario.arrival {
-            Arrival::AtOnce => vec![begin(Coming::AtOnce, all)],
-            Arrival::Rate(rate) => vec![at_rate(*rate, f64::from(ues))],
-            Arrival::Rates { rates, seconds } => {
+            ArrivalPattern::AtOnce => vec![begin(Coming::AtOnce, all)],
+            ArrivalPattern::Rate(rate) => vec![at_rate(*rate, f64::from(ues))],
+            ArrivalPattern::Rates { rates, seconds } => {
                 rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
             }
-            Arrival::Bursts { ues, within_ms, every_s, times } => {
+            ArrivalPattern::Bursts { ues, within_ms, every_s, times } => {
                 let ues = u64::from(*ues);
                 let bursts = Coming::Bursts { ues, within: within_ms / 1e3, every: *every_s };
                 vec![begin(bursts, ues * u64::from(*times))]
             }
-            Arrival::Trace(events) => {
+            ArrivalPattern::Trace(events) => {
                 vec![Section { part: Part::Trace, coming: Coming::Trace, count: events.len() as u64 }]
             }
         };
@@ -261,7 +261,7 @@ impl Player {
 
     fn traced(&self, event: u64) -> Option<&TraceEvent> {
         match &self.scenario.arrival {
-            Arrival::Trace(events) => events.get(event as usize),
+            ArrivalPattern::Trace(events) => events.get(event as usize),
             _ => None,
         }
     }

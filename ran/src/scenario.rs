@@ -20,7 +20,7 @@ pub struct Scenario {
     pub gnbs: u16,
     /// When UEs begin.
     #[serde(default)]
-    pub arrival: Arrival,
+    pub arrival: ArrivalPattern,
     /// What every UE does before the first arrival; reported only where it goes wrong.
     #[serde(default)]
     pub before: Vec<Step>,
@@ -83,7 +83,7 @@ pub struct Group {
 /// When UEs begin.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Arrival {
+pub enum ArrivalPattern {
     /// All at the start.
     #[default]
     AtOnce,
@@ -324,25 +324,25 @@ impl Scenario {
         }
         let rate_fits = |r: &f64| *r > 0.0 && *r <= RATE_MAX;
         match &self.arrival {
-            Arrival::AtOnce => {}
-            Arrival::Rate(rate) if rate_fits(rate) => {}
-            Arrival::Rates { rates, seconds }
+            ArrivalPattern::AtOnce => {}
+            ArrivalPattern::Rate(rate) if rate_fits(rate) => {}
+            ArrivalPattern::Rates { rates, seconds }
                 if !rates.is_empty()
                     && rates.iter().all(rate_fits)
                     && *seconds > 0.0
                     && *seconds <= SECONDS_MAX => {}
-            Arrival::Rate(_) | Arrival::Rates { .. } => {
+            ArrivalPattern::Rate(_) | ArrivalPattern::Rates { .. } => {
                 return wrong("arrival: expected UEs a second above 0");
             }
-            Arrival::Bursts { ues, within_ms, every_s, times }
+            ArrivalPattern::Bursts { ues, within_ms, every_s, times }
                 if (1..=UES_MAX).contains(ues)
                     && *times > 0
                     && (0.0..=SECONDS_MAX).contains(every_s)
                     && (0.0..=*every_s * 1e3).contains(within_ms) => {}
-            Arrival::Bursts { .. } => {
+            ArrivalPattern::Bursts { .. } => {
                 return wrong("arrival: expected UEs, times above 0, and no burst longer than its period");
             }
-            Arrival::Trace(events) => {
+            ArrivalPattern::Trace(events) => {
                 if let Some(unknown) = events.iter().map(|e| e.ue).find(|ue| *ue >= self.count()) {
                     return wrong(&format!("arrival: the trace names UE {unknown}; they count from 0"));
                 }
@@ -354,7 +354,7 @@ impl Scenario {
         if !rate_fits(&self.before_rate) {
             return wrong("before-rate: expected UEs a second above 0");
         }
-        let traced = matches!(self.arrival, Arrival::Trace(_));
+        let traced = matches!(self.arrival, ArrivalPattern::Trace(_));
         if self.steps.is_empty() && self.groups.is_empty() && !traced {
             return wrong("steps: expected at least one");
         }
@@ -486,11 +486,11 @@ mod tests {
         )
         .unwrap();
         s.check().unwrap();
-        assert_eq!((s.ues, s.gnbs, s.arrival), (100, 2, Arrival::AtOnce));
+        assert_eq!((s.ues, s.gnbs, s.arrival), (100, 2, ArrivalPattern::AtOnce));
         assert_eq!(s.steps[4], Step::Wait(0.5));
         let s = read(r#"{"arrival": {"rates": {"rates": [10, 20], "seconds": 5}}, "steps": ["register"]}"#)
             .unwrap();
-        assert_eq!(s.arrival, Arrival::Rates { rates: vec![10.0, 20.0], seconds: 5.0 });
+        assert_eq!(s.arrival, ArrivalPattern::Rates { rates: vec![10.0, 20.0], seconds: 5.0 });
     }
 
     #[test]

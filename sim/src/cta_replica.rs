@@ -9,7 +9,7 @@ use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
 use whimbrel_resilience::cta_replica::{
-    Active, Arrival, Associations, CtaReplica, Physical, Record, Snapshot,
+    Active, Associations, CtaReplica, MessageRoute, Physical, Record, Snapshot,
 };
 use whimbrel_resilience::link::{ToCpf, Up};
 use whimbrel_resilience::{Input, Order, Ordered, Outbox};
@@ -481,14 +481,14 @@ impl Sim {
 
     pub(crate) fn further_to_core(&mut self, over: Physical, stream: u16, octets: &[u8]) {
         match self.pair.associations.take(over, octets) {
-            Arrival::Answered(octets) => {
+            MessageRoute::Answered(octets) => {
                 let Some(node) = self.nodes.iter_mut().find(|n| n.further == Some(over)) else { return };
                 node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                 let at = node.ordered;
                 self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
             }
-            Arrival::Named(name) => self.core(Input::Ngap(name, stream, octets)),
-            Arrival::Unnamed | Arrival::Dropped => {}
+            MessageRoute::Named(name) => self.core(Input::Ngap(name, stream, octets)),
+            MessageRoute::Unnamed | MessageRoute::Dropped => {}
         }
     }
 

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_ran::edge::{self, Silent};
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{Arrival, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
 use crate::api::Status;
@@ -88,7 +88,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     if !options.registrations {
         steps.push(session());
     }
-    let config = runner(&playground, scenario(ues, options.gnbs, Arrival::Rate(rate.into()), steps));
+    let config = runner(&playground, scenario(ues, options.gnbs, ArrivalPattern::Rate(rate.into()), steps));
     let before = cpu_time(playground.pid());
     let reports =
         edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;

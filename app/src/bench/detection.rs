@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{Arrival, Scenario, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 
 use super::attach::pools;
 use super::{processors, runner, scenario, session, stay_on};
@@ -154,7 +154,8 @@ fn service_requests(
     rates: Vec<f64>,
     seconds: f64,
 ) -> RunnerConfig {
-    let again = scenario(options.ues, 4, Arrival::Rates { rates, seconds }, vec![Step::Return, Step::Idle]);
+    let again =
+        scenario(options.ues, 4, ArrivalPattern::Rates { rates, seconds }, vec![Step::Return, Step::Idle]);
     let before = vec![Step::Register, session(), Step::Idle];
     let scenario = Scenario { before, again: true, ..again };
     RunnerConfig { spin: Duration::from_micros(50), ..runner(playground, scenario) }

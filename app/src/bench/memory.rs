@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use whimbrel_ran::edge::{self, Watch};
-use whimbrel_ran::scenario::{Arrival, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::attach::pools;
 use super::{processors, resident, runner, scenario, session, stay_on};
@@ -37,7 +37,8 @@ pub(crate) fn run(options: &Options) -> Done {
     let playground = Playground::start(&wish)?;
     let before = resident(playground.pid());
     let steps = vec![Step::Register, session(), Step::Idle];
-    let config = runner(&playground, scenario(options.ues, 4, Arrival::Rate(options.rate.into()), steps));
+    let config =
+        runner(&playground, scenario(options.ues, 4, ArrivalPattern::Rate(options.rate.into()), steps));
     let mut shown = Shown(0);
     let reports =
         edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use whimbrel_ran::edge::{Mode, RunnerConfig};
-use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 
 use crate::command::Done;
 use crate::playground::{self, Playground};
@@ -58,7 +58,7 @@ fn stay_on(cpu: Option<u32>) {
     }
 }
 
-fn scenario(ues: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenario {
+fn scenario(ues: u32, gnbs: u8, arrival: ArrivalPattern, steps: Vec<Step>) -> Scenario {
     Scenario {
         ues,
         gnbs: gnbs.into(),

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, print, table};
@@ -147,7 +147,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
         gnbs: u16::from(options.gnbs),
         before: Vec::new(),
         before_rate: 500.0,
-        arrival: Arrival::AtOnce,
+        arrival: ArrivalPattern::AtOnce,
         steps: vec![
             Step::Register,
             Step::Session(session),

@@ -20,7 +20,7 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Glimpse, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::to_per;
-use whimbrel_resilience::cta_replica::{Active, Arrival, CtaReplica, Physical, Record};
+use whimbrel_resilience::cta_replica::{Active, CtaReplica, MessageRoute, Physical, Record};
 use whimbrel_resilience::link::{Show, ToCtaReplica};
 use whimbrel_resilience::membership::Place;
 use whimbrel_resilience::replication::CpfId;
@@ -743,9 +743,9 @@ impl Control {
         let came = octets;
         let octets = link.readable(came);
         let name = match self.links.take(physical, octets) {
-            Arrival::Named(name) => name,
-            Arrival::Unnamed => self.named(now, physical),
-            Arrival::Answered(answer) => {
+            MessageRoute::Named(name) => name,
+            MessageRoute::Unnamed => self.named(now, physical),
+            MessageRoute::Answered(answer) => {
                 if let Some(n2) = &mut self.n2 {
                     // One that does not get it asks again.
                     let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
@@ -753,7 +753,7 @@ impl Control {
                 // One that was awaited has come.
                 return self.tell_gnbs_of_takeover(now);
             }
-            Arrival::Dropped => return,
+            MessageRoute::Dropped => return,
         };
         self.captured_ngap(now, name, stream, came, true);
         self.give(now, Input::Ngap(name, stream, octets));

@@ -9,7 +9,7 @@ use tracing::info;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
-use whimbrel_resilience::cta_replica::{Arrival, Associations, Physical};
+use whimbrel_resilience::cta_replica::{Associations, MessageRoute, Physical};
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Transport};
 
 use super::control_thread::StopRequest;
@@ -153,7 +153,7 @@ impl Links {
     }
 
     /// Whose an NGAP message is.
-    pub(crate) fn take(&mut self, from: Physical, octets: &[u8]) -> Arrival {
+    pub(crate) fn take(&mut self, from: Physical, octets: &[u8]) -> MessageRoute {
         self.names.take(from, octets)
     }
 

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::Arrival;
+use whimbrel_resilience::cta_replica::MessageRoute;
 use whimbrel_sctp_io::{Event, Events, Transport};
 
 use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN, StopRequest};
@@ -157,7 +157,7 @@ impl Waiting {
                         continue;
                     }
                     match self.links.take(from, octets) {
-                        Arrival::Answered(answer) => {
+                        MessageRoute::Answered(answer) => {
                             // One that does not get it asks again.
                             let _ = n2.send(association, 0, NGAP_PPID, &answer);
                         }

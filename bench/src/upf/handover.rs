@@ -112,7 +112,7 @@ fn at_gnb(teid: Teid) -> Tunnel {
 }
 
 /// What arrives where.
-enum Arrival {
+enum Delivery {
     /// At the host: a packet that it is to keep.
     Host(Vec<u8>),
     /// At the source gNB: a datagram.
@@ -142,7 +142,7 @@ struct World {
     buffer: usize,
     /// The forwarding tunnel of the UPF.
     forwarding: Option<Teid>,
-    under_way: BTreeMap<(u64, u64), Arrival>,
+    under_way: BTreeMap<(u64, u64), Delivery>,
     order: u64,
     /// Kept by host or source gNB, while they keep.
     kept: Vec<Vec<u8>>,
@@ -196,7 +196,7 @@ impl World {
         self.net.now.0 - super::smf::START.0
     }
 
-    fn arrive_in(&mut self, us: u64, arrival: Arrival) {
+    fn arrive_in(&mut self, us: u64, arrival: Delivery) {
         self.order += 1;
         self.under_way.insert((self.now_us() + us, self.order), arrival);
     }
@@ -206,9 +206,9 @@ impl World {
         let Destination::N3 { .. } = to else { return };
         let Ok(m) = Gtpu::parse(&octets) else { return };
         match m.teid {
-            SOURCE => self.arrive_in(PATH_US, Arrival::Source(octets)),
-            HOST => self.arrive_in(HOST_US, Arrival::Host(octets)),
-            _ => self.arrive_in(PATH_US, Arrival::Target(octets, false)),
+            SOURCE => self.arrive_in(PATH_US, Delivery::Source(octets)),
+            HOST => self.arrive_in(HOST_US, Delivery::Host(octets)),
+            _ => self.arrive_in(PATH_US, Delivery::Target(octets, false)),
         }
     }
 
@@ -267,23 +267,23 @@ impl World {
             match self.keeper {
                 Keeper::Host => {
                     let us = HOST_PACKET_US * n as u64 + HOST_US + PATH_US;
-                    self.arrive_in(us, Arrival::Target(octets, false));
+                    self.arrive_in(us, Delivery::Target(octets, false));
                 }
-                _ => self.arrive_in(PATH_US, Arrival::Back(octets)),
+                _ => self.arrive_in(PATH_US, Delivery::Back(octets)),
             }
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: Delivery) {
         match arrival {
-            Arrival::Host(octets) if self.keeping => self.keep(octets),
-            Arrival::Source(octets) if self.keeping && self.forwarding.is_some() => self.keep(octets),
-            Arrival::Host(octets) => self.arrive_in(HOST_US + PATH_US, Arrival::Target(octets, false)),
+            Delivery::Host(octets) if self.keeping => self.keep(octets),
+            Delivery::Source(octets) if self.keeping && self.forwarding.is_some() => self.keep(octets),
+            Delivery::Host(octets) => self.arrive_in(HOST_US + PATH_US, Delivery::Target(octets, false)),
             // Before the handover the UE is there; after it everything goes on into the forwarding tunnel.
-            Arrival::Source(octets) if self.forwarding.is_none() => self.receive(&octets),
-            Arrival::Source(octets) => self.arrive_in(PATH_US, Arrival::Back(octets)),
-            Arrival::Back(octets) => self.hairpin(octets),
-            Arrival::Target(octets, forwarded) => self.at_target(octets, forwarded),
+            Delivery::Source(octets) if self.forwarding.is_none() => self.receive(&octets),
+            Delivery::Source(octets) => self.arrive_in(PATH_US, Delivery::Back(octets)),
+            Delivery::Back(octets) => self.hairpin(octets),
+            Delivery::Target(octets, forwarded) => self.at_target(octets, forwarded),
         }
     }
 
@@ -300,7 +300,7 @@ impl World {
         octets[4..8].copy_from_slice(&forwarding.0.to_be_bytes());
         let (verdict, octets) = self.net.packet(from_gnb(), &octets);
         if let Verdict::Send(_) = verdict {
-            self.arrive_in(PATH_US, Arrival::Target(octets, true));
+            self.arrive_in(PATH_US, Delivery::Target(octets, true));
         }
     }
 

@@ -68,7 +68,7 @@ pub(crate) use location_reporting::{Locating, ask as locate};
 pub(crate) use n14::Between;
 pub(crate) use n14::received as neighbour_said;
 pub(crate) use n14::source::{Departure, SAID_ELSEWHERE};
-pub(crate) use n14::target::Arrival;
+pub(crate) use n14::target::InboundTransfer;
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{PagingAid, downlink_data, page_if_awaited};

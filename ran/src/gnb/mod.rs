@@ -485,7 +485,7 @@ impl Gnb {
         if wants_zero && stream != 0 || !wants_zero && stream == 0 && self.streams > 1 {
             violation(None, Violation::WrongStream { message: name, stream }, out);
         }
-        let at = Arrival { name, stream };
+        let at = ReceivedMessage { name, stream };
         match message {
             Message::NgSetupResponse(m) => self.setup_response(m, out),
             Message::NgSetupFailure(m) => self.setup_failure(now, m, out),
@@ -531,7 +531,7 @@ impl Gnb {
     /// What does not fit is answered by ERROR INDICATION (§8.7.4.2, §10.6).
     fn context(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         amf_ue_ngap_id: AmfUeNgapId,
         ran_ue_ngap_id: RanUeNgapId,
         out: &mut Outbox<Output>,
@@ -649,7 +649,7 @@ impl Gnb {
 
 /// Which message came, and on which stream.
 #[derive(Clone, Copy)]
-struct Arrival {
+struct ReceivedMessage {
     name: &'static str,
     stream: u16,
 }

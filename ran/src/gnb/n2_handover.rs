@@ -18,7 +18,7 @@ use super::handover::{Handover, Origin};
 use super::keys::Keys;
 use super::pdu_session::{Refused, Wanted};
 use super::tunnel::Session;
-use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
+use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
 
@@ -66,7 +66,7 @@ impl Gnb {
     pub(super) fn handover_command(
         &mut self,
         now: Instant,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &HandoverCommand,
         out: &mut Outbox<Output>,
     ) {
@@ -124,7 +124,7 @@ impl Gnb {
     /// Source: HANDOVER PREPARATION FAILURE (§8.4.1.3).
     pub(super) fn handover_preparation_failed(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: HandoverPreparationFailure,
         out: &mut Outbox<Output>,
     ) {
@@ -157,7 +157,7 @@ impl Gnb {
     /// Source: HANDOVER CANCEL ACKNOWLEDGE (§8.4.5.2).
     pub(super) fn cancel_acknowledged(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &HandoverCancelAcknowledge,
         out: &mut Outbox<Output>,
     ) {
@@ -171,7 +171,12 @@ impl Gnb {
     }
 
     /// Target: HANDOVER REQUEST (§8.4.2.2).
-    pub(super) fn handover_request(&mut self, at: Arrival, m: HandoverRequest, out: &mut Outbox<Output>) {
+    pub(super) fn handover_request(
+        &mut self,
+        at: ReceivedMessage,
+        m: HandoverRequest,
+        out: &mut Outbox<Output>,
+    ) {
         if self.faults.ignore_handover_request {
             return event(Event::HandoverRequestIgnored, out);
         }
@@ -276,14 +281,14 @@ impl Gnb {
     }
 
     /// Target: HANDOVER FAILURE (§8.4.2.3).
-    fn handover_failure(&self, at: Arrival, id: AmfUeNgapId, cause: Cause, out: &mut Outbox<Output>) {
+    fn handover_failure(&self, at: ReceivedMessage, id: AmfUeNgapId, cause: Cause, out: &mut Outbox<Output>) {
         self.send(at.stream, &HandoverFailure::new(id, cause).into(), out);
     }
 
     /// Target: DOWNLINK RAN STATUS TRANSFER (§8.4.7): what the source had said.
     pub(super) fn status_transferred(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &DownlinkRanStatusTransfer,
         out: &mut Outbox<Output>,
     ) {

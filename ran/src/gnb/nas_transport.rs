@@ -5,7 +5,7 @@ use whimbrel_ngap::{
     UePagingIdentity, UplinkNasTransport,
 };
 
-use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
+use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, UeId};
 
@@ -42,7 +42,12 @@ impl Gnb {
     }
 
     /// DOWNLINK NAS TRANSPORT (§8.6.2).
-    pub(super) fn downlink_nas(&mut self, at: Arrival, m: DownlinkNasTransport, out: &mut Outbox<Output>) {
+    pub(super) fn downlink_nas(
+        &mut self,
+        at: ReceivedMessage,
+        m: DownlinkNasTransport,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         context.ambr = m.ue_aggregate_maximum_bit_rate.or(context.ambr.take());
         let (ue, stream) = (context.ue, context.stream);

@@ -17,7 +17,7 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
 use super::config::cell_of;
 use super::tunnel::{Session, Tunnel};
-use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
+use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
 
@@ -86,7 +86,7 @@ impl Gnb {
     /// PDU SESSION RESOURCE MODIFY CONFIRM (§8.2.5.2).
     pub(super) fn modification_confirmed(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &PduSessionResourceModifyConfirm,
         out: &mut Outbox<Output>,
     ) {
@@ -162,7 +162,7 @@ impl Gnb {
     /// LOCATION REPORTING CONTROL (§8.12.1).
     pub(super) fn location_control(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: LocationReportingControl,
         out: &mut Outbox<Output>,
     ) {

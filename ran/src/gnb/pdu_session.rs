@@ -18,7 +18,7 @@ use whimbrel_ngap::{
 };
 
 use super::tunnel::{Flow, LATE, Session, Tunnel};
-use super::{Arrival, Gnb, Output, Violation, violation};
+use super::{Gnb, Output, ReceivedMessage, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
@@ -73,7 +73,7 @@ impl Gnb {
     /// PDU SESSION RESOURCE SETUP (§8.2.1).
     pub(super) fn session_setup(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: PduSessionResourceSetupRequest,
         out: &mut Outbox<Output>,
     ) {
@@ -231,7 +231,7 @@ impl Gnb {
     pub(super) fn session_modify(
         &mut self,
         now: Instant,
-        at: Arrival,
+        at: ReceivedMessage,
         m: PduSessionResourceModifyRequest,
         out: &mut Outbox<Output>,
     ) {
@@ -291,7 +291,7 @@ impl Gnb {
     /// PDU SESSION RESOURCE RELEASE (§8.2.2).
     pub(super) fn session_release(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: PduSessionResourceReleaseCommand,
         out: &mut Outbox<Output>,
     ) {

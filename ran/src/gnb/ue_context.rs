@@ -12,7 +12,7 @@ use whimbrel_ngap::{
 
 use super::keys::Keys;
 use super::pdu_session::Wanted;
-use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
+use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
@@ -24,7 +24,7 @@ impl Gnb {
     /// INITIAL CONTEXT SETUP (§8.3.1).
     pub(super) fn initial_context_setup(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: InitialContextSetupRequest,
         out: &mut Outbox<Output>,
     ) {
@@ -103,7 +103,7 @@ impl Gnb {
     /// UE RADIO CAPABILITY CHECK (§8.14.2): every UE here carries voice.
     pub(super) fn radio_capability_check(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &UeRadioCapabilityCheckRequest,
         out: &mut Outbox<Output>,
     ) {
@@ -116,7 +116,7 @@ impl Gnb {
     /// UE CONTEXT MODIFICATION (§8.3.4).
     pub(super) fn ue_context_modification(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &UeContextModificationRequest,
         out: &mut Outbox<Output>,
     ) {
@@ -181,7 +181,7 @@ impl Gnb {
     pub(super) fn release_command(
         &mut self,
         now: Instant,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &UeContextReleaseCommand,
         out: &mut Outbox<Output>,
     ) {

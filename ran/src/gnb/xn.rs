@@ -20,7 +20,7 @@ use super::keys::Keys;
 use super::pdu_session::security_result;
 use super::tunnel::{Flow, Session};
 use super::ue_context::reports;
-use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
+use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
@@ -290,7 +290,7 @@ impl Gnb {
     /// PATH SWITCH REQUEST ACKNOWLEDGE (§8.4.4.2): the next pair of keys, and what became of the sessions.
     pub(super) fn path_switched(
         &mut self,
-        at: Arrival,
+        at: ReceivedMessage,
         m: PathSwitchRequestAcknowledge,
         out: &mut Outbox<Output>,
     ) {
@@ -395,7 +395,7 @@ impl Gnb {
     pub(super) fn path_switch_failed(
         &mut self,
         now: Instant,
-        at: Arrival,
+        at: ReceivedMessage,
         m: &PathSwitchRequestFailure,
         out: &mut Outbox<Output>,
     ) {

@@ -15,7 +15,7 @@ use whimbrel_ran::fleet::{Subscription, subscriptions};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::player::Player;
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{Arrival, Scenario};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario};
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_sctp_io::{Config, Event, Events, Settings, Transport};
 use whimbrel_security::UsimSqn;
@@ -212,7 +212,7 @@ fn what_goes_wrong_before_is_reported() {
 fn a_trace_says_who_does_what_when() {
     let trace = "0,0,register\n0,0,session\n0.5,1,register\n1,0,idle\n1,0,return\n2,1,switch-off\n";
     let mut scenario = scenario(r#"{"ues": 2}"#);
-    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read(trace).unwrap());
+    scenario.arrival = ArrivalPattern::Trace(whimbrel_ran::trace::read(trace).unwrap());
     let (reports, _, took) = World::of(scenario).play();
     assert!(reports[0].is_clean(), "{}", reports[0].json());
     assert_eq!((reports[0].arrived, took), (6, Duration::from_secs(2)));
@@ -223,7 +223,7 @@ fn a_trace_says_who_does_what_when() {
 #[test]
 fn a_trace_begins_when_its_ues_are_ready() {
     let mut scenario = scenario(r#"{"ues": 2, "before": ["register", {"session": {}}]}"#);
-    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,1,idle\n0,1,return\n").unwrap());
+    scenario.arrival = ArrivalPattern::Trace(whimbrel_ran::trace::read("0,1,idle\n0,1,return\n").unwrap());
     let (reports, ..) = World::of(scenario).play();
     assert!(reports[0].is_clean() && reports.len() == 1, "{}", reports[0].json());
     assert_eq!((reports[0].arrived, reports[0].steps["return"].latency.count()), (2, 1));
@@ -232,7 +232,7 @@ fn a_trace_begins_when_its_ues_are_ready() {
 #[test]
 fn a_trace_of_ues_that_are_not_there_is_refused() {
     let mut scenario = scenario(r#"{"ues": 2}"#);
-    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,2,register").unwrap());
+    scenario.arrival = ArrivalPattern::Trace(whimbrel_ran::trace::read("0,2,register").unwrap());
     assert!(scenario.check().unwrap_err().0.contains("UE 2"));
 }
 

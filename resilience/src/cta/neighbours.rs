@@ -52,11 +52,11 @@ pub(super) struct Arrivals {
     by_relation: BTreeMap<(NeighbourId, Relation), UeId>,
     /// By what they were called there: a UE shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
     by_tmsi: BTreeMap<(NeighbourId, Tmsi), UeId>,
-    by_ue: BTreeMap<UeId, Arrival>,
+    by_ue: BTreeMap<UeId, ArrivedUe>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Arrival {
+struct ArrivedUe {
     from: NeighbourId,
     relation: Relation,
     tmsis: [Option<Tmsi>; 2],
@@ -72,12 +72,12 @@ impl Arrivals {
         let tmsis = state.map_or_else(|_| Default::default(), |p| [p.amf.tmsi, p.amf.former_tmsi]);
         self.by_relation.insert((from, relation), ue);
         self.by_tmsi.extend(tmsis.into_iter().flatten().map(|tmsi| ((from, tmsi), ue)));
-        self.by_ue.insert(ue, Arrival { from, relation, tmsis });
+        self.by_ue.insert(ue, ArrivedUe { from, relation, tmsis });
     }
 
     /// A UE is gone.
     pub(super) fn remove(&mut self, ue: UeId) {
-        let Some(Arrival { from, relation, tmsis }) = self.by_ue.remove(&ue) else { return };
+        let Some(ArrivedUe { from, relation, tmsis }) = self.by_ue.remove(&ue) else { return };
         self.by_relation.remove(&(from, relation));
         for tmsi in tmsis.into_iter().flatten() {
             // Another UE may have come that was given the name since.

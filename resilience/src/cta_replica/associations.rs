@@ -24,7 +24,7 @@ pub struct Physical(pub u32);
 
 /// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum MessageRoute {
     /// It is answered here, on stream 0.
     Answered(Vec<u8>),
     /// It is for the CTA, from the association of this name.
@@ -50,9 +50,9 @@ pub struct Associations {
 
 impl Associations {
     /// An NGAP message came.
-    pub fn take(&mut self, from: Physical, octets: &[u8]) -> Arrival {
+    pub fn take(&mut self, from: Physical, octets: &[u8]) -> MessageRoute {
         if let Some(name) = self.named.get(&from) {
-            return Arrival::Named(*name);
+            return MessageRoute::Named(*name);
         }
         let message = Message::decode(octets);
         if let Ok(Message::RanConfigurationUpdate(m)) = &message
@@ -60,13 +60,13 @@ impl Associations {
         {
             match self.awaited.remove(&gnb) {
                 Some(name) => self.bind(name, from),
-                None if self.serves.is_some() => return Arrival::Unnamed,
+                None if self.serves.is_some() => return MessageRoute::Unnamed,
                 None => drop(self.gnbs.insert(from, gnb)),
             }
             return answer(RanConfigurationUpdateAcknowledge::new());
         }
         match message {
-            _ if self.serves.is_some() => Arrival::Unnamed,
+            _ if self.serves.is_some() => MessageRoute::Unnamed,
             // It would be another AMF for it: the one that it has serves.
             Ok(Message::NgSetupRequest(_)) => {
                 let mut failure = NgSetupFailure::new(CauseMisc::Unspecified.into());
@@ -76,7 +76,7 @@ impl Associations {
             Ok(Message::RanConfigurationUpdate(_)) => {
                 answer(RanConfigurationUpdateFailure::new(CauseMisc::Unspecified.into()))
             }
-            _ => Arrival::Dropped,
+            _ => MessageRoute::Dropped,
         }
     }
 
@@ -154,8 +154,8 @@ impl Associations {
     }
 }
 
-fn answer(message: impl Into<Message>) -> Arrival {
-    Arrival::Answered(message.into().to_vec())
+fn answer(message: impl Into<Message>) -> MessageRoute {
+    MessageRoute::Answered(message.into().to_vec())
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
         Message::from(m).to_vec()
     }
 
-    fn acknowledged(arrival: &Arrival) -> bool {
-        let Arrival::Answered(octets) = arrival else { return false };
+    fn acknowledged(arrival: &MessageRoute) -> bool {
+        let MessageRoute::Answered(octets) = arrival else { return false };
         matches!(Message::decode(octets), Ok(Message::RanConfigurationUpdateAcknowledge(_)))
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let down = here.take_over(NOW, [(AssociationId(0), Some(gnb(2))), (AssociationId(1), Some(gnb(1)))]);
         assert_eq!(down, []);
         assert_eq!(here.over(AssociationId(0)), Some(Physical(6)));
-        assert_eq!(here.take(Physical(5), &[0]), Arrival::Named(AssociationId(1)));
+        assert_eq!(here.take(Physical(5), &[0]), MessageRoute::Named(AssociationId(1)));
         assert_eq!((here.down(Physical(5)), here.over(AssociationId(1))), (Some(AssociationId(1)), None));
         assert_eq!(here.next_deadline(), None);
     }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(here.over(AssociationId(1)), Some(Physical(9)));
         assert_eq!((here.next_deadline(), here.tick(NOW)), (Some(NOW + GRACE), vec![]));
         assert_eq!(here.tick(NOW + GRACE), [AssociationId(2)]);
-        assert_eq!(here.take(Physical(10), &update(2)), Arrival::Unnamed, "it comes as a new one");
+        assert_eq!(here.take(Physical(10), &update(2)), MessageRoute::Unnamed, "it comes as a new one");
         assert_eq!(here.next_deadline(), None);
     }
 
@@ -223,10 +223,12 @@ mod tests {
     fn before_it_serves_nobody_sets_up_here() {
         let mut here = Associations::default();
         let unnamed = Message::from(RanConfigurationUpdate::new()).to_vec();
-        let Arrival::Answered(octets) = here.take(Physical(5), &unnamed) else { panic!("it is answered") };
+        let MessageRoute::Answered(octets) = here.take(Physical(5), &unnamed) else {
+            panic!("it is answered")
+        };
         assert!(matches!(Message::decode(&octets), Ok(Message::RanConfigurationUpdateFailure(_))));
-        assert_eq!(here.take(Physical(5), &[0, 15, 0]), Arrival::Dropped);
+        assert_eq!(here.take(Physical(5), &[0, 15, 0]), MessageRoute::Dropped);
         here.take_over(NOW, []);
-        assert_eq!(here.take(Physical(5), &[0, 15, 0]), Arrival::Unnamed);
+        assert_eq!(here.take(Physical(5), &[0, 15, 0]), MessageRoute::Unnamed);
     }
 }

@@ -39,7 +39,7 @@ mod record;
 use std::fmt;
 
 pub use active::Active;
-pub use associations::{Arrival, Associations, GRACE, Physical};
+pub use associations::{Associations, GRACE, MessageRoute, Physical};
 pub use end::End;
 pub use following::CtaReplica;
 pub use record::{Record, Snapshot};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, Mode, RunnerConfig, Watch};
 use whimbrel_ran::fleet::Subscription;
-use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, Step};
 use whimbrel_ran::ue::{Event, UeConfig};
 use whimbrel_ran::{UeId, gnb};
 
@@ -122,7 +122,7 @@ pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop
         gnbs: 2,
         before: Vec::new(),
         before_rate: 500.0,
-        arrival: Arrival::Rates { rates: vec![RATE], seconds: seconds.min(86_000.0) },
+        arrival: ArrivalPattern::Rates { rates: vec![RATE], seconds: seconds.min(86_000.0) },
         steps,
         patience_s: PATIENCE_S,
         again: true,

@@ -14,7 +14,7 @@ use super::packet::Packet;
 use super::predicted::Future;
 use super::session::{SessionCounters, SessionU, State};
 use super::shared::Shared;
-use super::stages::Arrival;
+use super::stages::Ingress;
 use super::timers::{advertise, is_active};
 use super::usage::Usage;
 use super::{Destination, DropReason, UpfU, Verdict, ethernet, stages, unstructured};
@@ -220,7 +220,7 @@ fn again(
     s: &mut SessionU,
     shared: &mut Shared,
     now: Instant,
-    arrival: Arrival,
+    arrival: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
     let SessionU { rules, state } = s;

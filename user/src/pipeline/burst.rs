@@ -11,7 +11,7 @@ use super::guard::Guard;
 use super::inner::Inner;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
-use super::stages::{Arrival, Content};
+use super::stages::{Content, Ingress};
 use super::{Lead, Origin, Slot, UpfU, Verdict, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
@@ -65,7 +65,7 @@ struct Item {
     /// Of a packet that may be decided on here: its headers. The others are left to the stages, headers and all.
     inner: Option<Inner>,
     /// Of a packet from a UE.
-    arrival: Arrival,
+    arrival: Ingress,
     payload_at: u16,
     session: u32,
     /// What is to be written before it.
@@ -73,7 +73,7 @@ struct Item {
 }
 
 const NOTHING: Item =
-    Item { inner: None, arrival: Arrival::NETWORK, payload_at: 0, session: NOBODY, outer: None };
+    Item { inner: None, arrival: Ingress::NETWORK, payload_at: 0, session: NOBODY, outer: None };
 
 impl UpfU {
     /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
@@ -324,7 +324,7 @@ fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
             let Ok(payload_at) = u16::try_from(m.payload_at) else { return };
             if m.message_type == message_type::G_PDU {
                 item.inner = Inner::parse(m.payload);
-                item.arrival = Arrival { teid: m.teid, container: m.pdu_session };
+                item.arrival = Ingress { teid: m.teid, container: m.pdu_session };
                 item.payload_at = payload_at;
             }
         }

@@ -8,7 +8,7 @@ use super::drops::Counters;
 use super::flows::{FlowKey, Flows, Known};
 use super::session::State;
 use super::shared::Shared;
-use super::stages::{Arrival, Content};
+use super::stages::{Content, Ingress};
 use crate::limits::RULES_PER_SESSION_MAX;
 use crate::rules::{NONE, Names, Pdr, SessionRules};
 
@@ -18,7 +18,7 @@ pub(super) fn detect<'r, C: Content>(
     rules: &'r SessionRules,
     state: &State,
     shared: &mut Shared,
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     names: Names,
 ) -> Result<&'r Pdr, DropReason> {
@@ -36,7 +36,7 @@ fn remembered<C: Content>(
     rules: &SessionRules,
     state: &State,
     (flows, counters): (&mut Flows, &mut Counters),
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     names: Names,
 ) -> Result<u8, DropReason> {
@@ -94,7 +94,7 @@ const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
 /// the UE or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
 fn asked<C: Content>(
     rules: &SessionRules,
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     names: Names,
 ) -> Result<u8, DropReason> {
@@ -119,7 +119,7 @@ fn asked<C: Content>(
 
 /// The first PDR by the index, where the session has one. A packet that it finds none for is dropped, unless a PDR of several
 /// QoS flows, not of the packet's, stands before its own.
-fn find<C: Content>(rules: &SessionRules, arrival: Arrival, content: &C, names: Names) -> Option<u8> {
+fn find<C: Content>(rules: &SessionRules, arrival: Ingress, content: &C, names: Names) -> Option<u8> {
     let index = rules.index.as_ref()?;
     let flow = content.flow(arrival.teid != Teid(0))?;
     let at = index.find(arrival.teid, arrival.qfi(), &flow, &rules.applications, names)?;

@@ -20,7 +20,7 @@ use super::packet::Packet;
 use super::session::State;
 use super::shard::PerSecond;
 use super::shared::Shared;
-use super::stages::{self, Arrival, Content};
+use super::stages::{self, Content, Ingress};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::config::DnIndex;
 use crate::exchange::Report;
@@ -107,7 +107,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Arrival,
+        arrival: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
         let Some(content) = Content802::parse(packet.octets()) else {
@@ -123,7 +123,7 @@ impl UpfU {
         let Some(network) = self.networks.get(usize::from(dn.0)) else { return verdict };
         match network.switch.by_mac.get(&destination).copied() {
             Some(own) if own == index => Verdict::Drop(DropReason::FrameReturns),
-            Some(other) => self.in_session(now, other, Arrival::NETWORK, &content, packet),
+            Some(other) => self.in_session(now, other, Ingress::NETWORK, &content, packet),
             None => {
                 if is_group(destination) {
                     self.flood(now, dn, Some(index), &content, packet);
@@ -152,7 +152,7 @@ impl UpfU {
         }
         match network.switch.by_mac.get(&destination).copied() {
             Some(own) if Some(own) == sender => Verdict::Drop(DropReason::FrameReturns),
-            Some(index) => self.in_session(now, index, Arrival::NETWORK, &content, packet),
+            Some(index) => self.in_session(now, index, Ingress::NETWORK, &content, packet),
             None => Verdict::Drop(DropReason::UnknownMac),
         }
     }
@@ -178,7 +178,7 @@ impl UpfU {
         for index in sessions {
             let mut copy = self.shared.fresh();
             copy.fill(packet.octets());
-            match self.in_session(now, index, Arrival::NETWORK, content, &mut copy) {
+            match self.in_session(now, index, Ingress::NETWORK, content, &mut copy) {
                 Verdict::Send(to) => self.shared.send(to, copy),
                 Verdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
@@ -290,7 +290,7 @@ pub(super) fn again(
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Arrival,
+    arrival: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
     match Content802::parse(packet.octets()) {

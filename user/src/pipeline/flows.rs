@@ -12,7 +12,7 @@ use whimbrel_ids::Qfi;
 use whimbrel_pages::{Line, Pages};
 use whimbrel_prefetch::prefetch;
 
-use super::stages::Arrival;
+use super::stages::Ingress;
 use crate::rules::{Compared, Flow};
 use crate::session_id::mix;
 
@@ -36,7 +36,7 @@ impl FlowKey {
     pub(super) fn new(
         rules_number: u64,
         compared: Compared,
-        arrival: Arrival,
+        arrival: Ingress,
         flow: &Flow,
         names: u32,
     ) -> Self {
@@ -296,13 +296,13 @@ mod tests {
         }
     }
 
-    fn from_ue(qfi: u8) -> Arrival {
+    fn from_ue(qfi: u8) -> Ingress {
         let container = Qfi::new(qfi).map(|qfi| PduSessionInformation::Ul { qfi });
-        Arrival { teid: Teid(7), container }
+        Ingress { teid: Teid(7), container }
     }
 
     fn key(number: u64, n: u32) -> FlowKey {
-        FlowKey::new(number, ALL, Arrival::NETWORK, &flow(n), 0)
+        FlowKey::new(number, ALL, Ingress::NETWORK, &flow(n), 0)
     }
 
     fn find(flows: &mut Flows, key: &FlowKey, passes: bool) -> Option<(u8, Known)> {
@@ -331,7 +331,7 @@ mod tests {
             Flow { spi: None, ..base },
             Flow { spi: Some(0), ..base },
         ];
-        let mut all: Vec<_> = others.iter().map(|f| FlowKey::new(1, ALL, Arrival::NETWORK, f, 0)).collect();
+        let mut all: Vec<_> = others.iter().map(|f| FlowKey::new(1, ALL, Ingress::NETWORK, f, 0)).collect();
         all.extend([
             key(1, 1),
             key(2, 1),

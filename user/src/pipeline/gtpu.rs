@@ -11,7 +11,7 @@ use whimbrel_ids::{Instant, Teid};
 
 use super::inner::Inner;
 use super::packet::Packet;
-use super::stages::Arrival;
+use super::stages::Ingress;
 use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
 use crate::exchange::{Lead, Report};
 use crate::rules::SessionKind;
@@ -46,7 +46,7 @@ impl UpfU {
         };
         match m.message_type {
             message_type::G_PDU => {
-                let arrival = Arrival { teid: m.teid, container: m.pdu_session };
+                let arrival = Ingress { teid: m.teid, container: m.pdu_session };
                 let (at, end) = (m.payload_at, m.payload_at + m.payload.len());
                 packet.truncate(end);
                 self.g_pdu(now, (peer, local), arrival, at, packet)
@@ -83,7 +83,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
-        arrival: Arrival,
+        arrival: Ingress,
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
@@ -141,7 +141,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         (index, place): (u32, usize),
-        arrival: Arrival,
+        arrival: Ingress,
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {

@@ -11,7 +11,7 @@ use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
 use super::slice::is_told;
-use super::stages::{Arrival, Content, flow_of};
+use super::stages::{Content, Ingress, flow_of};
 use super::{DropReason, Verdict};
 use crate::buffering::Buffering;
 use crate::exchange::Report;
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// It is of a flow of guaranteed rate.
     guaranteed: bool,
-    pub(super) arrival: Arrival,
+    pub(super) arrival: Ingress,
     pub(super) packet: Packet,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn hold<C: Content>(
     rules: &SessionRules,
     now: Instant,
     (pdr, far): (&Pdr, &Far),
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     packet: &mut Packet,
 ) -> Verdict {

@@ -73,7 +73,7 @@ pub use shard::Steering;
 pub(crate) use shard::shard_of;
 use shard::{Common, Shard};
 use shared::Shared;
-use stages::{Arrival, Content};
+use stages::{Content, Ingress};
 use strays::Strays;
 
 /// Where a packet came from.
@@ -184,7 +184,7 @@ fn run_in<C: Content>(
     session: &mut SessionU,
     shared: &mut Shared,
     now: Instant,
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     packet: &mut Packet,
 ) -> Verdict {
@@ -375,7 +375,7 @@ impl UpfU {
             Some(Ok(inner)) => inner,
             Some(Err(reason)) => return self.dropped_at_border(index, reason),
         };
-        self.in_session(now, index, Arrival::NETWORK, &inner, packet)
+        self.in_session(now, index, Ingress::NETWORK, &inner, packet)
     }
 
     /// A packet for a session that the firewall did not let in.
@@ -411,7 +411,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Arrival,
+        arrival: Ingress,
         content: &C,
         packet: &mut Packet,
     ) -> Verdict {

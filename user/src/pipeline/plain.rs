@@ -20,7 +20,7 @@ use super::burst::{Stage, Watch};
 use super::inner::Inner;
 use super::meter::{self, Meter};
 use super::session::{SessionCounters, SessionU, State};
-use super::stages::{Arrival, flow_of};
+use super::stages::{Ingress, flow_of};
 use super::usage::{Counted, Usage};
 use super::{Destination, DropReason};
 use crate::config::DnIndex;
@@ -191,7 +191,7 @@ impl Hot {
     pub(super) fn uplink(
         &mut self,
         now: Instant,
-        arrival: Arrival,
+        arrival: Ingress,
         inner: &Inner,
         reaches: Result<(), DropReason>,
         second: Option<&mut Second>,

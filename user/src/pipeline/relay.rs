@@ -28,7 +28,7 @@ use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::ApplyAction;
 
 use super::packet::Packet;
-use super::stages::{self, Arrival};
+use super::stages::{self, Ingress};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::rules::Tunnel;
 
@@ -41,7 +41,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Arrival,
+        arrival: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
         let Some(session) = self.sessions.get(index) else {

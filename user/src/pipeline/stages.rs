@@ -21,7 +21,7 @@ use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, 
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct Ingress {
     /// The tunnel; zero for one from a data network.
     pub(super) teid: Teid,
     /// Its PDU session container.
@@ -48,7 +48,7 @@ pub(super) trait Content {
         _: &mut Shared,
         _: &SessionRules,
         _: Instant,
-        _: Arrival,
+        _: Ingress,
         _: &Packet,
     ) -> Names {
         Names::NONE
@@ -90,7 +90,7 @@ pub(super) trait Content {
     }
 
     /// What becomes of it, if it is for the link alone.
-    fn link_scope(&self, _: &mut State, _: &SessionRules, _: Arrival, _: &Packet) -> Option<Verdict> {
+    fn link_scope(&self, _: &mut State, _: &SessionRules, _: Ingress, _: &Packet) -> Option<Verdict> {
         None
     }
 }
@@ -120,7 +120,7 @@ impl Content for Inner {
         shared: &mut Shared,
         rules: &SessionRules,
         now: Instant,
-        arrival: Arrival,
+        arrival: Ingress,
         packet: &Packet,
     ) -> Names {
         naming::names_of(state, shared, rules, now, arrival.teid != Teid(0), self, packet.octets())
@@ -166,14 +166,14 @@ impl Content for Inner {
         &self,
         state: &mut State,
         rules: &SessionRules,
-        arrival: Arrival,
+        arrival: Ingress,
         packet: &Packet,
     ) -> Option<Verdict> {
         link_scope(state, rules, arrival, self, packet)
     }
 }
 
-impl Arrival {
+impl Ingress {
     /// From a data network, or from another UE of it.
     pub(super) const NETWORK: Self = Self { teid: Teid(0), container: None };
 
@@ -189,7 +189,7 @@ pub(super) fn run<C: Content>(
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Arrival,
+    arrival: Ingress,
     content: &C,
     packet: &mut Packet,
 ) -> Verdict {
@@ -270,7 +270,7 @@ fn leaves(far: &Far) -> bool {
 fn link_scope(
     state: &mut State,
     rules: &SessionRules,
-    arrival: Arrival,
+    arrival: Ingress,
     inner: &Inner,
     packet: &Packet,
 ) -> Option<Verdict> {

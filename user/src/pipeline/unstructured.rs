@@ -12,7 +12,7 @@ use super::inner::{Inner, protocol};
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
-use super::stages::{self, Arrival, Content};
+use super::stages::{self, Content, Ingress};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::rules::{Names, Pdr, SessionRules};
 
@@ -43,7 +43,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Arrival,
+        arrival: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
         if packet.is_empty() {
@@ -67,7 +67,7 @@ impl UpfU {
         match of_tunnel(rules, inner, packet.octets()) {
             Ok(()) => {
                 packet.pull(inner.payload_at + 8);
-                self.in_session(now, index, Arrival::NETWORK, &Unstructured, packet)
+                self.in_session(now, index, Ingress::NETWORK, &Unstructured, packet)
             }
             Err(reason) => Verdict::Drop(reason),
         }
@@ -143,7 +143,7 @@ pub(super) fn again(
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Arrival,
+    arrival: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
     stages::run(rules, state, shared, now, arrival, &Unstructured, packet)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{Arrival, HandoverStep, Scenario, Step, Way};
+use whimbrel_ran::scenario::{ArrivalPattern, HandoverStep, Scenario, Step, Way};
 use whimbrel_ran::trace;
 
 use super::attach::{CARRIED_P99_US, pools};
@@ -288,17 +288,17 @@ fn load(options: &Options) -> Result<Scenario, String> {
         let events = trace::read(&text).map_err(|e| format!("{}: {e}", file.display()))?;
         let ues = events.iter().map(|e| e.ue).max().unwrap_or(0).saturating_add(1);
         let before = if options.registered { vec![Step::Register, session()] } else { Vec::new() };
-        let traced = scenario(ues, options.gnbs, Arrival::Trace(events), Vec::new());
+        let traced = scenario(ues, options.gnbs, ArrivalPattern::Trace(events), Vec::new());
         return Ok(Scenario { before, ..traced });
     }
     let arrival = match options.burst {
-        Some(ues) => Arrival::Bursts {
+        Some(ues) => ArrivalPattern::Bursts {
             ues,
             within_ms: options.within_ms,
             every_s: options.every_s,
             times: options.times,
         },
-        None => Arrival::Rates {
+        None => ArrivalPattern::Rates {
             rates: options.rates.iter().map(|r| f64::from(*r)).collect(),
             seconds: options.seconds.into(),
         },

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
-use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 
 use crate::config::yaml::{self, Key, Node, NodeValue, Position};
 
@@ -83,7 +83,7 @@ pub(super) fn default(stay: bool) -> Scenario {
         gnbs: 1,
         before: Vec::new(),
         before_rate: 500.0,
-        arrival: Arrival::AtOnce,
+        arrival: ArrivalPattern::AtOnce,
         steps,
         groups: Vec::new(),
         seconds: 0.0,
@@ -318,7 +318,7 @@ mod tests {
         let text = "ues: 3\narrival: { rates: { rates: [10, 2.5], seconds: 1 } }\nagain: true\nsteps:\n  - register\n  \
                     - session\n  - session: { dnn: ims, s-nssai: 1-0000ab, type: ipv4v6 }\n  - wait: 0.5\n  - ping: 10.45.0.1\n";
         let s = parse(text).unwrap();
-        assert_eq!(s.arrival, Arrival::Rates { rates: vec![10.0, 2.5], seconds: 1.0 });
+        assert_eq!(s.arrival, ArrivalPattern::Rates { rates: vec![10.0, 2.5], seconds: 1.0 });
         assert_eq!(s.steps[1], Step::Session(SessionStep::default()));
         let ims = SessionStep {
             dnn: Some("ims".into()),

@@ -39,7 +39,7 @@ pub(crate) enum Between {
     /// It leaves.
     Departure(source::Departure),
     /// It comes.
-    Arrival(target::Arrival),
+    InboundTransfer(target::InboundTransfer),
 }
 
 /// Another AMF of this network: its place in the configuration.

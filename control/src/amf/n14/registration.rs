@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_security::NasSecurityContext;
 
 use super::source::{self, Departure, alone};
-use super::target::{Arrival, PATIENCE, completed, record};
+use super::target::{InboundTransfer, PATIENCE, completed, record};
 use super::{Between, Body, Completed, NeighbourId, Relation, Shown, Transferred, say};
 use crate::amf::connection::{lost, out_of_state, part, send_release_command};
 use crate::amf::nas;
@@ -156,7 +156,7 @@ pub(crate) async fn fetch(
     let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
     let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
-    ue.with(|p| p.amf.between = Some(Between::Arrival(Arrival::asked(to, relation)).into()));
+    ue.with(|p| p.amf.between = Some(Between::InboundTransfer(InboundTransfer::asked(to, relation)).into()));
     let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
         Ok(Input::Neighbour(body)) => match *body {
             Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
@@ -238,7 +238,7 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
 pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let Brought { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
-        let Some(Between::Arrival(a)) = p.amf.between.as_deref_mut() else { return None };
+        let Some(Between::InboundTransfer(a)) = p.amf.between.as_deref_mut() else { return None };
         a.coming.clone_from(&coming);
         p.sessions = sessions;
         a.status_to()
@@ -270,7 +270,7 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
 pub(crate) fn not_here(ue: Ue) {
     let from = ue.with(|p| {
         let to = p.amf.arrival()?.status_to();
-        p.amf.between.take_if(|b| matches!(**b, Between::Arrival(ref a) if !a.is_handover()));
+        p.amf.between.take_if(|b| matches!(**b, Between::InboundTransfer(ref a) if !a.is_handover()));
         to
     });
     if let Some((from, relation)) = from {
@@ -281,7 +281,7 @@ pub(crate) fn not_here(ue: Ue) {
 /// The former AMF answers. It is known by what was drawn for the question.
 pub(crate) fn answered(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
     let ours = ue.with(|p| match p.amf.between.as_deref_mut() {
-        Some(Between::Arrival(a)) => a.answered(from, relation),
+        Some(Between::InboundTransfer(a)) => a.answered(from, relation),
         _ => false,
     });
     if ours {

@@ -40,7 +40,7 @@ use crate::ue_context::{AmfContext, Connection, UeContext};
 
 /// Where a UE comes from.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct InboundTransfer {
     from: NeighbourId,
     relation: Relation,
     /// The sessions that come along, from when the UE is here until it is certain that they are ours.
@@ -58,7 +58,7 @@ enum By {
     Answer,
 }
 
-impl Arrival {
+impl InboundTransfer {
     fn new(from: NeighbourId, relation: Relation) -> Self {
         Self { from, relation, coming: Vec::new(), by: By::Handover }
     }
@@ -137,7 +137,7 @@ pub(crate) fn create(
         }
     };
     ue.with(|p| {
-        p.amf.between = Some(Between::Arrival(Arrival::new(from, relation)).into());
+        p.amf.between = Some(Between::InboundTransfer(InboundTransfer::new(from, relation)).into());
         p.amf.target = Some(Target::asked_for(&prepared.to).into());
     });
     let ue = ue.on(Lane::Handover);
@@ -328,7 +328,7 @@ async fn arrive(
             ..prepared.connection.clone()
         }));
         p.amf.registered = true;
-        if let Some(Between::Arrival(a)) = p.amf.between.as_deref_mut() {
+        if let Some(Between::InboundTransfer(a)) = p.amf.between.as_deref_mut() {
             a.coming.clone_from(&prepared.coming);
         }
         Some(target)
