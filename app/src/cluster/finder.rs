@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use whimbrel_etcd::{Access, Agent, Told};
+use whimbrel_etcd::{Access, Agent, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
 use whimbrel_resilience::region::Region;
@@ -130,7 +130,7 @@ fn list(
         lease: LEASE,
     };
     let home = at.home;
-    let told = move |told: Told<'_>| {
+    let told = move |told: MembershipUpdate<'_>| {
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(home) = told.view.home(home) {
             heard.home =

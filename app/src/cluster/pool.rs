@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_control::Glimpse;
-use whimbrel_control::config::Config as Told;
+use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
@@ -149,7 +149,7 @@ pub(crate) struct Pool {
     missing_told: usize,
     missing_since: Option<Instant>,
     /// What is in force: a member is told when it comes.
-    told: Arc<Told>,
+    told: Arc<ControlConfig>,
     frame: Vec<u8>,
     said: Vec<Said>,
     console: Arc<Console>,
@@ -159,7 +159,7 @@ impl Pool {
     /// Opens where CPFs come to; `None` where UEs are served in this process. Errors: one sentence.
     pub(crate) fn open(
         cluster: &Cluster,
-        told: Arc<Told>,
+        told: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
     ) -> Result<Option<Self>, String> {
@@ -171,7 +171,7 @@ impl Pool {
     pub(super) fn over(
         links: Links,
         cluster: &Cluster,
-        told: Arc<Told>,
+        told: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
     ) -> Result<Self, String> {
@@ -731,7 +731,7 @@ impl Pool {
     }
 
     /// Puts a new version of the configuration in force for those that come; those that are there hear of it in their order.
-    pub(crate) fn configure(&mut self, told: Arc<Told>) {
+    pub(crate) fn configure(&mut self, told: Arc<ControlConfig>) {
         self.told = told;
     }
 

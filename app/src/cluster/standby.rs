@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use whimbrel_control::config::Config as Told;
+use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
@@ -78,7 +78,7 @@ impl Succession {
         self,
         now: Instant,
         cluster: &Cluster,
-        told: Arc<Told>,
+        told: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
     ) -> Result<(Pool, Pair), String> {
@@ -410,7 +410,7 @@ impl Standby {
         self.links.send(link, &self.frame);
     }
 
-    /// What was heard is of no use: it is begun anew, after a while. Told once an hour of each kind, and counted.
+    /// What was heard is of no use: it is begun again, after a while. Logged once an hour for each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
         self.console.metrics.add(Counter::CtaReplicaBegunAnew, 1);
         if self.told.tells(now, kind) {

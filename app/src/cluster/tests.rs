@@ -407,11 +407,11 @@ fn join_at(address: SocketAddr) -> ToCta {
 struct Host {
     links: Links,
     events: Events,
-    untold: VecDeque<Told>,
+    untold: VecDeque<LinkReport>,
 }
 
 #[derive(Debug)]
-enum Told {
+enum LinkReport {
     Up(LinkId),
     Frame(LinkId, Vec<u8>),
     Down(LinkId, DownReason),
@@ -425,7 +425,7 @@ impl Host {
     }
 
     /// What happens next.
-    fn next(&mut self) -> Told {
+    fn next(&mut self) -> LinkReport {
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
             if let Some(told) = self.untold.pop_front() {
@@ -440,9 +440,9 @@ impl Host {
     fn look(&mut self) {
         self.links.drain(clock::now(), &mut self.events);
         self.untold.extend(self.events.iter().filter_map(|event| match event {
-            Event::Up { link, .. } => Some(Told::Up(link)),
-            Event::Frame { link, octets } => Some(Told::Frame(link, octets.to_vec())),
-            Event::Down { link, reason } => Some(Told::Down(link, reason)),
+            Event::Up { link, .. } => Some(LinkReport::Up(link)),
+            Event::Frame { link, octets } => Some(LinkReport::Frame(link, octets.to_vec())),
+            Event::Down { link, reason } => Some(LinkReport::Down(link, reason)),
             Event::TurnedAway { .. } => None,
         }));
         self.links.flush();
@@ -450,15 +450,15 @@ impl Host {
 
     /// Where the CPF that comes wants to be reached.
     fn caller(&mut self) -> (LinkId, SocketAddr) {
-        let Told::Up(link) = self.next() else { panic!("nobody calls") };
-        let Told::Frame(_, join) = self.next() else { panic!("it says nothing") };
+        let LinkReport::Up(link) = self.next() else { panic!("nobody calls") };
+        let LinkReport::Frame(_, join) = self.next() else { panic!("it says nothing") };
         let ToCta::Join { address, .. } = ToCta::read(&join).unwrap() else { panic!("it does not join") };
         (link, address)
     }
 
     fn asked_for(&mut self, of: UeId) -> LinkId {
         loop {
-            if let Told::Frame(link, octets) = self.next() {
+            if let LinkReport::Frame(link, octets) = self.next() {
                 match ToPeer::read(&octets).unwrap().message {
                     Peer::Fetch { ue, clock: 7 } if ue == of => return link,
                     other => panic!("{other:?}"),
@@ -470,7 +470,7 @@ impl Host {
     fn ended(&mut self, link: LinkId) -> DownReason {
         loop {
             match self.next() {
-                Told::Down(ended, reason) if ended == link => return reason,
+                LinkReport::Down(ended, reason) if ended == link => return reason,
                 _ => {}
             }
         }
@@ -504,7 +504,7 @@ fn a_cta_replica_that_serves_is_called_at_once_by_a_cpf_that_calls_others() {
     let welcome = ToCpf::Welcome { life: 5, id: CpfId(1), heartbeats: HeartbeatKey([7; 32]), keep: true };
     former.tell(link, [welcome, configure, ToCpf::CtaReplica(cta_replica.links.local_addr())]);
     let resumes = |cta_replica: &mut Host| loop {
-        if let Told::Frame(link, octets) = cta_replica.next() {
+        if let LinkReport::Frame(link, octets) = cta_replica.next() {
             assert!(matches!(ToCta::read(&octets), Ok(ToCta::Resume { life: 5, .. })));
             return link;
         }
@@ -726,7 +726,7 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
             other.look(); // it writes what waits, once the link stands
             cta.look();
             for told in cta.untold.drain(..) {
-                let Told::Frame(_, octets) = told else { panic!("{told:?}") };
+                let LinkReport::Frame(_, octets) = told else { panic!("{told:?}") };
                 if let ToCta::Up(Up::Holds { ue: held, .. }) = ToCta::read(&octets).unwrap() {
                     return assert_eq!(held, ue);
                 }
@@ -741,7 +741,7 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
         other.links.send(to_it, nonsense);
     }
     held(&mut other, after);
-    assert!(!other.untold.iter().any(|told| matches!(told, Told::Down(..))), "on the same link");
+    assert!(!other.untold.iter().any(|told| matches!(told, LinkReport::Down(..))), "on the same link");
     assert_eq!(lines.load(Ordering::Relaxed), told + 1);
     let end = Instant::now() + Duration::from_secs(20);
     while console.metrics.sample("whimbrel_cpf_messages_unreadable_total") < 300 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{debug, error, info, warn};
-use whimbrel_etcd::{Agent, Told};
+use whimbrel_etcd::{Agent, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::{Incarnation, Timing};
 use whimbrel_resilience::membership::{
@@ -75,7 +75,7 @@ impl Witness {
             lease: pair.lease,
         };
         let (hears, wakes, home) = (heard.clone(), wake.clone(), pair.home);
-        let told = move |told: Told<'_>| {
+        let told = move |told: MembershipUpdate<'_>| {
             let mut heard = hears.lock().unwrap_or_else(PoisonError::into_inner);
             heard.home = told.view.home(home).copied();
             heard.incarnation = told.incarnation;

@@ -65,7 +65,7 @@ fn by_network(ue: Ue, psi: PduSessionId) {
     ue.start(Lane::Session(psi), procedure, async move {
         let Some(wanted) = ue.with(|p| p.sessions.get(&psi)?.wanted.clone()) else { return };
         let began = ue.now();
-        let done = modify(ue, psi, Told::by_network(), wanted).await;
+        let done = modify(ue, psi, CommandToUe::by_network(), wanted).await;
         finish(ue, psi, procedure, began, done);
     });
 }
@@ -80,7 +80,7 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
             Ok(granted) => granted,
             Err(cause) => return refuse(ue, psi, pti, cause, procedure),
         };
-        let told = Told::in_answer(ue, psi, pti, &request);
+        let told = CommandToUe::in_answer(ue, psi, pti, &request);
         drop(request);
         want(ue, psi, |w| w.clone_from(&granted));
         let done = modify(ue, psi, told, granted).await;
@@ -125,12 +125,12 @@ fn refuse(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Proced
 }
 
 /// What the UE is told beside the change: in the answer to its request, what it asked for.
-struct Told {
+struct CommandToUe {
     pti: Pti,
     command: Option<Box<ModificationCommand>>,
 }
 
-impl Told {
+impl CommandToUe {
     fn by_network() -> Self {
         Self { pti: Pti::UNASSIGNED, command: None }
     }
@@ -152,7 +152,12 @@ impl Told {
 
 /// Brings a session to what it is to have: TS 23.502 §4.3.3.2 steps 2a to 12. Flows that the gNB does not take are taken
 /// back from the UE by a second round.
-async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wanted>) -> Result<AtGnb, End> {
+async fn modify(
+    ue: Ue,
+    psi: PduSessionId,
+    mut told: CommandToUe,
+    mut wanted: Box<Wanted>,
+) -> Result<AtGnb, End> {
     let mut at_gnb = AtGnb::default();
     loop {
         amf::handover_over(ue).await?; // the gNB is asked where the UE then is (TS 38.413 §8.4.1.2)
@@ -176,7 +181,7 @@ async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wante
         without(ue, psi, &not_taken);
         want(ue, psi, |_| {}); // what it has it wants no more
         wanted.flows.retain(|f| !not_taken.contains(&f.qfi));
-        told = Told::by_network();
+        told = CommandToUe::by_network();
     }
 }
 
@@ -223,7 +228,7 @@ async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> 
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
-    if let Some(step) = Step::between(ue, psi, &Told::by_network(), &wanted, &has)
+    if let Some(step) = Step::between(ue, psi, &CommandToUe::by_network(), &wanted, &has)
         && let Err(interrupted @ End::Interrupted(_)) = command(ue, psi, step).await
     {
         return interrupted;
@@ -262,12 +267,12 @@ struct Step {
 
 impl Step {
     /// From what the session has. `None` where there is nothing to do.
-    fn towards(ue: Ue, psi: PduSessionId, told: &Told, wanted: &Wanted) -> Option<Self> {
+    fn towards(ue: Ue, psi: PduSessionId, told: &CommandToUe, wanted: &Wanted) -> Option<Self> {
         let has = ue.with(|p| p.sessions.get(&psi).map(|s| Wanted::of(s)))?;
         Self::between(ue, psi, told, &has, wanted)
     }
 
-    fn between(ue: Ue, psi: PduSessionId, told: &Told, from: &Wanted, to: &Wanted) -> Option<Self> {
+    fn between(ue: Ue, psi: PduSessionId, told: &CommandToUe, from: &Wanted, to: &Wanted) -> Option<Self> {
         let lifetime = ue.config().timers.pdu_session_address_lifetime;
         ue.with(|p| {
             let session = p.sessions.get_mut(&psi)?;

@@ -19,7 +19,7 @@ use super::json;
 const INPUTS_MAX: usize = 256;
 
 /// What the process is told.
-pub struct Told<'a> {
+pub struct MembershipUpdate<'a> {
     /// What happened.
     pub event: Event,
     /// The cluster as it is known now.
@@ -41,7 +41,7 @@ impl Agent {
     pub fn start(
         settings: Settings,
         access: &Access,
-        told: impl FnMut(Told<'_>) + Send + 'static,
+        told: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
     ) -> Result<Self, String> {
         let gateway = Gateway::new(access.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
@@ -65,7 +65,7 @@ async fn run(
     mut membership: Membership,
     mut carrier: Carrier,
     mut incoming: Receiver<Input>,
-    mut told: impl FnMut(Told<'_>),
+    mut told: impl FnMut(MembershipUpdate<'_>),
 ) {
     let begun = (std::time::Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let now = || Instant((begun.1 + begun.0.elapsed()).as_micros() as u64);
@@ -80,7 +80,7 @@ async fn run(
             carrier.carry(id, request);
         }
         for event in out.events {
-            told(Told { event, view: membership.view(), incarnation: membership.incarnation() });
+            told(MembershipUpdate { event, view: membership.view(), incarnation: membership.incarnation() });
         }
         let wait = membership.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
         input = match tokio::time::timeout(wait, incoming.recv()).await {

@@ -16,4 +16,4 @@ mod gateway;
 mod json;
 
 pub use access::Access;
-pub use agent::{Agent, Told};
+pub use agent::{Agent, MembershipUpdate};

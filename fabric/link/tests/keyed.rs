@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::{End, Told, linked, says, until};
+use common::{End, LinkReport, linked, says, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_link::{DownReason, Key, Links, Settings};
 
@@ -19,8 +19,8 @@ fn frames_of_all_lengths_pass_both_ways() {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(keyed(1));
     let (ab, ba) = linked(&mut a, &mut b, at);
-    assert_eq!(a.told, [Told::Up(ab, b"the listener".to_vec(), true)]);
-    assert_eq!(b.told, [Told::Up(ba, b"the caller".to_vec(), false)]);
+    assert_eq!(a.told, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
+    assert_eq!(b.told, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
     let sent: Vec<Vec<u8>> = [0, 1, 600, 65_535, 70_000, 1024 * 1024].map(|n| vec![n as u8; n]).to_vec();
     for frame in &sent {
         a.links.send(ab, frame);
@@ -81,7 +81,7 @@ fn who_takes_nothing_loses_the_link_at_the_bound() {
         a.links.send(link, &[7; 1024 * 1024]);
         a.turn();
     }
-    assert_eq!(a.told.last(), Some(&Told::Down(link, DownReason::QueueFull)));
+    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
 }
 
 #[test]
@@ -99,9 +99,10 @@ fn another_key_is_named_where_it_is_called() {
     let mut a = End::calling(keyed(2));
     let link = a.links.connect(a.now, at);
     until(&mut [&mut a, &mut b], |e| !e[0].ended().is_empty() && !e[1].ended().is_empty());
-    assert_eq!(b.told, [Told::TurnedAway(DownReason::WrongKey)]);
+    assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::WrongKey)]);
     assert!(
-        a.told == [Told::Down(link, DownReason::Left)] || a.told == [Told::Down(link, DownReason::Broken)]
+        a.told == [LinkReport::Down(link, DownReason::Left)]
+            || a.told == [LinkReport::Down(link, DownReason::Broken)]
     );
     assert_eq!(b.links.counters().down(DownReason::WrongKey), 1);
 }
@@ -120,7 +121,7 @@ fn a_plain_peer_is_named_at_a_keyed_end_and_the_other_way() {
         let mut a = End::calling(of(caller));
         a.links.connect(a.now, at);
         until(&mut [&mut a, &mut b], |e| !e[1].ended().is_empty());
-        assert_eq!(b.told, [Told::TurnedAway(DownReason::Protection)]);
+        assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::Protection)]);
     }
 }
 
@@ -137,7 +138,7 @@ fn who_has_no_key_is_turned_away_and_learns_nothing() {
         (&long, DownReason::HelloTooLong),
     ] {
         assert_eq!(says(&mut b, at, octets, false), reason);
-        assert_eq!(b.told.last(), Some(&Told::TurnedAway(reason)));
+        assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(reason)));
     }
     assert_eq!(b.links.counters().octets_out, 0);
 }
@@ -253,5 +254,5 @@ fn a_recorded_caller_holds_a_place_for_the_time_of_a_greeting_alone() {
     until(&mut [&mut b], |e| e[0].links.counters().octets_out > 0);
     b.pass(Duration::from_secs(5));
     b.turn();
-    assert_eq!(b.told, [Told::TurnedAway(DownReason::NoGreeting)]);
+    assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::NoGreeting)]);
 }

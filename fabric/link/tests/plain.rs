@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::{End, Told, linked, says, until};
+use common::{End, LinkReport, linked, says, until};
 use whimbrel_link::{DownReason, HELLO_OCTETS_MAX, LinkId, Links, OpenError, Settings};
 
 /// A greeting that is taken.
@@ -17,8 +17,8 @@ fn each_end_learns_who_the_other_is_and_frames_pass_both_ways() {
     let (mut b, at) = End::listening(|_| {});
     let mut a = End::calling(|_| {});
     let (ab, ba) = linked(&mut a, &mut b, at);
-    assert_eq!(a.told, [Told::Up(ab, b"the listener".to_vec(), true)]);
-    assert_eq!(b.told, [Told::Up(ba, b"the caller".to_vec(), false)]);
+    assert_eq!(a.told, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
+    assert_eq!(b.told, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
     a.links.send(ab, b"one");
     a.links.send(ab, b"");
     b.links.send(ba, b"two");
@@ -77,7 +77,7 @@ fn a_peer_that_takes_nothing_loses_the_link_at_the_bound() {
         a.links.send(link, &[7; 1024 * 1024]);
         a.turn();
     }
-    assert_eq!(a.told.last(), Some(&Told::Down(link, DownReason::QueueFull)));
+    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
     assert_eq!(a.links.counters().down(DownReason::QueueFull), 1);
     assert_eq!(a.ended().len(), 1, "told once");
     // Frames that came whole before are still the other's; half of one is nobody's.
@@ -93,7 +93,10 @@ fn a_link_that_ends_is_told_to_the_other_end_alone_and_its_name_is_not_used_agai
     a.links.send(ab, b"last words");
     a.links.close(ab);
     until(&mut [&mut a, &mut b], |e| !e[1].ended().is_empty());
-    assert_eq!(b.told[1..], [Told::Frame(ba, b"last words".to_vec()), Told::Down(ba, DownReason::Closed)]);
+    assert_eq!(
+        b.told[1..],
+        [LinkReport::Frame(ba, b"last words".to_vec()), LinkReport::Down(ba, DownReason::Closed)]
+    );
     assert_eq!(a.ended(), []);
     a.links.send(ab, b"to nobody");
     b.links.send(ba, b"to nobody");
@@ -108,7 +111,7 @@ fn nobody_there_is_told_as_such() {
     let mut a = End::calling(|_| {});
     let link = a.links.connect(a.now, closed);
     until(&mut [&mut a], |e| !e[0].ended().is_empty());
-    assert_eq!(a.told, [Told::Down(link, DownReason::Unreachable)]);
+    assert_eq!(a.told, [LinkReport::Down(link, DownReason::Unreachable)]);
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn without_protection_links_stay_on_the_host() {
     let link = a.links.connect(a.now, elsewhere);
     assert_eq!(a.links.next_deadline(), Some(whimbrel_ids::Instant::ZERO), "there is something to tell");
     a.turn();
-    assert_eq!(a.told, [Told::Down(link, DownReason::Unprotected)]);
+    assert_eq!(a.told, [LinkReport::Down(link, DownReason::Unprotected)]);
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn who_calls_and_says_nonsense_is_turned_away_with_the_reason() {
     ];
     for (octets, then_closes, reason) in cases {
         assert_eq!(says(&mut b, at, octets, *then_closes), *reason);
-        assert_eq!(b.told.last(), Some(&Told::TurnedAway(*reason)));
+        assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(*reason)));
     }
     let frame = |tail: &[u8]| [GREETING, tail].concat();
     assert_eq!(says(&mut b, at, &frame(&[0, 0, 3, 0xe9]), false), DownReason::FrameTooLong);
@@ -168,7 +171,10 @@ fn who_says_nothing_is_turned_away_in_time() {
     b.pass(Duration::from_secs(1));
     b.turn();
     b.turn();
-    assert_eq!(b.told, [Told::TurnedAway(DownReason::NoGreeting), Told::TurnedAway(DownReason::NoGreeting)]);
+    assert_eq!(
+        b.told,
+        [LinkReport::TurnedAway(DownReason::NoGreeting), LinkReport::TurnedAway(DownReason::NoGreeting)]
+    );
     assert_eq!(b.links.next_deadline(), None);
 }
 
@@ -191,11 +197,11 @@ fn there_are_no_more_links_than_allowed() {
     linked(&mut a, &mut b, at);
     let third = a.links.connect(a.now, at);
     until(&mut [&mut a, &mut b], |e| !e[0].ended().is_empty() && !e[1].ended().is_empty());
-    assert_eq!(b.told.last(), Some(&Told::TurnedAway(DownReason::NoRoom)));
-    assert!(a.told.iter().any(|t| matches!(t, Told::Down(link, _) if *link == third)));
+    assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(DownReason::NoRoom)));
+    assert!(a.told.iter().any(|t| matches!(t, LinkReport::Down(link, _) if *link == third)));
     let full: Vec<LinkId> = (0..2).map(|_| a.links.connect(a.now, at)).collect();
     a.turn();
-    assert!(a.told.contains(&Told::Down(full[1], DownReason::NoRoom)));
+    assert!(a.told.contains(&LinkReport::Down(full[1], DownReason::NoRoom)));
 }
 
 #[test]
@@ -205,5 +211,5 @@ fn a_frame_longer_than_allowed_ends_the_link_where_it_would_be_sent() {
     let (link, _) = linked(&mut a, &mut b, at);
     a.links.send(link, &[0; 11]);
     a.turn();
-    assert_eq!(a.told.last(), Some(&Told::Down(link, DownReason::FrameTooLong)));
+    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::FrameTooLong)));
 }

@@ -241,7 +241,7 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     })
 }
 
-type Told = (String, Vec<(u64, Done)>, Value);
+type DrawReport = (String, Vec<(u64, Done)>, Value);
 
 /// Draws things for one part and does them until told to stop.
 fn draw(
@@ -251,7 +251,7 @@ fn draw(
     stop: &AtomicBool,
     findings: &Findings,
     count: &AtomicU64,
-) -> Told {
+) -> DrawReport {
     let mut rng = Rng::new(seed ^ (part as u64 + 1) << 56);
     let mut done = Vec::new();
     let mut hand = match Hand::open(part, crowd) {
@@ -278,7 +278,7 @@ fn draw(
 }
 
 /// Does things again, in order.
-fn again(ops: &[Done], crowd: &Crowd, stop: &AtomicBool, findings: &Findings) -> Told {
+fn again(ops: &[Done], crowd: &Crowd, stop: &AtomicBool, findings: &Findings) -> DrawReport {
     let mut hands: BTreeMap<Part, Hand> = BTreeMap::new();
     for Done { part, op } in ops {
         if stop.load(Ordering::Relaxed) {

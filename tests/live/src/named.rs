@@ -75,7 +75,7 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
         std::thread::spawn(move || canary::keep(&ues, 3600.0, health, over))
     };
     let mut radio = Radio::open(0, crowd.bad.get(..usize::from(UES)).unwrap_or_default(), &crowd.canaries)?;
-    let mut told = Told { clean: true };
+    let mut told = Outcomes { clean: true };
     told.of("canaries before anything is done", judge(&mut core, &health, 0));
     let before = core.usage();
     for (name, input) in INPUTS {
@@ -101,11 +101,11 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
     Ok(told.clean)
 }
 
-struct Told {
+struct Outcomes {
     clean: bool,
 }
 
-impl Told {
+impl Outcomes {
     fn of(&mut self, name: &str, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => println!("ok - {name}"),

@@ -17,7 +17,7 @@ use whimbrel_pfcp::msg::{
 
 use whimbrel_pfcp::{SEQUENCE_MAX, message_type};
 
-use super::load::Told;
+use super::load::LastReported;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC, is_request};
 use crate::event::{Ended, Event};
@@ -56,7 +56,7 @@ pub(super) struct Association {
     next_heartbeat: Option<Instant>,
     /// What it does with what it is told.
     pub(super) features: CpFunctionFeatures,
-    pub(super) told: Told,
+    pub(super) told: LastReported,
 }
 
 /// Addresses of an SMF's set that are kept.
@@ -188,7 +188,7 @@ impl UpfC {
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
             features: features.unwrap_or_default(),
-            told: Told::default(),
+            told: LastReported::default(),
         };
         self.associations.by_node.insert(node, association);
     }

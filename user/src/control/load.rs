@@ -21,7 +21,7 @@ const VALIDITY: Duration = Duration::from_secs(60);
 
 /// What one SMF was told last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LastReported {
     load: u8,
     reduction: u8,
     at: Instant,
@@ -58,7 +58,7 @@ fn tell(a: &mut Association, now: Instant, load: u8, base: u32) -> Information {
         return (None, None);
     }
     let overload_changed = reduction != told.reduction || again;
-    *told = Told { load, reduction, at: now, sequence: told.sequence.wrapping_add(1) };
+    *told = LastReported { load, reduction, at: now, sequence: told.sequence.wrapping_add(1) };
     let sequence_number = SequenceNumber(base.wrapping_add(told.sequence));
     let loads = a.features.has(CpFunctionFeatures::LOAD);
     let overloads = a.features.has(CpFunctionFeatures::OVRL) && overload_changed;

@@ -164,20 +164,20 @@ impl Application {
 /// The applications that rules may name.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    all: BTreeMap<Box<str>, Told>,
+    all: BTreeMap<Box<str>, KnownApplication>,
     /// The last number that was given.
     number: u32,
 }
 
 /// Who has told of an application. What an SMF says takes the place of the configuration's, until it takes it back.
 #[derive(Debug, Default)]
-struct Told {
+struct KnownApplication {
     configured: Option<Arc<Application>>,
     /// By its association.
     provisioned: Option<(u32, Arc<Application>)>,
 }
 
-impl Told {
+impl KnownApplication {
     fn present(&self) -> Option<&Arc<Application>> {
         self.provisioned.as_ref().map(|(_, a)| a).or(self.configured.as_ref())
     }
@@ -229,7 +229,9 @@ impl Known {
 
     /// The applications of which SMFs have said something; one of them, or any.
     pub(crate) fn provisioned(&self, by: Option<u32>) -> Vec<Box<str>> {
-        let of = |told: &Told| told.provisioned.as_ref().is_some_and(|(a, _)| by.is_none_or(|by| by == *a));
+        let of = |told: &KnownApplication| {
+            told.provisioned.as_ref().is_some_and(|(a, _)| by.is_none_or(|by| by == *a))
+        };
         self.all.iter().filter(|(_, told)| of(told)).map(|(id, _)| id.clone()).collect()
     }
 }

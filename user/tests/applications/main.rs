@@ -439,7 +439,7 @@ fn an_answer_about_another_name_than_was_asked_for_changes_nothing() {
 const NAMES: [&str; 5] =
     ["video.example", "a.video.example", "games.example", "other.example", "cdn.example"];
 /// As [`applications`] has them: 0 is video's, 1 games'.
-const TOLD: model::Told = model::Told {
+const TOLD: model::ApplicationNames = model::ApplicationNames {
     asked: |name| match name {
         "video.example" | "a.video.example" => vec![0],
         "games.example" => vec![1],

@@ -15,7 +15,7 @@ const ANSWERED_WITHIN_S: u64 = 10;
 pub(crate) type Ends = (Ipv4Addr, u16, u16, u8);
 
 /// The applications, in the order of the rules that name them: by name, in questions and in greetings.
-pub(crate) struct Told {
+pub(crate) struct ApplicationNames {
     pub(crate) asked: fn(&str) -> Vec<usize>,
     pub(crate) greeted: fn(&str) -> Vec<usize>,
 }
@@ -32,7 +32,15 @@ pub(crate) struct Ue {
 }
 
 impl Ue {
-    pub(crate) fn ask(&mut self, told: &Told, now: u64, server: Ipv4Addr, port: u16, id: u16, name: &str) {
+    pub(crate) fn ask(
+        &mut self,
+        told: &ApplicationNames,
+        now: u64,
+        server: Ipv4Addr,
+        port: u16,
+        id: u16,
+        name: &str,
+    ) {
         if !(told.asked)(name).is_empty() {
             self.asked.push((now, server, port, id));
         }
@@ -40,7 +48,7 @@ impl Ue {
 
     pub(crate) fn answer(
         &mut self,
-        told: &Told,
+        told: &ApplicationNames,
         now: u64,
         (server, port, id): (Ipv4Addr, u16, u16),
         name: &str,
@@ -77,7 +85,13 @@ impl Ue {
     }
 
     /// The applications of a packet's flow, which may greet.
-    pub(crate) fn packet(&mut self, told: &Told, now: u64, ends: Ends, greets: Option<&str>) -> Vec<usize> {
+    pub(crate) fn packet(
+        &mut self,
+        told: &ApplicationNames,
+        now: u64,
+        ends: Ends,
+        greets: Option<&str>,
+    ) -> Vec<usize> {
         let flow = self.flows.iter().find(|f| f.1 == ends && now - f.0 < IDLE_S);
         let mut known = flow.map_or_else(|| self.of_address(now, ends.0), |f| f.2.clone());
         known.extend(greets.map_or(Vec::new(), told.greeted));

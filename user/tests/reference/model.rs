@@ -145,7 +145,7 @@ pub(crate) struct Waiting {
 
 /// What a packet led to besides its fate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reports {
     /// Not told, but as much of all sessions.
     pub(crate) waiting: Waiting,
     /// Likewise: the rate of the slice that has one.
@@ -202,7 +202,7 @@ impl Seat {
     }
 
     /// A packet of the UE comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
-    pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, told: &mut Told) -> Vec<Fate> {
+    pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, told: &mut Reports) -> Vec<Fate> {
         let Some(awaited) = self.awaited else { return Vec::new() };
         if !awaited.stands(now) {
             self.awaited = None;
@@ -216,14 +216,14 @@ impl Seat {
     }
 
     /// After any change of rules: what is held meets them, in order. What is sent then.
-    pub(crate) fn changed(&mut self, now: Instant, told: &mut Told) -> Vec<Fate> {
+    pub(crate) fn changed(&mut self, now: Instant, told: &mut Reports) -> Vec<Fate> {
         let held = self.let_go(told);
         let again = held.into_iter().map(|(since, p)| self.waited(now, since, p, told));
         again.filter(|f| *f != Fate::Held).collect()
     }
 
     /// Nothing waits any more.
-    pub(crate) fn let_go(&mut self, told: &mut Told) -> VecDeque<(Instant, Inner)> {
+    pub(crate) fn let_go(&mut self, told: &mut Reports) -> VecDeque<(Instant, Inner)> {
         told.waiting.packets -= self.held.len();
         told.waiting.octets -= self.held_octets();
         std::mem::take(&mut self.held)
@@ -240,7 +240,7 @@ impl Seat {
     }
 
     /// The time is later than it was.
-    pub(crate) fn advanced(&mut self, now: Instant, told: &mut Told) {
+    pub(crate) fn advanced(&mut self, now: Instant, told: &mut Reports) {
         account::advance(&mut self.accounts, now, &mut told.usage);
         while let Some((since, packet)) = self.held.front()
             && now.since(*since) >= self.bounds.age
@@ -265,7 +265,7 @@ impl Seat {
     }
 
     /// A UE's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
-    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, told: &mut Told) -> Fate {
+    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, told: &mut Reports) -> Fate {
         let Inner { octets, server } = inner;
         let met = self.met(server, Some(qfi));
         let fate = match met {
@@ -291,12 +291,12 @@ impl Seat {
     }
 
     /// A packet of the data network for this UE, whole.
-    pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, told: &mut Told) -> Fate {
+    pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, told: &mut Reports) -> Fate {
         self.waited(now, now, inner, told)
     }
 
     /// The same of one that has waited.
-    fn waited(&mut self, now: Instant, since: Instant, inner: Inner, told: &mut Told) -> Fate {
+    fn waited(&mut self, now: Instant, since: Instant, inner: Inner, told: &mut Reports) -> Fate {
         let octets = inner.octets.len();
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
@@ -323,7 +323,7 @@ impl Seat {
     }
 
     /// Whether there is room for a packet to wait. For one of a guaranteed flow others of the session give way, the newest first.
-    fn kept(&mut self, inner: &Inner, told: &mut Told) -> Result<(), DropReason> {
+    fn kept(&mut self, inner: &Inner, told: &mut Reports) -> Result<(), DropReason> {
         while let Err(reason) = self.room(inner.octets.len(), told.waiting) {
             let other = self.held.iter().rposition(|(_, p)| !self.is_promised(p));
             let Some(at) = other.filter(|_| self.is_promised(inner)) else { return Err(reason) };
@@ -384,7 +384,7 @@ impl Seat {
         way: usize,
         met: Met,
         octets: usize,
-        told: &mut Told,
+        told: &mut Reports,
     ) -> Result<(), DropReason> {
         let flow = self.flow.as_ref().filter(|_| met == Met::Flow);
         let has = |q: &Enforced| match met {

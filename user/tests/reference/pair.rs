@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::account::{Account, Used};
 use super::common::*;
-use super::model::{Action, Enforced, Fate, PORTS, Seat, Slice, Told, UNPLACED_AGE, Waiting};
+use super::model::{Action, Enforced, Fate, PORTS, Reports, Seat, Slice, UNPLACED_AGE, Waiting};
 #[allow(unused_imports, reason = "of captures")]
 pub(crate) use steps::is_change;
 use whimbrel_gtpu::{Gtpu, message_type};
@@ -74,7 +74,7 @@ pub(crate) type Judge<U> = Box<dyn FnMut(&mut U, Instant, &[Judged])>;
 pub(crate) struct Pair<U: Plane = Upf> {
     pub(crate) net: Net<U>,
     seats: Vec<Option<(Session, Seat)>>,
-    pub(crate) told: Told,
+    pub(crate) told: Reports,
     cp_seid: u64,
     both_families: bool,
     /// Numbers of reports that came.
@@ -220,7 +220,7 @@ impl<U: Plane> Pair<U> {
             judge,
             net,
             seats: (0..SEATS).map(|_| None).collect(),
-            told: Told { slice, ..Told::default() },
+            told: Reports { slice, ..Reports::default() },
             cp_seid: 0,
             both_families: false,
             seen: BTreeSet::new(),

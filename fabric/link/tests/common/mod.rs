@@ -12,7 +12,7 @@ const TURNS: usize = 20_000;
 
 /// What happened to one end, as owned values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum LinkReport {
     Up(LinkId, Vec<u8>, bool),
     Frame(LinkId, Vec<u8>),
     Down(LinkId, DownReason),
@@ -22,7 +22,7 @@ pub(crate) enum Told {
 /// One process.
 pub(crate) struct End {
     pub(crate) links: Links,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<LinkReport>,
     pub(crate) now: Instant,
     events: Events,
 }
@@ -53,10 +53,10 @@ impl End {
         self.links.drain(self.now, &mut self.events);
         for event in self.events.iter() {
             self.told.push(match event {
-                Event::Up { link, hello, we_called, .. } => Told::Up(link, hello.to_vec(), we_called),
-                Event::Frame { link, octets } => Told::Frame(link, octets.to_vec()),
-                Event::Down { link, reason } => Told::Down(link, reason),
-                Event::TurnedAway { reason, .. } => Told::TurnedAway(reason),
+                Event::Up { link, hello, we_called, .. } => LinkReport::Up(link, hello.to_vec(), we_called),
+                Event::Frame { link, octets } => LinkReport::Frame(link, octets.to_vec()),
+                Event::Down { link, reason } => LinkReport::Down(link, reason),
+                Event::TurnedAway { reason, .. } => LinkReport::TurnedAway(reason),
             });
         }
         self.links.flush();
@@ -67,19 +67,22 @@ impl End {
     }
 
     pub(crate) fn ups(&self) -> Vec<LinkId> {
-        self.told.iter().filter_map(|t| if let Told::Up(link, ..) = t { Some(*link) } else { None }).collect()
+        self.told
+            .iter()
+            .filter_map(|t| if let LinkReport::Up(link, ..) = t { Some(*link) } else { None })
+            .collect()
     }
 
     pub(crate) fn frames(&self) -> Vec<Vec<u8>> {
         self.told
             .iter()
-            .filter_map(|t| if let Told::Frame(_, f) = t { Some(f.clone()) } else { None })
+            .filter_map(|t| if let LinkReport::Frame(_, f) = t { Some(f.clone()) } else { None })
             .collect()
     }
 
     pub(crate) fn ended(&self) -> Vec<DownReason> {
-        let ended = |t: &Told| match t {
-            Told::Down(_, reason) | Told::TurnedAway(reason) => Some(*reason),
+        let ended = |t: &LinkReport| match t {
+            LinkReport::Down(_, reason) | LinkReport::TurnedAway(reason) => Some(*reason),
             _ => None,
         };
         self.told.iter().filter_map(ended).collect()
