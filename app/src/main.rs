@@ -15,11 +15,11 @@ mod console;
 mod core;
 mod entropy;
 mod local_time;
+mod log_limiter;
 mod logging;
 mod observe;
 mod playground;
 mod subscribers;
-mod told;
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ use crate::config::refusal_word;
 use crate::console::{
     Cause, ClosedBy, Condition, Console, Counter, Gauge, Happened, Level, Name, ProcedureName, RefusalRecord,
 };
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// Turns events into what is seen outside. One per control thread.
 pub(crate) struct Observer {
@@ -35,7 +35,7 @@ pub(crate) struct Observer {
     /// Associations that stand and whose gNB's identity another association took over.
     displaced: BTreeSet<AssociationId>,
     /// What was wrong with their messages.
-    wrong: ToldOnce<(String, String)>,
+    wrong: LogLimiter<(String, String)>,
     store_failed: bool,
     /// From the arrival of the messages of this turn to the events that they led to.
     turn: Duration,
@@ -46,7 +46,7 @@ pub(crate) struct Observer {
 impl Observer {
     /// An observer that pushes to `console`.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
-        let wrong = ToldOnce::new("messages of gNBs, and with how many there are");
+        let wrong = LogLimiter::new("messages of gNBs, and with how many there are");
         console.configured(config.clone());
         Self {
             console,
@@ -255,7 +255,7 @@ impl Observer {
             RanEvent::Refused { association, what } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanRefused, 1);
-                if self.wrong.tells(now, (id.clone(), what.clone())) {
+                if self.wrong.allows(now, (id.clone(), what.clone())) {
                     warn!(
                         gnb = id,
                         what, "a message was answered with ERROR INDICATION; further ones are counted"
@@ -269,7 +269,7 @@ impl Observer {
             RanEvent::ErrorIndication { association, cause } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanErrorIndication, 1);
-                if self.wrong.tells(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
+                if self.wrong.allows(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
                     warn!(gnb = id, cause, "a gNB sent ERROR INDICATION; further ones are counted");
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.error", &id, text);
@@ -307,7 +307,7 @@ impl Observer {
             RanEvent::Limited { association, limit } => {
                 let id = association.map_or_else(|| "all".into(), |a| self.called(a));
                 let text = beyond(limit);
-                if self.wrong.tells(now, (id.clone(), text.clone())) {
+                if self.wrong.allows(now, (id.clone(), text.clone())) {
                     warn!(
                         gnb = id,
                         limit, "{text}; further times are counted (whimbrel_limit_reached_total)"

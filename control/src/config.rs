@@ -366,9 +366,9 @@ pub struct Limits {
     /// PDU sessions of one UE (TS 24.501 §9.4: identities 1 to 15).
     pub sessions_per_ue: u8,
     /// UEs not yet authenticated at once: what a flood of first messages can occupy.
-    pub strangers: u32,
+    pub unauthenticated_ues: u32,
     /// Of these, those of one gNB: one gNB's flood leaves room for the UEs of others.
-    pub strangers_per_gnb: u32,
+    pub unauthenticated_ues_per_gnb: u32,
     /// First messages of UEs that one gNB may bring in a second, and at once.
     pub first_messages_per_s: u32,
     /// Associations at once on which no gNB has set up.
@@ -383,8 +383,8 @@ impl Default for Limits {
             ues: 1 << 20,
             ran_nodes: 1024,
             sessions_per_ue: 8,
-            strangers: 65_536,
-            strangers_per_gnb: 16_384,
+            unauthenticated_ues: 65_536,
+            unauthenticated_ues_per_gnb: 16_384,
             // More than a processor registers in a second: a bound on floods, no policy.
             first_messages_per_s: 10_000,
             // All gNBs of a site that lost its link come back at once.
@@ -398,7 +398,7 @@ impl Default for Limits {
 /// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds all stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadRule {
-    /// At so many percent of `limits.ues` or `limits.strangers` the overload begins.
+    /// At so many percent of `limits.ues` or `limits.unauthenticated_ues` the overload begins.
     pub start_percent: u8,
     /// Below so many percent of both it may end.
     pub stop_percent: u8,

@@ -47,9 +47,9 @@ impl Sim {
                 assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
             }
         }
-        let (used, strangers) = self.cta().occupancy();
+        let (used, unauthenticated_ues) = self.cta().occupancy();
         assert_eq!(used, self.contexts().count(), "a slot in use has its UE");
-        assert!(strangers as usize <= used);
+        assert!(unauthenticated_ues as usize <= used);
     }
 
     pub(crate) fn check(&mut self) {

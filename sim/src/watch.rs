@@ -187,9 +187,9 @@ impl Sim {
             self.watch.note(ue, before);
             self.check_ue(ue);
         }
-        let (used, strangers) = self.cta.cta().occupancy();
+        let (used, unauthenticated_ues) = self.cta.cta().occupancy();
         assert_eq!(used, self.watch.contexts(), "a slot in use has its UE");
-        assert!(strangers as usize <= used, "strangers are UEs");
+        assert!(unauthenticated_ues as usize <= used, "unauthenticated UEs are counted among the UEs");
     }
 
     /// What holds of one UE after each of its inputs.

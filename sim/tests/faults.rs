@@ -1,4 +1,4 @@
-//! Faults of ours and of peers stay with the UE that they hit: DESIGN §4 rules 10 (poison) and 12 (strangers).
+//! Faults of ours and of peers stay with the UE that they hit: DESIGN §4 rules 10 (poison) and 12 (unauthenticated UEs).
 
 use std::time::Duration;
 
@@ -97,10 +97,10 @@ fn malformed_messages_touch_no_other_ue() {
     }
 }
 
-#[test] // DESIGN §4 rule 12: a flood of strangers is bounded, and its end gives the room back
+#[test] // DESIGN §4 rule 12: a flood of unauthenticated UEs is bounded, and its end gives the room back
 fn a_flood_of_first_messages_is_bounded() {
     let mut config = whimbrel_sim::default_config();
-    config.limits.strangers = 8;
+    config.limits.unauthenticated_ues = 8;
     let mut net = Sim::with(5, config, whimbrel_sim::Faults::default());
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);

@@ -29,7 +29,7 @@ use super::vitals::{State, Vitals};
 use super::watchdog::Watched;
 use crate::clock;
 use crate::console::{Condition, Console};
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);
@@ -112,7 +112,7 @@ impl Membership {
         let Some(peer) = self.peer_at(link) else { return };
         self.to_peers.remove(&peer);
         let before = self.missed.insert(peer, Again::From(now + CALL_PEER_AGAIN));
-        if !matches!(before, Some(Again::From(_))) && told.tells(now, (peer, "ended")) {
+        if !matches!(before, Some(Again::From(_))) && told.allows(now, (peer, "ended")) {
             info!(cpf = peer.0, %reason, "the link to another CPF has ended: it is called again, and that is not told again for an hour");
         }
     }
@@ -121,7 +121,7 @@ impl Membership {
     fn peer_reached(&mut self, now: Instant, link: LinkId, told: &mut ToldOfLinks) {
         let Some(peer) = self.peer_at(link) else { return };
         if let Some(again) = self.missed.get_mut(&peer) {
-            if told.tells(now, (peer, "reached")) {
+            if told.allows(now, (peer, "reached")) {
                 info!(cpf = peer.0, "another CPF is reached again: states go there once more");
             }
             *again = Again::After(None);
@@ -135,7 +135,7 @@ impl Membership {
 
 /// Of which links to other CPFs it was told lately that they ended, or stand again: one that takes what is said for another life's
 /// ends its link each second.
-type ToldOfLinks = ToldOnce<(CpfId, &'static str)>;
+type ToldOfLinks = LogLimiter<(CpfId, &'static str)>;
 
 /// The process, on one thread.
 pub(crate) struct CpfProcess {
@@ -152,7 +152,7 @@ pub(crate) struct CpfProcess {
     in_vain: Option<Instant>,
     told_in_vain: Strangers,
     /// Those that are called and that it cannot speak with, and why.
-    told_unfit: ToldOnce<(SocketAddr, String)>,
+    told_unfit: LogLimiter<(SocketAddr, String)>,
     answering: Answering,
     tasting: Tasting,
     watched: Watched,
@@ -169,10 +169,10 @@ pub(crate) struct CpfProcess {
     callers: BTreeMap<LinkId, SocketAddr>,
     told_of_links: ToldOfLinks,
     /// What is wrong with what other CPFs say.
-    wrong: ToldOnce<&'static str>,
+    wrong: LogLimiter<&'static str>,
     /// Messages of them that could not be read, and of whom that was told.
     unread: u64,
-    told_unread: ToldOnce<IpAddr>,
+    told_unread: LogLimiter<IpAddr>,
     /// `None`: nobody asks.
     vitals: Option<Vitals>,
     out: MemberOutbox,
@@ -201,7 +201,7 @@ impl CpfProcess {
             call_at: Instant::ZERO,
             in_vain: None,
             told_in_vain: Strangers::default(),
-            told_unfit: ToldOnce::new("CTAs that are called"),
+            told_unfit: LogLimiter::new("CTAs that are called"),
             answering,
             tasting: Tasting::start()?,
             watched: Watched::start("CPF")?,
@@ -212,10 +212,10 @@ impl CpfProcess {
             events: Events::default(),
             strangers: Strangers::default(),
             callers: BTreeMap::new(),
-            told_of_links: ToldOnce::new("links to other CPFs"),
-            wrong: ToldOnce::new("what other CPFs say"),
+            told_of_links: LogLimiter::new("links to other CPFs"),
+            wrong: LogLimiter::new("what other CPFs say"),
             unread: 0,
-            told_unread: ToldOnce::new("messages of other CPFs"),
+            told_unread: LogLimiter::new("messages of other CPFs"),
             vitals,
             out: MemberOutbox::default(),
             frame: Vec::new(),
@@ -289,7 +289,7 @@ impl CpfProcess {
                     of.for_each(|m| m.peer_gone(now, link, reason, told));
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.strangers.tells(now, peer, reason.label()) {
+                    if self.strangers.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
                     }
                 }
@@ -371,7 +371,7 @@ impl CpfProcess {
                 let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
                 // Of an etcd that does not answer that is told, and why.
                 let answers = self.finder.as_ref().is_some_and(|f| f.listed.is_some());
-                if answers && now >= since + TOLD_AFTER && self.told_in_vain.tells(now, nobody, "nobody") {
+                if answers && now >= since + TOLD_AFTER && self.told_in_vain.allows(now, nobody, "nobody") {
                     warn!(
                         "no CTA is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
                     );
@@ -389,7 +389,7 @@ impl CpfProcess {
         let (None, Some(since)) = (&self.membership, self.in_vain) else { return };
         let to_call = self.to_call();
         let Some(at) = to_call.get(self.nth % to_call.len().max(1)) else { return };
-        if now >= since + TOLD_AFTER && self.told_in_vain.tells(now, *at, reason.label()) {
+        if now >= since + TOLD_AFTER && self.told_in_vain.allows(now, *at, reason.label()) {
             let look = look_at(reason);
             warn!(cta = %at, "no CTA takes this CPF, which calls on: {reason}; {look}");
         }
@@ -496,7 +496,7 @@ impl CpfProcess {
             }
             Err(why) => why,
         };
-        if self.strangers.tells(now, peer, why.label()) {
+        if self.strangers.allows(now, peer, why.label()) {
             warn!(%peer, "a link is refused: {why}");
         }
         self.links.close(link);
@@ -504,7 +504,7 @@ impl CpfProcess {
 
     /// What is called is not to be spoken with, now and later: another one is called, if there is one.
     fn is_none_for_it(&mut self, now: Instant, peer: SocketAddr, why: &str) {
-        if self.told_unfit.tells(now, (peer, why.to_owned())) {
+        if self.told_unfit.allows(now, (peer, why.to_owned())) {
             warn!(cta = %peer, "this CTA is not spoken with: {why}; it is called on, and not told again for an hour");
         }
         self.nth += 1;
@@ -634,7 +634,7 @@ impl CpfProcess {
             ) if life == *present => {
                 let refused = member.refused();
                 member.peer(from, message, &mut self.out);
-                if member.refused() > refused && self.wrong.tells(now, "state") {
+                if member.refused() > refused && self.wrong.allows(now, "state") {
                     warn!(
                         cpf = from.0,
                         "a CPF sends the state of another UE, or of another time, than it says: it is not held; the CTA counts further ones"
@@ -657,7 +657,7 @@ impl CpfProcess {
         self.unread += 1;
         let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let peer = self.callers.get(&link).copied().unwrap_or(nobody);
-        if self.told_unread.tells(now, peer.ip()) {
+        if self.told_unread.allows(now, peer.ip()) {
             let peers = self.membership.iter().flat_map(|m| &m.peers);
             let numbers = peers.filter(|(_, at)| at.ip() == peer.ip()).map(|(id, _)| id.0);
             let cpfs = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -702,7 +702,7 @@ impl CpfProcess {
     fn send(&mut self, now: Instant) {
         for up in std::mem::take(&mut self.out.up) {
             if let Up::Unreadable { ue, .. } = &up
-                && self.wrong.tells(now, "unreadable")
+                && self.wrong.allows(now, "unreadable")
             {
                 warn!(
                     slot = ue.slot,

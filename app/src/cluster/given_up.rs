@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use crate::told::{TOLD_MAX, ToldOnce};
+use crate::log_limiter::{LINES_MAX, LogLimiter};
 
 /// How long such a one is not taken again: what is wrong with it is not mended by calling, and one that is started anew there need not wait long.
 pub(super) const COMES_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -16,30 +16,30 @@ pub(super) const COMES_AGAIN_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct GivenUp {
     /// Until when each is not taken.
     until: BTreeMap<SocketAddr, Instant>,
-    told: ToldOnce<SocketAddr>,
+    told: LogLimiter<SocketAddr>,
     /// Of which it was told that they have come.
-    told_come: ToldOnce<SocketAddr>,
+    told_come: LogLimiter<SocketAddr>,
     total: u64,
 }
 
 impl Default for GivenUp {
     fn default() -> Self {
-        let told = ToldOnce::new("CPFs that are given up");
-        let told_come = ToldOnce::new("CPFs that come again");
+        let told = LogLimiter::new("CPFs that are given up");
+        let told_come = LogLimiter::new("CPFs that come again");
         Self { until: BTreeMap::new(), told, told_come, total: 0 }
     }
 }
 
 impl GivenUp {
     /// One was given up. Whether that is to be told.
-    pub(super) fn tells(&mut self, now: Instant, at: SocketAddr) -> bool {
+    pub(super) fn allows(&mut self, now: Instant, at: SocketAddr) -> bool {
         self.total += 1;
         self.until.retain(|_, until| now < *until + COMES_AGAIN_AFTER);
         // Who says to be elsewhere each time is not held off anyway.
-        if self.until.len() < TOLD_MAX {
+        if self.until.len() < LINES_MAX {
             self.until.insert(at, now + COMES_AGAIN_AFTER);
         }
-        self.told.tells(now, at)
+        self.told.allows(now, at)
     }
 
     /// Whether who is reached there may come.
@@ -49,7 +49,7 @@ impl GivenUp {
 
     /// Whether it is to be told that who is reached there has come.
     pub(super) fn tells_of_coming(&mut self, now: Instant, at: SocketAddr) -> bool {
-        !self.until.contains_key(&at) || self.told_come.tells(now, at)
+        !self.until.contains_key(&at) || self.told_come.allows(now, at)
     }
 
     /// How many were given up.

@@ -116,7 +116,7 @@ impl Neighbours {
                     (n.calling, n.call_at, n.came) = (None, now + AGAIN, None);
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.refused.tells(now, peer, reason.label()) {
+                    if self.refused.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a call was turned away that should be another AMF's; further ones from there are counted");
                     }
                 }
@@ -139,7 +139,7 @@ impl Neighbours {
         }
         let known = self.all.iter_mut().find(|n| Some(n.amf_id) == who);
         let Some(n) = known.filter(|n| (n.amf_id > self.own) == we_called) else {
-            if self.refused.tells(now, peer, "stranger") {
+            if self.refused.allows(now, peer, "stranger") {
                 let amf =
                     who.map_or("none".into(), |id| format!("{}-{}-{}", id.region, id.set(), id.pointer()));
                 warn!(%peer, amf, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::config::Neighbour as Of;
-    use crate::told::Lines;
+    use crate::log_limiter::Lines;
 
     fn amf(pointer: u8) -> AmfId {
         AmfId::new(2, 1, pointer).expect("within its bits")

@@ -31,7 +31,7 @@ use super::strangers::Strangers;
 use crate::config::Cluster;
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 pub(crate) use condition::complain;
 use follower::Follower;
 
@@ -108,7 +108,7 @@ pub(crate) struct Pool {
     /// CPFs that break the rules.
     given_up: GivenUp,
     /// What else comes that is none of the cluster's.
-    wrong: ToldOnce<&'static str>,
+    wrong: LogLimiter<&'static str>,
     /// Heartbeats that are not of this cluster.
     strange: u64,
     /// Calls of versions that speak another language.
@@ -184,7 +184,7 @@ impl Pool {
             events: Events::default(),
             strangers: Strangers::default(),
             given_up: GivenUp::default(),
-            wrong: ToldOnce::new("heartbeats"),
+            wrong: LogLimiter::new("heartbeats"),
             strange: 0,
             other_versions: 0,
             watch,
@@ -288,7 +288,7 @@ impl Pool {
         }
         let heartbeats = self.watch.counters();
         let strange = heartbeats.malformed + heartbeats.forged;
-        if std::mem::replace(&mut self.strange, strange) < strange && self.wrong.tells(now, "heartbeats") {
+        if std::mem::replace(&mut self.strange, strange) < strange && self.wrong.allows(now, "heartbeats") {
             warn!(
                 "heartbeats come that are not of this cluster: ignored, and further ones counted (whimbrel_heartbeats_ignored_total)"
             );
@@ -325,7 +325,7 @@ impl Pool {
                     }
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.strangers.tells(now, peer, reason.label()) {
+                    if self.strangers.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link was turned away; further ones from there are counted");
                     }
                 }
@@ -375,7 +375,7 @@ impl Pool {
     fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
             Ok(Hello { role: Role::Cta, .. }) if !self.pair => {
-                if self.strangers.tells(now, peer, "cta") {
+                if self.strangers.allows(now, peer, "cta") {
                     warn!(%peer, "a CTA calls, and there is no `cluster.etcd` here to say which of the two serves");
                 }
                 self.links.close(link);
@@ -383,7 +383,7 @@ impl Pool {
             Ok(hello) => drop(self.waiting.insert(link, (peer, hello))),
             Err(e) => {
                 self.other_versions += u64::from(matches!(e, BadHello::Language { .. }));
-                if self.strangers.tells(now, peer, e.label()) {
+                if self.strangers.allows(now, peer, e.label()) {
                     warn!(%peer, "a link is refused: {e}");
                 }
                 self.links.close(link);
@@ -402,20 +402,20 @@ impl Pool {
     ) {
         let id = self.next_number();
         if let Err(e) = self.regions.clone().join(id, region) {
-            if self.strangers.tells(now, peer, "region") {
+            if self.strangers.allows(now, peer, "region") {
                 warn!(%peer, "a CPF is refused: {e}; name it in `cluster.neighbours`");
             }
             return self.links.close(link);
         }
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
         if is_out_of_reach(address.ip(), peer.ip()) {
-            if self.strangers.tells(now, peer, "loopback") {
+            if self.strangers.allows(now, peer, "loopback") {
                 warn!(%peer, "a CPF is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
             }
             return self.links.close(link);
         }
         if !self.given_up.may_come(now, address) {
-            if self.strangers.tells(now, peer, "given_up") {
+            if self.strangers.allows(now, peer, "given_up") {
                 warn!(%peer, %address, "a CPF is refused: it has just been given up, and may come again some seconds after that");
             }
             return self.links.close(link);
@@ -523,7 +523,7 @@ impl Pool {
             return match ToActive::read(octets) {
                 Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
-                    if self.strangers.tells(now, peer, "offer") {
+                    if self.strangers.allows(now, peer, "offer") {
                         warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
                     }
                     self.links.close(link);
@@ -536,7 +536,7 @@ impl Pool {
                 Ok(ToCta::Join { region, address }) => self.joins(now, link, (peer, code), &region, address),
                 Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
-                    if self.strangers.tells(now, peer, "offer") {
+                    if self.strangers.allows(now, peer, "offer") {
                         warn!(%peer, "a link is refused: it begins with something else than an offer");
                     }
                     self.links.close(link);
@@ -581,7 +581,7 @@ impl Pool {
     /// A CPF breaks the rules: it is lost, and is not taken again for a while.
     fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
-        if self.given_up.tells(now, address) {
+        if self.given_up.allows(now, address) {
             warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_given_up_total)");
             return self.lost(cpf);
         }

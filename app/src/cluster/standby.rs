@@ -23,7 +23,7 @@ use super::{Pair, Pool};
 use crate::config::{Cluster, PairOf};
 use crate::console::{Condition, Console, Counter, Sample};
 use crate::entropy::SystemEntropy;
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// Between two looks at who serves.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -134,7 +134,7 @@ pub(crate) struct Standby {
     /// After it could not follow: from when on the one that serves is called, and how long that was put off.
     call_at: Instant,
     put_off: Duration,
-    told: ToldOnce<&'static str>,
+    told: LogLimiter<&'static str>,
     /// CPFs that have called and not yet said what for.
     strangers: Called,
     turned_away: Strangers,
@@ -178,7 +178,7 @@ impl Standby {
             phase: Phase::Looking(Instant::ZERO),
             call_at: Instant::ZERO,
             put_off: Duration::ZERO,
-            told: ToldOnce::new("what this CTA follows"),
+            told: LogLimiter::new("what this CTA follows"),
             strangers: Called::new(),
             turned_away: Strangers::default(),
             callers: Vec::new(),
@@ -230,7 +230,7 @@ impl Standby {
                     }
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.turned_away.tells(now, peer, reason.label()) {
+                    if self.turned_away.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
                     }
                 }
@@ -413,7 +413,7 @@ impl Standby {
     /// What was heard is of no use: it is begun again, after a while. Logged once an hour for each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
         self.console.metrics.add(Counter::CtaReplicaBegunAnew, 1);
-        if self.told.tells(now, kind) {
+        if self.told.allows(now, kind) {
             error!(
                 "this CTA cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_cta_replica_begun_anew_total)"
             );

@@ -5,26 +5,26 @@ use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_ids::Instant;
 
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// Those of one port.
 #[derive(Debug)]
 pub(super) struct Strangers {
-    told: ToldOnce<(IpAddr, &'static str)>,
+    told: LogLimiter<(IpAddr, &'static str)>,
     total: u64,
 }
 
 impl Default for Strangers {
     fn default() -> Self {
-        Self { told: ToldOnce::new("callers that are turned away"), total: 0 }
+        Self { told: LogLimiter::new("callers that are turned away"), total: 0 }
     }
 }
 
 impl Strangers {
     /// One was turned away for a reason of this name. Whether that is to be told.
-    pub(super) fn tells(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
+    pub(super) fn allows(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
         self.total += 1;
-        self.told.tells(now, (peer.ip(), reason))
+        self.told.allows(now, (peer.ip(), reason))
     }
 
     /// How many were.
@@ -38,7 +38,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::told::TOLD_MAX;
+    use crate::log_limiter::LINES_MAX;
 
     #[test]
     fn each_address_and_reason_is_told_once_an_hour() {
@@ -46,11 +46,11 @@ mod tests {
         let (a, a_again) = ("192.0.2.1:5000".parse().unwrap(), "192.0.2.1:5001".parse().unwrap());
         let b = "192.0.2.2:5000".parse().unwrap();
         let at = |s: u64| Instant::ZERO + Duration::from_secs(s);
-        assert!(strangers.tells(at(9), a, "wrong_key"));
-        assert!(!strangers.tells(at(10), a_again, "wrong_key"), "it calls again");
-        assert!(strangers.tells(at(11), a, "no_greeting") && strangers.tells(at(12), b, "wrong_key"));
-        assert!(!strangers.tells(at(3608), a, "wrong_key"));
-        assert!(strangers.tells(at(3609), a, "wrong_key"));
+        assert!(strangers.allows(at(9), a, "wrong_key"));
+        assert!(!strangers.allows(at(10), a_again, "wrong_key"), "it calls again");
+        assert!(strangers.allows(at(11), a, "no_greeting") && strangers.allows(at(12), b, "wrong_key"));
+        assert!(!strangers.allows(at(3608), a, "wrong_key"));
+        assert!(strangers.allows(at(3609), a, "wrong_key"));
         assert_eq!(strangers.total(), 6);
     }
 
@@ -58,7 +58,7 @@ mod tests {
     fn whoever_calls_from_many_addresses_fills_a_screen_and_no_log() {
         let mut strangers = Strangers::default();
         let from = |n: u32| SocketAddr::from((n.to_be_bytes(), 1));
-        let told = (0..100_000).filter(|n| strangers.tells(Instant::ZERO, from(*n), "wrong_key")).count();
-        assert_eq!((told, strangers.total()), (TOLD_MAX, 100_000));
+        let told = (0..100_000).filter(|n| strangers.allows(Instant::ZERO, from(*n), "wrong_key")).count();
+        assert_eq!((told, strangers.total()), (LINES_MAX, 100_000));
     }
 }

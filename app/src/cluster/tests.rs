@@ -31,7 +31,7 @@ use crate::clock;
 use crate::config::{self, Cluster, PairOf};
 use crate::console::{Condition, Console};
 use crate::entropy::SystemEntropy;
-use crate::told::Lines;
+use crate::log_limiter::Lines;
 
 /// Heartbeats that a machine which does much else answers too: no test here is about them.
 fn patient() -> Timing {

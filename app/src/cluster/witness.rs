@@ -17,7 +17,7 @@ use whimbrel_resilience::membership::{
 
 use crate::clock;
 use crate::config::{Cluster, PairOf};
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// How long etcd has to take note of one that leaves.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(crate) struct Witness {
     unasked: Vec<Claim>,
     /// Records that say what cannot be, and which of them were told.
     ignored: u64,
-    wrong: ToldOnce<(String, String)>,
+    wrong: LogLimiter<(String, String)>,
 }
 
 impl Witness {
@@ -100,7 +100,7 @@ impl Witness {
             asked: VecDeque::new(),
             unasked: Vec::new(),
             ignored: 0,
-            wrong: ToldOnce::new("records at etcd"),
+            wrong: LogLimiter::new("records at etcd"),
         })
     }
 
@@ -191,7 +191,7 @@ impl Witness {
             }
             Event::Changed(Change::Ignored { key, why }) => {
                 self.ignored += 1;
-                if self.wrong.tells(clock::now(), (key.clone(), why.clone())) {
+                if self.wrong.allows(clock::now(), (key.clone(), why.clone())) {
                     warn!(key, "a record at etcd is ignored: {why}");
                 }
                 None

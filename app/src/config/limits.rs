@@ -10,8 +10,8 @@ pub(crate) struct Limits {
     pub(crate) ues: u32,
     pub(crate) ran_nodes: u32,
     pub(crate) sessions_per_ue: u8,
-    pub(crate) strangers: u32,
-    pub(crate) strangers_per_gnb: u32,
+    pub(crate) unauthenticated_ues: u32,
+    pub(crate) unauthenticated_ues_per_gnb: u32,
     pub(crate) first_messages_per_s: u32,
     pub(crate) ran_nodes_waiting: u32,
     pub(crate) pagings_per_s: u32,
@@ -31,13 +31,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                     8,
                     "PDU sessions of one UE, up to 15 (TS 24.501 §9.4).",
                 ),
-                strangers: s.value(
-                    "strangers",
+                unauthenticated_ues: s.value(
+                    "unauthenticated_ues",
                     65_536,
                     "UEs not yet authenticated at once: what a flood of first messages can occupy.",
                 ),
-                strangers_per_gnb: s.value(
-                    "strangers_per_gnb",
+                unauthenticated_ues_per_gnb: s.value(
+                    "unauthenticated_ues_per_gnb",
                     16_384,
                     "Of these, those of one gNB: its flood leaves room for the UEs of others.",
                 ),
@@ -66,8 +66,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
             within(s, "ues", limits.ues, 1, 1 << 24);
             within(s, "ran_nodes", limits.ran_nodes, 1, 65_536);
             within(s, "sessions_per_ue", limits.sessions_per_ue.into(), 1, 15);
-            within(s, "strangers", limits.strangers, 1, limits.ues);
-            within(s, "strangers_per_gnb", limits.strangers_per_gnb, 1, 1 << 24);
+            within(s, "unauthenticated_ues", limits.unauthenticated_ues, 1, limits.ues);
+            within(s, "unauthenticated_ues_per_gnb", limits.unauthenticated_ues_per_gnb, 1, 1 << 24);
             within(s, "first_messages_per_s", limits.first_messages_per_s, 1, 1_000_000);
             within(s, "ran_nodes_waiting", limits.ran_nodes_waiting, 1, 65_536);
             within(s, "remembered_flows", limits.remembered_flows, 0, FLOWS_REMEMBERED_MAX);

@@ -18,7 +18,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                 start_percent: s.value(
                     "start_percent",
                     defaults.start_percent,
-                    "It begins when so many percent of `limits.ues` or `limits.strangers` are in use, 1 to 100.",
+                    "It begins when so many percent of `limits.ues` or `limits.unauthenticated_ues` are in use, 1 to 100.",
                 ),
                 stop_percent: s.value(
                     "stop_percent",

@@ -11,7 +11,7 @@ use whimbrel_resilience::cta_replica::Physical;
 
 use super::control_thread::Early;
 use crate::console::{Counter, Metrics};
-use crate::told::ToldOnce;
+use crate::log_limiter::LogLimiter;
 
 /// What is kept, in messages: as many as one gNB's first messages in a second (`limits.first_messages_per_s`).
 const MESSAGES_MAX: usize = 10_000;
@@ -32,12 +32,12 @@ pub(super) struct EarlyMessages {
     said: VecDeque<(Instant, Early)>,
     all: Share,
     shares: BTreeMap<Physical, Share>,
-    told: ToldOnce<IpAddr>,
+    told: LogLimiter<IpAddr>,
 }
 
 impl Default for EarlyMessages {
     fn default() -> Self {
-        let told = ToldOnce::new("what gNBs say to a CTA that does not serve");
+        let told = LogLimiter::new("what gNBs say to a CTA that does not serve");
         Self { said: VecDeque::new(), all: Share::default(), shares: BTreeMap::new(), told }
     }
 }
@@ -58,7 +58,7 @@ impl EarlyMessages {
         let its_octets = share.octets + octets.len();
         if messages > MESSAGES_MAX - self.all.messages || its_octets > OCTETS_MAX - self.all.octets {
             metrics.add(Counter::N2Early, 1);
-            if self.told.tells(now, peer) {
+            if self.told.allows(now, peer) {
                 warn!(
                     %peer,
                     "a gNB says more here than this CTA keeps while another one serves: dropped, and further ones counted (whimbrel_n2_early_dropped_total)"
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::console::Console;
-    use crate::told::Lines;
+    use crate::log_limiter::Lines;
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)

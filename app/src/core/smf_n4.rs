@@ -21,7 +21,7 @@ pub(super) struct SmfN4Counters {
     pub(super) received: u64,
     pub(super) sent: u64,
     /// Datagrams of who is no UPF of ours.
-    pub(super) strangers: u64,
+    pub(super) unknown_upf: u64,
     /// Datagrams that the kernel did not take.
     pub(super) unsent: u64,
 }
@@ -73,7 +73,7 @@ impl SmfN4 {
                         |a: &Option<SocketAddr>| a.is_some_and(|a| a.ip() == peer.ip().to_canonical());
                     let Some(upf) = self.upfs.iter().position(of_upf).and_then(|i| u8::try_from(i).ok())
                     else {
-                        self.counters.strangers += 1;
+                        self.counters.unknown_upf += 1;
                         continue;
                     };
                     let octets = self.buffer.get(..octets).unwrap_or_default().to_vec();
@@ -110,9 +110,9 @@ impl SmfN4 {
                 c.unsent,
             ),
             one(
-                "whimbrel_smf_n4_strangers_total",
+                "whimbrel_smf_n4_unknown_upf_total",
                 "PFCP datagrams dropped because no configured UPF has their address",
-                c.strangers,
+                c.unknown_upf,
             ),
         ]
     }
@@ -152,7 +152,7 @@ mod tests {
             n4.receive()
         });
         assert_eq!(heard, Some((UpfId(1), again.local_addr().unwrap(), b"y".to_vec())));
-        assert_eq!((n4.counters.received, n4.counters.strangers), (2, 1));
+        assert_eq!((n4.counters.received, n4.counters.unknown_upf), (2, 1));
         assert_eq!(n4.outside().collect::<Vec<_>>(), [UpfId(1)]);
         n4.send(one.local_addr().unwrap(), b"z");
         let mut buffer = [0; 4];

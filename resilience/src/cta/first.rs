@@ -1,7 +1,7 @@
 //! First messages of connections: whose they are is found out by asking.
 //!
 //! A message goes to the UE that its 5G-S-TMSI names if that UE owns up to it, else to a slot of its own (DESIGN:
-//! "strangers"); there it may turn out to name a UE after all, by a 5G-GUTI in the NAS message. One that names a UE as another AMF
+//! unauthenticated UEs); there it may turn out to name a UE after all, by a 5G-GUTI in the NAS message. One that names a UE as another AMF
 //! did, from which the UE has come, is that UE's if it owns up to it. Who is asked answers with its batch, so what is to be done with
 //! either answer waits here.
 
@@ -125,13 +125,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn stranger(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
         self.release_rejected(now, first.association, out);
         let limits = self.config.limits;
-        let bound = if self.slots.strangers_on(first.association) >= limits.strangers_per_gnb {
-            Err("strangers_per_gnb")
-        } else if self.slots.strangers() >= limits.strangers {
-            Err("strangers")
-        } else {
-            self.slots.allocate(limits.ues, first.association).ok_or("ues")
-        };
+        let bound =
+            if self.slots.unauthenticated_ues_on(first.association) >= limits.unauthenticated_ues_per_gnb {
+                Err("unauthenticated_ues_per_gnb")
+            } else if self.slots.unauthenticated_ues() >= limits.unauthenticated_ues {
+                Err("unauthenticated_ues")
+            } else {
+                self.slots.allocate(limits.ues, first.association).ok_or("ues")
+            };
         let bound = bound.and_then(|ue| match self.can_place(ue) {
             true => Ok(ue),
             false => {
@@ -158,9 +159,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// a flood of requests that are rejected occupies nothing that others need, and is no overload.
     fn release_rejected(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) {
         let limits = self.config.limits;
-        let of = if self.slots.strangers_on(association) >= limits.strangers_per_gnb / 2 {
+        let of = if self.slots.unauthenticated_ues_on(association) >= limits.unauthenticated_ues_per_gnb / 2 {
             Some(association)
-        } else if self.slots.strangers() >= limits.strangers / 2 || self.slots.used() >= limits.ues as usize {
+        } else if self.slots.unauthenticated_ues() >= limits.unauthenticated_ues / 2
+            || self.slots.used() >= limits.ues as usize
+        {
             None
         } else {
             return;

@@ -360,7 +360,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Slots in use, and those of them that hold a UE which did not authenticate yet.
     pub fn occupancy(&self) -> (usize, u32) {
-        (self.slots.used(), self.slots.strangers())
+        (self.slots.used(), self.slots.unauthenticated_ues())
     }
 
     /// UEs that are registered.

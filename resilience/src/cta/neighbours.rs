@@ -219,8 +219,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return Err(NotTaken::Unknown);
         };
         let limits = self.config.limits;
-        let crowded = self.slots.strangers_on(association) >= limits.strangers_per_gnb
-            || self.slots.strangers() >= limits.strangers;
+        let crowded = self.slots.unauthenticated_ues_on(association) >= limits.unauthenticated_ues_per_gnb
+            || self.slots.unauthenticated_ues() >= limits.unauthenticated_ues;
         let ue = (!crowded).then(|| self.slots.allocate(limits.ues, association)).flatten();
         let Some(ue) = ue else {
             self.limited(now, Some(association), "ues", out);

@@ -243,7 +243,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let percent = |used: u64, of: u32| (used.saturating_mul(100) / u64::from(of.max(1))).min(100) as u8;
         let load = Load {
             ues_percent: percent(self.slots.used() as u64, limits.ues),
-            strangers_percent: percent(self.slots.strangers().into(), limits.strangers),
+            unauthenticated_ues_percent: percent(
+                self.slots.unauthenticated_ues().into(),
+                limits.unauthenticated_ues,
+            ),
             delay: self.load.delay,
         };
         self.loaded(now, load, out);

@@ -87,9 +87,9 @@ pub(super) struct Slots {
     /// UEs that a gNB takes over, or would.
     coming: BTreeSet<(AssociationId, u32)>,
     tmsi: TmsiKey,
-    strangers: u32,
-    /// The strangers of each gNB that has any.
-    strangers_on: BTreeMap<AssociationId, u32>,
+    unauthenticated_ues: u32,
+    /// Unauthenticated UEs by the gNB that brought them.
+    unauthenticated_ues_on: BTreeMap<AssociationId, u32>,
 }
 
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
@@ -124,19 +124,19 @@ impl Slots {
             by_ran: BTreeMap::new(),
             coming: BTreeSet::new(),
             tmsi: TmsiKey::from(*tmsi_key),
-            strangers: 0,
-            strangers_on: BTreeMap::new(),
+            unauthenticated_ues: 0,
+            unauthenticated_ues_on: BTreeMap::new(),
         }
     }
 
     /// UEs that did not authenticate yet.
-    pub(super) fn strangers(&self) -> u32 {
-        self.strangers
+    pub(super) fn unauthenticated_ues(&self) -> u32 {
+        self.unauthenticated_ues
     }
 
     /// Those of one gNB.
-    pub(super) fn strangers_on(&self, association: AssociationId) -> u32 {
-        self.strangers_on.get(&association).copied().unwrap_or(0)
+    pub(super) fn unauthenticated_ues_on(&self, association: AssociationId) -> u32 {
+        self.unauthenticated_ues_on.get(&association).copied().unwrap_or(0)
     }
 
     /// Of the UEs that are not authenticated, one that was rejected and whose connection is about to be released: it is the only one whose next
@@ -203,8 +203,8 @@ impl Slots {
         (e.clock, e.at, e.target, e.made, e.heard_on) = (0, None, None, None, None);
         (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), [None; LEFT_MAX], None);
         let generation = e.generation;
-        self.strangers += 1;
-        *self.strangers_on.entry(association).or_default() += 1;
+        self.unauthenticated_ues += 1;
+        *self.unauthenticated_ues_on.entry(association).or_default() += 1;
         Some(UeId { slot, generation })
     }
 
@@ -223,11 +223,11 @@ impl Slots {
     /// The UE proved who it is, or is gone.
     fn no_stranger(&mut self, slot: u32) {
         let Some(association) = self.entries[slot as usize].stranger.take() else { return };
-        self.strangers -= 1;
-        if let Some(n) = self.strangers_on.get_mut(&association) {
+        self.unauthenticated_ues -= 1;
+        if let Some(n) = self.unauthenticated_ues_on.get_mut(&association) {
             *n -= 1;
             if *n == 0 {
-                self.strangers_on.remove(&association);
+                self.unauthenticated_ues_on.remove(&association);
             }
         }
     }
@@ -606,11 +606,14 @@ mod tests {
     fn strangers_are_counted_for_the_gnb_that_brought_them() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
-        assert_eq!((s.strangers(), s.strangers_on(GNB)), (2, 1));
+        assert_eq!((s.unauthenticated_ues(), s.unauthenticated_ues_on(GNB)), (2, 1));
         s.note(a, 1, &batch(None, None, true, None));
         s.release(a, Instant::ZERO);
         s.release(b, Instant::ZERO);
-        assert_eq!((s.strangers(), s.strangers_on(GNB), s.strangers_on.len()), (0, 0, 0));
+        assert_eq!(
+            (s.unauthenticated_ues(), s.unauthenticated_ues_on(GNB), s.unauthenticated_ues_on.len()),
+            (0, 0, 0)
+        );
     }
 
     #[test]
@@ -685,7 +688,7 @@ mod tests {
         assert_eq!(s.due(Instant(30)), Some(b));
         assert_eq!(s.due(Instant(30)), Some(a));
         assert_eq!(s.due(Instant(30)), None);
-        assert_eq!(s.strangers(), 0);
+        assert_eq!(s.unauthenticated_ues(), 0);
     }
 
     #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the UE moves

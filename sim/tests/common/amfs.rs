@@ -82,8 +82,8 @@ pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     assert_eq!(ue.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
     assert!(!other.is_some_and(UeContext::is_connected), "{what}: nobody else has a connection of it");
     net.check_user_plane();
-    let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
-    assert_eq!(strangers, 0, "{what}: nothing is left of it");
+    let unauthenticated_ues = net.cta().occupancy().1 + net.abroad().occupancy().1;
+    assert_eq!(unauthenticated_ues, 0, "{what}: nothing is left of it");
 }
 
 /// A home of several processes loses one of them at each input and each message of what the UE does. `goes_well` looks at it without a loss, `on` at

@@ -67,7 +67,7 @@ pub(crate) fn judge(net: &mut Sim, what: &dyn Fn() -> String) {
     net.command(VICTIM, Command::Register);
     net.settle(SECOND * 40);
     assert!(registered(net, VICTIM), "it does not come back after {}: {:?}", what(), net.ue_events(VICTIM));
-    assert_eq!(net.cta().occupancy().1, 0, "strangers are left after {}", what());
+    assert_eq!(net.cta().occupancy().1, 0, "unauthenticated UEs are left after {}", what());
     unharmed(net, what);
 }
 

@@ -26,7 +26,7 @@ use crate::cluster::{Pair, Pool};
 use crate::config::{self, PairOf};
 use crate::console::{Console, Counter};
 use crate::entropy::SystemEntropy;
-use crate::told::Lines;
+use crate::log_limiter::Lines;
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

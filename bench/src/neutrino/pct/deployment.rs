@@ -232,8 +232,8 @@ impl Deployment {
         let mut config = default_config();
         config.limits = Limits {
             first_messages_per_s: u32::MAX,
-            strangers: u32::MAX,
-            strangers_per_gnb: u32::MAX,
+            unauthenticated_ues: u32::MAX,
+            unauthenticated_ues_per_gnb: u32::MAX,
             ..config.limits
         };
         let config = Arc::new(config);

@@ -1,6 +1,6 @@
 //! Overload Start and Stop: TS 38.413 §8.7.7, §8.7.8, TS 23.501 §5.19.5.2.
 //!
-//! The rule: what is fullest of the UEs' table, the strangers' part of it and the time that messages wait decides. At or
+//! The rule: what is fullest of the UEs' table, the share of unauthenticated UEs and the time that messages wait decides. At or
 //! above one threshold gNBs are told to spare the core, and they are told that it is over when all have stayed below a lower
 //! one for a while. The time that messages wait has to stay above its threshold for several samples: one late turn of the core is a
 //! stall of its host, and no load. The operator can overrule it either way.
@@ -22,8 +22,8 @@ use crate::event::RanEvent;
 pub struct Load {
     /// Slots in use, in percent of `limits.ues`.
     pub ues_percent: u8,
-    /// UEs that did not authenticate yet, in percent of `limits.strangers`.
-    pub strangers_percent: u8,
+    /// UEs that did not authenticate yet, in percent of `limits.unauthenticated_ues`.
+    pub unauthenticated_ues_percent: u8,
     /// How long a message waits before it is looked at.
     pub delay: Duration,
 }
@@ -61,13 +61,13 @@ impl Overload {
 
 fn is_high(load: Load, late: u8, rule: &OverloadRule) -> bool {
     load.ues_percent >= rule.start_percent
-        || load.strangers_percent >= rule.start_percent
+        || load.unauthenticated_ues_percent >= rule.start_percent
         || late >= rule.start_samples
 }
 
 fn is_low(load: Load, rule: &OverloadRule) -> bool {
     load.ues_percent < rule.stop_percent
-        && load.strangers_percent < rule.stop_percent
+        && load.unauthenticated_ues_percent < rule.stop_percent
         && load.delay < rule.stop_delay
 }
 

@@ -555,7 +555,7 @@ fn two_ends_that_complain_of_each_other_do_not_go_on_for_ever() {
 }
 
 fn load(ues_percent: u8, delay_ms: u64) -> Load {
-    Load { ues_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
+    Load { ues_percent, unauthenticated_ues_percent: 0, delay: Duration::from_millis(delay_ms) }
 }
 
 #[test] // TS 38.413 §8.7.7.2, §8.7.8.2; TS 23.501 §5.19.3, §5.19.5.2: it begins and ends by the operator's rule

@@ -7,35 +7,35 @@ use tracing::warn;
 use whimbrel_ids::Instant;
 
 /// Who and what is told until all are forgotten: a screen or two of an operator.
-pub(crate) const TOLD_MAX: usize = 64;
+pub(crate) const LINES_MAX: usize = 64;
 /// After this they are told again: who mends something wants to see whether it helped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// What was told lately.
 #[derive(Debug)]
-pub(crate) struct ToldOnce<K> {
+pub(crate) struct LogLimiter<K> {
     /// Of whom it is.
     whose: &'static str,
     told: BTreeSet<K>,
     since: Instant,
 }
 
-impl<K: Ord> ToldOnce<K> {
+impl<K: Ord> LogLimiter<K> {
     /// Nothing yet.
     pub(crate) fn new(whose: &'static str) -> Self {
         Self { whose, told: BTreeSet::new(), since: Instant::ZERO }
     }
 
     /// Whether this is to be told.
-    pub(crate) fn tells(&mut self, now: Instant, key: K) -> bool {
+    pub(crate) fn allows(&mut self, now: Instant, key: K) -> bool {
         if self.told.is_empty() || now >= self.since + FORGOTTEN_AFTER {
             self.told.clear();
             self.since = now;
         }
-        if self.told.len() >= TOLD_MAX || !self.told.insert(key) {
+        if self.told.len() >= LINES_MAX || !self.told.insert(key) {
             return false;
         }
-        if self.told.len() == TOLD_MAX {
+        if self.told.len() == LINES_MAX {
             warn!("too much is wrong with {}: for an hour it is counted alone", self.whose);
         }
         true
