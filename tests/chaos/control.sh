@@ -164,7 +164,7 @@ answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
 [ "$rc" = 0 ] || wrong "UEs noticed"
 [ "$(metric whimbrel_ues_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
-[ "$(metric whimbrel_cpf_mute_total)" -ge "$muted" ] || wrong "not each link that passed nothing was taken for such"
+[ "$(metric whimbrel_cpf_unresponsive_total)" -ge "$muted" ] || wrong "not each link that passed nothing was taken for such"
 [ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$((killed + stopped + cut + left + apart + muted))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"

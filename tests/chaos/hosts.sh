@@ -17,7 +17,7 @@ runs() {
 backed() {
   sleep 0.55
   for _ in $(seq 100); do
-    [ "$(metric whimbrel_ues_unbacked)" = 0 ] && return
+    [ "$(metric whimbrel_ues_without_backup)" = 0 ] && return
     sleep 0.05
   done
   wrong "UEs have no backup for five seconds"

@@ -19,7 +19,7 @@ began=$SECONDS
 backed() {
   sleep 0.55
   for _ in $(seq 100); do
-    [ "$(metric_of "$(active)" whimbrel_ues_unbacked)" = 0 ] && return
+    [ "$(metric_of "$(active)" whimbrel_ues_without_backup)" = 0 ] && return
     sleep 0.05
   done
   wrong "UEs have no backup for five seconds"

@@ -194,20 +194,24 @@ impl Neighbours {
         let there = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
         let links = self.links.counters();
         vec![
-            one("whimbrel_neighbours", "Other AMFs that are reached", there),
-            one("whimbrel_neighbour_messages_in_total", "Messages of other AMFs", links.frames_in),
-            one("whimbrel_neighbour_messages_out_total", "Messages to other AMFs", links.frames_out),
+            one("whimbrel_peer_amfs", "Other AMFs that are reached", there),
+            one("whimbrel_peer_amf_messages_in_total", "Messages of other AMFs", links.frames_in),
+            one("whimbrel_peer_amf_messages_out_total", "Messages to other AMFs", links.frames_out),
             one(
-                "whimbrel_neighbour_unsent_total",
+                "whimbrel_peer_amf_unsent_total",
                 "Messages to other AMFs that were not reached",
                 self.unsent,
             ),
             one(
-                "whimbrel_neighbour_not_taken_total",
+                "whimbrel_peer_amf_rejected_messages_total",
                 "Messages of other AMFs that are not taken",
                 self.not_taken,
             ),
-            one("whimbrel_neighbour_refused_total", "Calls that were no neighbour's", self.refused.total()),
+            one(
+                "whimbrel_peer_amf_rejected_calls_total",
+                "Calls that were no neighbour's",
+                self.refused.total(),
+            ),
         ]
     }
 }

@@ -582,7 +582,7 @@ impl Pool {
     fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
         if self.given_up.allows(now, address) {
-            warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_given_up_total)");
+            warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_excluded_total)");
             return self.lost(cpf);
         }
         self.part_with(cpf);

@@ -265,7 +265,7 @@ impl Standby {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
             one(
-                "whimbrel_link_turned_away_total",
+                "whimbrel_link_rejected_total",
                 "Calls that are none of the cluster's",
                 self.turned_away.total(),
             ),
@@ -412,10 +412,10 @@ impl Standby {
 
     /// What was heard is of no use: it is begun again, after a while. Logged once an hour for each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
-        self.console.metrics.add(Counter::CtaReplicaBegunAnew, 1);
+        self.console.metrics.add(Counter::CtaReplicaRestarts, 1);
         if self.told.allows(now, kind) {
             error!(
-                "this CTA cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_cta_replica_begun_anew_total)"
+                "this CTA cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_cta_replica_restarts_total)"
             );
         }
         let (shortest, longest) = AGAIN_AFTER;

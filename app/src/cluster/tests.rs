@@ -811,13 +811,13 @@ fn who_is_no_cpf_gets_nothing() {
     }
     assert_eq!(counted(&pool, "whimbrel_versions_refused_total"), 1);
     // One that does not begin with its offer, and one whose first message is nothing at all.
-    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 4);
+    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 4);
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.say(first);
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
-    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 6);
+    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 6);
     assert_eq!(pool.rings().members().count(), 0);
 }
 
@@ -893,7 +893,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
     }
     let waited = lost_at.expect("it is lost").duration_since(welcome.expect("it was welcome"));
     assert!(waited >= Duration::from_secs(1), "{waited:?}");
-    assert_eq!(counted(&pool, "whimbrel_cpf_mute_total"), 1);
+    assert_eq!(counted(&pool, "whimbrel_cpf_unresponsive_total"), 1);
     assert_eq!(pool.rings().members().collect::<Vec<_>>(), [CpfId(1)]);
 }
 
@@ -916,7 +916,7 @@ fn a_cpf_that_breaks_the_rules_is_given_up() {
         assert!(matches!(heard.first(), Some(ToCpf::Welcome { .. })), "{heard:?}");
         assert_eq!(pool.rings().members().count(), 0);
     }
-    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 4);
+    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 4);
 }
 
 /// Whether a CPF that is reached there is taken, so much later. It then breaks the rules, or its process ends.
@@ -968,8 +968,8 @@ fn who_breaks_the_rules_again_and_again_comes_back_after_a_pause_and_is_told_onc
         }
     });
     assert_eq!(lines.load(Ordering::Relaxed), 4, "it comes, is given up, is refused, and comes again");
-    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 10);
-    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 30);
+    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 10);
+    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 30);
     assert!(comes(&mut pool, bad, later, true) && comes(&mut pool, other, later, true));
     assert_eq!(pool.rings().members().count(), 1, "the good one");
 }
@@ -980,7 +980,7 @@ fn a_cpf_that_merely_dies_may_come_again_at_once() {
     for n in 1..=5 {
         assert!(comes(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");
     }
-    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 0);
+    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 0);
 }
 
 #[test]

@@ -99,18 +99,14 @@ impl Vitals {
                 "Messages of other CPFs that could not be read: skipped",
                 state.unread,
             ),
-            one("whimbrel_cpf_others", "Other CPFs that it knows", count(state.others.0)),
+            one("whimbrel_cpf_peers", "Other CPFs that it knows", count(state.others.0)),
             one(
-                "whimbrel_cpf_others_missed",
+                "whimbrel_cpf_peers_resyncing",
                 "Those to which a link has ended, until all that it carried was sent again",
                 count(state.others.1),
             ),
-            one(
-                "whimbrel_cpf_begun_anew_total",
-                "Times that it was a member and began anew",
-                state.begun_anew,
-            ),
-            one("whimbrel_link_turned_away_total", "Calls that are none of the cluster's", state.turned_away),
+            one("whimbrel_cpf_rejoins_total", "Times that it was a member and began anew", state.begun_anew),
+            one("whimbrel_link_rejected_total", "Calls that are none of the cluster's", state.turned_away),
             one("whimbrel_cpf_inputs_total", "UEs' inputs that were run", self.inputs.len()),
             one("whimbrel_cpf_busy_seconds_total", "Time that these took", self.busy_us),
         ];

@@ -103,7 +103,7 @@ metrics! {
         RanConfigurationTransferred "whimbrel_ran_configuration_transfers_total" "RAN configuration transfers relayed",
         N2Stalled "whimbrel_n2_stalled_total" "Associations aborted because the gNB takes nothing",
         N2Early "whimbrel_n2_early_dropped_total" "NGAP messages beyond what a CTA keeps while another one serves, dropped",
-        CtaReplicaBegunAnew "whimbrel_cta_replica_begun_anew_total" "Times that this CTA could not follow the one that serves, and began anew",
+        CtaReplicaRestarts "whimbrel_cta_replica_restarts_total" "Times that this CTA could not follow the one that serves, and began anew",
         RanRefused "whimbrel_ngap_refused_total" "NGAP messages answered with ERROR INDICATION",
         DroppedNotNas "whimbrel_nas_dropped_not_nas_total" "Dropped: too short or not NAS",
         DroppedIntegrity "whimbrel_nas_dropped_integrity_total" "Dropped: wrong MAC or COUNT used before",

@@ -193,7 +193,7 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
             c.poisoned,
         ),
         one(
-            "whimbrel_ues_unbacked",
+            "whimbrel_ues_without_backup",
             "UEs that would be lost with who serves them, until somebody has come in the place of a lost backup",
             cta.unbacked() as u64,
         ),
@@ -216,7 +216,7 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
         ),
         one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
         one(
-            "whimbrel_counts_again_total",
+            "whimbrel_nas_count_reuse_total",
             "Answers that used a downlink NAS COUNT again under the same keys: they did not leave",
             c.counts_again,
         ),

@@ -254,7 +254,7 @@ impl Playground {
 
     fn await_backups(&self) -> Result<(), String> {
         std::thread::sleep(GAUGES);
-        self.until("UEs have no backup", |p| Ok(p.client.metric("whimbrel_ues_unbacked")? == 0.0))
+        self.until("UEs have no backup", |p| Ok(p.client.metric("whimbrel_ues_without_backup")? == 0.0))
     }
 
     fn await_ready(&mut self) -> Result<(), String> {

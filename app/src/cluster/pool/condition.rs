@@ -79,7 +79,7 @@ impl Pool {
                 heartbeats.downs,
             ),
             one(
-                "whimbrel_cpf_mute_total",
+                "whimbrel_cpf_unresponsive_total",
                 "CPFs that answered heartbeats and nothing on their links",
                 self.hearing.mute(),
             ),
@@ -89,17 +89,17 @@ impl Pool {
                 heartbeats.false_alarms,
             ),
             one(
-                "whimbrel_cpf_given_up_total",
+                "whimbrel_cpf_excluded_total",
                 "CPFs that were given up because they broke the rules of their links",
                 self.given_up.total(),
             ),
             one(
-                "whimbrel_cpf_verdicts_put_off_total",
+                "whimbrel_cpf_failures_deferred_total",
                 "Times that a silent CPF was not taken for dead because no other one answered either",
                 heartbeats.put_off,
             ),
             one(
-                "whimbrel_link_turned_away_total",
+                "whimbrel_link_rejected_total",
                 "Calls that were no CPF's and no CTA's",
                 self.strangers.total(),
             ),
@@ -143,7 +143,7 @@ pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
         ),
         Complaint::CountAgain => (
             "uses a NAS COUNT again under the same keys: nothing of that leaves, and the UE registers anew (a fault of ours; please report it)",
-            "counts_again",
+            "nas_count_reuse",
         ),
         Complaint::Lagging => {
             ("does not say that it holds UEs' states: logs wait for it no longer", "replicas_lagging")

@@ -326,7 +326,7 @@ fn a_cta_replica_that_cannot_follow_calls_less_and_less_often_and_is_told_once()
         }
     });
     assert_eq!(put_off, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
-    assert_eq!(console.metrics.counter(Counter::CtaReplicaBegunAnew), 8);
+    assert_eq!(console.metrics.counter(Counter::CtaReplicaRestarts), 8);
     let told = lines.load(Ordering::Relaxed) - first.expect("it follows");
     assert_eq!(told, 7, "each time that it follows, and not again that it cannot");
     standby.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it is of no use");
