@@ -21,12 +21,12 @@ use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
 
-use super::finder::{AtEtcd, Finder};
-use super::heartbeat::Answering;
-use super::strangers::Strangers;
-use super::taster::Tasting;
-use super::vitals::{State, Vitals};
-use super::watchdog::Watched;
+use super::discovery::{AtEtcd, CtaDiscovery};
+use super::heartbeat::HeartbeatResponder;
+use super::rejected_peers::RejectedPeers;
+use super::sandbox::Sandbox;
+use super::status::{State, StatusReporter};
+use super::watchdog::InputWatchdog;
 use crate::clock;
 use crate::console::{Condition, Console};
 use crate::log_limiter::LogLimiter;
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) region: Region,
     /// The cluster's key, where it is not on one host.
     pub(crate) key_file: Option<PathBuf>,
-    /// Where it says how it is, if anybody asks.
+    /// Where it says how it is, if anybody ue_queries.
     pub(crate) console: Option<Arc<Console>>,
 }
 
@@ -95,11 +95,11 @@ struct Membership {
     /// The links that carry states to them.
     to_peers: BTreeMap<CpfId, LinkId>,
     /// Those to whom a link has ended, so that the last that was said may not have come.
-    missed: BTreeMap<CpfId, Again>,
+    missed: BTreeMap<CpfId, Resync>,
 }
 
 /// How far what was said to a CPF is said again.
-enum Again {
+enum Resync {
     /// It is not reached yet; it is called now, if it is not called anyway.
     From(Instant),
     /// It is reached, and was told of the UEs up to this one.
@@ -108,23 +108,23 @@ enum Again {
 
 impl Membership {
     /// The link to another CPF has ended.
-    fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason, told: &mut ToldOfLinks) {
+    fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason, told: &mut LinkLogLimiter) {
         let Some(peer) = self.peer_at(link) else { return };
         self.to_peers.remove(&peer);
-        let before = self.missed.insert(peer, Again::From(now + CALL_PEER_AGAIN));
-        if !matches!(before, Some(Again::From(_))) && told.allows(now, (peer, "ended")) {
+        let before = self.missed.insert(peer, Resync::From(now + CALL_PEER_AGAIN));
+        if !matches!(before, Some(Resync::From(_))) && told.allows(now, (peer, "ended")) {
             info!(cpf = peer.0, %reason, "the link to another CPF has ended: it is called again, and that is not told again for an hour");
         }
     }
 
     /// It is there again.
-    fn peer_reached(&mut self, now: Instant, link: LinkId, told: &mut ToldOfLinks) {
+    fn peer_reached(&mut self, now: Instant, link: LinkId, told: &mut LinkLogLimiter) {
         let Some(peer) = self.peer_at(link) else { return };
         if let Some(again) = self.missed.get_mut(&peer) {
             if told.allows(now, (peer, "reached")) {
                 info!(cpf = peer.0, "another CPF is reached again: states go there once more");
             }
-            *again = Again::After(None);
+            *again = Resync::After(None);
         }
     }
 
@@ -135,12 +135,12 @@ impl Membership {
 
 /// Of which links to other CPFs it was told lately that they ended, or stand again: one that takes what is said for another life's
 /// ends its link each second.
-type ToldOfLinks = LogLimiter<(CpfId, &'static str)>;
+type LinkLogLimiter = LogLimiter<(CpfId, &'static str)>;
 
 /// The process, on one thread.
 pub(crate) struct CpfProcess {
     settings: Settings,
-    finder: Option<Finder>,
+    discovery: Option<CtaDiscovery>,
     links: Links,
     /// That to the CTA.
     cta: Option<LinkId>,
@@ -150,12 +150,12 @@ pub(crate) struct CpfProcess {
     call_at: Instant,
     /// Since when no CTA takes it, and what was told of that.
     in_vain: Option<Instant>,
-    told_in_vain: Strangers,
+    told_in_vain: RejectedPeers,
     /// Those that are called and that it cannot speak with, and why.
     told_unfit: LogLimiter<(SocketAddr, String)>,
-    answering: Answering,
-    tasting: Tasting,
-    watched: Watched,
+    answering: HeartbeatResponder,
+    sandbox: Sandbox,
+    watched: InputWatchdog,
     /// How often it began anew: trials of a life before do not matter any more.
     lives: u64,
     /// How often of that as a member.
@@ -164,17 +164,17 @@ pub(crate) struct CpfProcess {
     /// It is on its way out.
     leaves: bool,
     events: Events,
-    strangers: Strangers,
+    rejected_peers: RejectedPeers,
     /// Where other CPFs that have called are seen.
     callers: BTreeMap<LinkId, SocketAddr>,
-    told_of_links: ToldOfLinks,
+    told_of_links: LinkLogLimiter,
     /// What is wrong with what other CPFs say.
     wrong: LogLimiter<&'static str>,
     /// Messages of them that could not be read, and of whom that was told.
     unread: u64,
     told_unread: LogLimiter<IpAddr>,
-    /// `None`: nobody asks.
-    vitals: Option<Vitals>,
+    /// `None`: nobody ue_queries.
+    vitals: Option<StatusReporter>,
     out: MemberOutbox,
     frame: Vec<u8>,
 }
@@ -186,31 +186,32 @@ impl CpfProcess {
             .map_err(|e| format!("--listen: {e}"))?;
         settings.listen = links.local_addr().unwrap_or(settings.listen);
         let at_etcd = settings.at_etcd.take();
-        let finder =
-            at_etcd.map(|at| Finder::start(at, settings.region.clone(), settings.listen)).transpose()?;
-        let vitals = settings.console.take().map(Vitals::new);
-        let answering = Answering::start(settings.listen)
+        let discovery = at_etcd
+            .map(|at| CtaDiscovery::start(at, settings.region.clone(), settings.listen))
+            .transpose()?;
+        let vitals = settings.console.take().map(StatusReporter::new);
+        let answering = HeartbeatResponder::start(settings.listen)
             .map_err(|e| format!("--listen: heartbeats cannot be taken at {}: {e}", settings.listen))?;
         Ok(Self {
             settings,
-            finder,
+            discovery,
             links,
             cta: None,
             nth: 0,
             called: None,
             call_at: Instant::ZERO,
             in_vain: None,
-            told_in_vain: Strangers::default(),
+            told_in_vain: RejectedPeers::default(),
             told_unfit: LogLimiter::new("CTAs that are called"),
             answering,
-            tasting: Tasting::start()?,
-            watched: Watched::start("CPF")?,
+            sandbox: Sandbox::start()?,
+            watched: InputWatchdog::start("CPF")?,
             lives: 0,
             begun_anew: 0,
             membership: None,
             leaves: false,
             events: Events::default(),
-            strangers: Strangers::default(),
+            rejected_peers: RejectedPeers::default(),
             callers: BTreeMap::new(),
             told_of_links: LogLimiter::new("links to other CPFs"),
             wrong: LogLimiter::new("what other CPFs say"),
@@ -246,7 +247,7 @@ impl CpfProcess {
     /// Leaves in order: others have its UEs before it goes. Not if that takes too long, or nobody is there to take them.
     fn depart(&mut self) {
         let until = clock::now() + LEAVING;
-        self.finder.iter().for_each(Finder::drains);
+        self.discovery.iter().for_each(CtaDiscovery::drains);
         if self.membership.is_some() {
             info!("others are asked to take the UEs of this CPF");
             self.leaves = true;
@@ -261,8 +262,8 @@ impl CpfProcess {
         if let Some(link) = self.cta {
             self.links.close(link);
         }
-        if let Some(finder) = self.finder.take() {
-            finder.leave();
+        if let Some(discovery) = self.discovery.take() {
+            discovery.leave();
         }
     }
 
@@ -271,8 +272,8 @@ impl CpfProcess {
             self.leave(now, "it has taken this CPF for dead");
             self.call_at = now;
         }
-        if let Some(finder) = &mut self.finder {
-            finder.turn();
+        if let Some(discovery) = &mut self.discovery {
+            discovery.turn();
         }
         self.call(now);
         let mut events = std::mem::take(&mut self.events);
@@ -289,7 +290,7 @@ impl CpfProcess {
                     of.for_each(|m| m.peer_gone(now, link, reason, told));
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.strangers.allows(now, peer, reason.label()) {
+                    if self.rejected_peers.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
                     }
                 }
@@ -310,8 +311,8 @@ impl CpfProcess {
 
     /// How it is.
     fn state(&self) -> State {
-        let listed = self.finder.as_ref().map(Finder::is_listed);
-        let (begun_anew, turned_away) = (self.begun_anew, self.strangers.total());
+        let listed = self.discovery.as_ref().map(CtaDiscovery::is_listed);
+        let (begun_anew, turned_away) = (self.begun_anew, self.rejected_peers.total());
         let nobody = "no CTA takes this CPF: its log says why";
         let state = State {
             condition: (Condition::Down, nobody.into()),
@@ -370,7 +371,7 @@ impl CpfProcess {
                 self.call_at = now + CALL_AGAIN; // etcd names nobody yet
                 let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
                 // Of an etcd that does not answer that is told, and why.
-                let answers = self.finder.as_ref().is_some_and(|f| f.listed.is_some());
+                let answers = self.discovery.as_ref().is_some_and(|f| f.listed.is_some());
                 if answers && now >= since + TOLD_AFTER && self.told_in_vain.allows(now, nobody, "nobody") {
                     warn!(
                         "no CTA is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
@@ -398,7 +399,7 @@ impl CpfProcess {
     /// Those that may serve, the CTA replica first.
     fn to_call(&self) -> Vec<SocketAddr> {
         let cta_replica = self.membership.as_ref().and_then(|m| m.cta_replica);
-        let found = self.finder.as_ref().map(Finder::ctas).unwrap_or_default();
+        let found = self.discovery.as_ref().map(CtaDiscovery::ctas).unwrap_or_default();
         let others = self.settings.ctas.iter().copied().chain(found).filter(|at| Some(*at) != cta_replica);
         cta_replica.into_iter().chain(others).collect()
     }
@@ -454,7 +455,7 @@ impl CpfProcess {
     /// Takes what became of trials; says whether there was anything.
     fn tried(&mut self) -> bool {
         let mut busy = false;
-        while let Some((life, trial, became)) = self.tasting.outcome() {
+        while let Some((life, trial, became)) = self.sandbox.outcome() {
             busy = true;
             if let Some(Membership { member: Some(member), .. }) = &mut self.membership
                 && life == self.lives
@@ -496,7 +497,7 @@ impl CpfProcess {
             }
             Err(why) => why,
         };
-        if self.strangers.allows(now, peer, why.label()) {
+        if self.rejected_peers.allows(now, peer, why.label()) {
             warn!(%peer, "a link is refused: {why}");
         }
         self.links.close(link);
@@ -602,13 +603,13 @@ impl CpfProcess {
             }
             // This one is no part of what its link counts: it goes before.
             (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
-                self.tasting.configure(&config);
+                self.sandbox.configure(&config);
                 m.member = Some(Member::new(config));
             }
             (ToCpf::Down(message), Some(Membership { member: Some(member), end, .. })) => {
                 end.took();
                 if let Down::Configure(config) = &message {
-                    self.tasting.configure(config);
+                    self.sandbox.configure(config);
                 }
                 let timed = self.vitals.as_mut().filter(|_| matches!(message, Down::Run(_)));
                 let began = timed.is_some().then(clock::now);
@@ -677,14 +678,14 @@ impl CpfProcess {
         let mut busy = false;
         missed.retain(|peer, again| {
             match again {
-                Again::From(at) => {
+                Resync::From(at) => {
                     if now >= *at
                         && let Some(at) = peers.get(peer)
                     {
                         to_peers.entry(*peer).or_insert_with(|| self.links.connect(now, *at));
                     }
                 }
-                Again::After(ue) => {
+                Resync::After(ue) => {
                     if to_peers.get(peer).is_none_or(|link| self.links.waiting(*link) > WAITS) {
                         return true;
                     }
@@ -714,7 +715,7 @@ impl CpfProcess {
         self.say_taken();
         self.say_listed();
         for trial in self.out.trials.drain(..) {
-            self.tasting.have_tried(self.lives, trial);
+            self.sandbox.have_tried(self.lives, trial);
         }
         let Some(m) = &mut self.membership else { return };
         for (to, message) in self.out.peers.drain(..) {
@@ -752,7 +753,7 @@ impl CpfProcess {
 
     /// The CTA hears under which number etcd lists this one: the rings follow that list.
     fn say_listed(&mut self) {
-        let Some(number) = self.finder.as_ref().and_then(|f| f.listed) else { return };
+        let Some(number) = self.discovery.as_ref().and_then(|f| f.listed) else { return };
         let Some(m) = self.membership.as_mut().filter(|m| m.alone.is_none()) else { return };
         if m.listed.replace(number) != Some(number) {
             self.answer(&ToCta::Listed(number));
@@ -776,7 +777,7 @@ impl CpfProcess {
         }
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         let mut fds =
-            [self.links.fd(), self.tasting.fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            [self.links.fd(), self.sandbox.fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
     }

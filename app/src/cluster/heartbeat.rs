@@ -1,4 +1,4 @@
-//! Heartbeats on the host: the socket from which a CTA asks, and that of who is asked, where a thread of its own answers.
+//! Heartbeats on the host: the socket from which a CTA ue_queries, and that of who is asked, where a thread of its own answers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -24,14 +24,14 @@ use crate::console::Sample;
 const PER_TURN_MAX: usize = 256;
 /// How often the answering thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
-/// Who asks. Those that answer have the numbers below.
+/// Who ue_queries. Those that answer have the numbers below.
 const ASKS: Discriminator = Discriminator(u32::MAX);
 /// A number is one life.
 const LIFE: Incarnation = Incarnation(1);
 /// How long one that was taken for dead is listened to still, to count whether that was wrong.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// Heartbeats that did not count, of who asks and of who answers.
+/// Heartbeats that did not count, of who ue_queries and of who answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
     malformed: u64,
@@ -84,7 +84,7 @@ impl Ignored {
 }
 
 /// Whom a CTA watches.
-pub(super) struct Watch {
+pub(super) struct HeartbeatMonitor {
     socket: UdpSocket,
     detector: Detector,
     places: BTreeMap<Discriminator, (MemberId, SocketAddr)>,
@@ -93,7 +93,7 @@ pub(super) struct Watch {
     out: Outbox,
 }
 
-impl Watch {
+impl HeartbeatMonitor {
     /// Errors: those of `bind`.
     pub(super) fn open(at: SocketAddr, key: &[u8; 32], timing: Timing) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
@@ -136,7 +136,7 @@ impl Watch {
         }
     }
 
-    /// Asks who is to be asked and takes what was answered. Gives who does not answer.
+    /// UeQueries who is to be asked and takes what was answered. Gives who does not answer.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<MemberId> {
         let mut octets = [0; LENGTH + 1];
         for _ in 0..PER_TURN_MAX {
@@ -185,7 +185,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for HeartbeatMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -199,14 +199,14 @@ struct Held {
 }
 
 /// Answers heartbeats, beside the thread that works: what holds that one up for a moment is no death.
-pub(super) struct Answering {
+pub(super) struct HeartbeatResponder {
     place: Arc<Mutex<Held>>,
     replaced: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Answering {
+impl HeartbeatResponder {
     /// Errors: those of `bind`, and where no thread can be had.
     pub(super) fn start(at: SocketAddr) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
@@ -258,7 +258,7 @@ impl Held {
     }
 }
 
-impl Drop for Answering {
+impl Drop for HeartbeatResponder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -279,9 +279,10 @@ mod tests {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = Answering::start(at).unwrap();
+        let answering = HeartbeatResponder::start(at).unwrap();
         answering.be(Some((THREE, &[7; 32])));
-        let mut watch = Watch::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
+        let mut watch =
+            HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
         watch.begin(clock::now(), THREE, at);
         while watch.counters().answers < 5 {
             assert_eq!(watch.turn(clock::now()), []);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     /// Who falls silent next, within a second.
-    fn silent(watch: &mut Watch) -> Vec<MemberId> {
+    fn silent(watch: &mut HeartbeatMonitor) -> Vec<MemberId> {
         for _ in 0..1000 {
             let silent = watch.turn(clock::now());
             if !silent.is_empty() {
@@ -308,8 +309,9 @@ mod tests {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = Answering::start(at).unwrap();
-        let mut others = Watch::open("127.0.0.1:0".parse().unwrap(), &[8; 32], Timing::default()).unwrap();
+        let answering = HeartbeatResponder::start(at).unwrap();
+        let mut others =
+            HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[8; 32], Timing::default()).unwrap();
         others.begin(clock::now(), THREE, at);
         let (mut forged, end) = (0, clock::now() + Duration::from_secs(20));
         for life in 1..=2 {
@@ -331,8 +333,9 @@ mod tests {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = Answering::start(at).unwrap();
-        let mut watch = Watch::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
+        let answering = HeartbeatResponder::start(at).unwrap();
+        let mut watch =
+            HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
         for life in 1..=2 {
             answering.be(Some((THREE, &[7; 32])));
             watch.begin(clock::now(), THREE, at);

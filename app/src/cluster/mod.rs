@@ -1,19 +1,19 @@
 //! The processes of a cluster: a CTA's pool of CPFs, and a CPF itself (docs/cluster.md).
 
-mod asks;
 mod cpf;
-mod finder;
-mod given_up;
-mod hearing;
+mod discovery;
+mod excluded_cpfs;
 mod heartbeat;
-mod neighbours;
-mod pair;
+mod link_liveness;
+mod pair_primary;
+mod pair_replica;
+mod peer_amfs;
 mod pool;
-mod recoveries;
-mod standby;
-mod strangers;
-mod taster;
-mod vitals;
+mod recovery_times;
+mod rejected_peers;
+mod sandbox;
+mod status;
+mod ue_queries;
 mod watchdog;
 mod witness;
 
@@ -27,15 +27,15 @@ use whimbrel_link::{Key, Links, Settings as LinkSettings};
 use whimbrel_resilience::link::{Hello, Role};
 
 use crate::config::Cluster;
-pub(crate) use asks::Wanted;
 pub(crate) use cpf::{CpfProcess, Settings};
-pub(crate) use finder::AtEtcd;
-pub(crate) use neighbours::Neighbours;
-pub(crate) use pair::{Pair, Turned};
-pub(crate) use pool::{Pool, Said, complain};
-pub(crate) use standby::{Heard, Standby, Succession};
-pub(crate) use taster::taste;
-pub(crate) use watchdog::Watched;
+pub(crate) use discovery::AtEtcd;
+pub(crate) use pair_primary::{PairEvent, PairPrimary};
+pub(crate) use pair_replica::{PairReplica, Promotion, ReplicaEvent};
+pub(crate) use peer_amfs::PeerAmfs;
+pub(crate) use pool::{Pool, PoolEvent, log_protocol_violation};
+pub(crate) use sandbox::taste;
+pub(crate) use ue_queries::UeQueryReply;
+pub(crate) use watchdog::InputWatchdog;
 
 /// Opens where CPFs and the other CTA come to; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {

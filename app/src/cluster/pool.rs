@@ -1,7 +1,7 @@
-//! The CTA's side: the CPFs that have come to it, their links and their heartbeats; who follows it is in [`follower`].
+//! The CTA's side: the CPFs that have come to it, their links and their heartbeats; who follows it is in [`replica_link`].
 
 mod condition;
-mod follower;
+mod replica_link;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,18 +22,18 @@ use whimbrel_resilience::membership::{MemberId, Place, Present, Roll};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
-use super::asks::{Asks, Wanted};
-use super::given_up::GivenUp;
-use super::hearing::{Hearing, Look};
-use super::heartbeat::Watch;
-use super::recoveries::Recoveries;
-use super::strangers::Strangers;
+use super::excluded_cpfs::ExcludedCpfs;
+use super::heartbeat::HeartbeatMonitor;
+use super::link_liveness::{LinkLiveness, LivenessCheck};
+use super::recovery_times::RecoveryTimes;
+use super::rejected_peers::RejectedPeers;
+use super::ue_queries::{UeQueries, UeQueryReply};
 use crate::config::Cluster;
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
-pub(crate) use condition::complain;
-use follower::Follower;
+pub(crate) use condition::log_protocol_violation;
+use replica_link::ReplicaLink;
 
 /// How long those have to come who served under the former CTA: they notice its end at once, or by heartbeats.
 const RESUMED_WITHIN: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ const TURNS_WITHIN: Duration = Duration::from_secs(1);
 const TAKEN_EVERY: u64 = 16;
 
 /// What comes of a turn, in its order.
-pub(crate) enum Said {
+pub(crate) enum PoolEvent {
     /// A CPF says this.
     Up(CpfId, Up),
     /// The members have changed.
@@ -51,27 +51,27 @@ pub(crate) enum Said {
     /// One is lost.
     Lost(CpfId),
     /// One is lost that comes and is given up again and again: the log has it.
-    LostAgain(CpfId),
+    LostRepeatedly(CpfId),
     /// The UEs that somebody wanted are there.
-    Shown(Wanted, Vec<Glimpse>),
+    UesShown(UeQueryReply, Vec<Glimpse>),
     /// A CPF has so many messages.
-    Taken(CpfId, u64),
+    Confirmed(CpfId, u64),
     /// One that served under the former CTA is there again, and has so many messages of it.
     Resumes(CpfId, u64),
     /// Its link has ended again, and it may call once more: until then what it is to hear is kept.
-    Parted(CpfId),
+    Disconnected(CpfId),
     /// The other CTA says this.
-    Pair(ToActive),
+    FromReplica(ToActive),
     /// The CTA replica is lost.
     CtaReplicaLost,
     /// A CTA that runs other code waits for this one to stop.
-    Awaited(Place, Vec<IpAddr>, IpAddr),
+    SuccessorOffered(Place, Vec<IpAddr>, IpAddr),
     /// It does not any more.
-    AwaitedLost,
+    SuccessorLost,
 }
 
 /// A CPF that has come.
-struct Joined {
+struct PoolMember {
     /// `None`: it served under the former CTA, and has not come again yet.
     link: Option<LinkId>,
     address: SocketAddr,
@@ -90,7 +90,7 @@ struct Joined {
 
 /// A CPF that called before this CTA served.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
+pub(super) struct ResumingCpf {
     pub(super) link: LinkId,
     pub(super) life: u64,
     pub(super) id: CpfId,
@@ -98,23 +98,23 @@ pub(super) struct Caller {
 }
 
 /// Those that have called and not yet said what for: where they are seen, and what they are.
-pub(super) type Called = BTreeMap<LinkId, (SocketAddr, Hello)>;
+pub(super) type PendingLinks = BTreeMap<LinkId, (SocketAddr, Hello)>;
 
 /// The CPFs of one CTA.
 pub(crate) struct Pool {
     links: Links,
     events: Events,
-    strangers: Strangers,
+    rejected_peers: RejectedPeers,
     /// CPFs that break the rules.
-    given_up: GivenUp,
+    excluded_cpfs: ExcludedCpfs,
     /// What else comes that is none of the cluster's.
     wrong: LogLimiter<&'static str>,
     /// Heartbeats that are not of this cluster.
     strange: u64,
     /// Calls of versions that speak another language.
     other_versions: u64,
-    watch: Watch,
-    hearing: Hearing,
+    watch: HeartbeatMonitor,
+    link_liveness: LinkLiveness,
     regions: Regions,
     /// What the file says, and what is in force: what etcd says goes before.
     file: Cluster,
@@ -128,12 +128,12 @@ pub(crate) struct Pool {
     life: u64,
     heartbeats: HeartbeatKey,
     newest: u16,
-    members: BTreeMap<CpfId, Joined>,
+    members: BTreeMap<CpfId, PoolMember>,
     by_link: BTreeMap<LinkId, CpfId>,
-    waiting: Called,
+    waiting: PendingLinks,
     /// There may be a CTA replica.
     pair: bool,
-    follower: Option<Follower>,
+    follower: Option<ReplicaLink>,
     /// Where the CTA replica is reached that can take over at any moment.
     cta_replica: Option<SocketAddr>,
     /// Those of them that are called, to be told.
@@ -141,8 +141,8 @@ pub(crate) struct Pool {
     /// Until when those are awaited that served under the former CTA.
     awaited: Option<Instant>,
     turned: Instant,
-    asks: Asks,
-    recoveries: Recoveries,
+    ue_queries: UeQueries,
+    recovery_times: RecoveryTimes,
     /// Backups that a UE lacks, since there are too few CPFs.
     missing: usize,
     /// What of that the log says, and since when it is not so any more.
@@ -151,7 +151,7 @@ pub(crate) struct Pool {
     /// What is in force: a member is told when it comes.
     told: Arc<ControlConfig>,
     frame: Vec<u8>,
-    said: Vec<Said>,
+    said: Vec<PoolEvent>,
     console: Arc<Console>,
 }
 
@@ -177,18 +177,18 @@ impl Pool {
     ) -> Result<Self, String> {
         let ip = links.local_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), |at| at.ip());
         let heartbeats = HeartbeatKey(entropy.octets());
-        let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, cluster.heartbeat)
+        let watch = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &heartbeats.0, cluster.heartbeat)
             .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?;
         let mut pool = Self {
             links,
             events: Events::default(),
-            strangers: Strangers::default(),
-            given_up: GivenUp::default(),
+            rejected_peers: RejectedPeers::default(),
+            excluded_cpfs: ExcludedCpfs::default(),
             wrong: LogLimiter::new("heartbeats"),
             strange: 0,
             other_versions: 0,
             watch,
-            hearing: Hearing::default(),
+            link_liveness: LinkLiveness::default(),
             regions: Regions::default(),
             file: cluster.clone(),
             terms: cluster.clone(),
@@ -207,8 +207,8 @@ impl Pool {
             calling: BTreeMap::new(),
             awaited: None,
             turned: Instant::ZERO,
-            asks: Asks::default(),
-            recoveries: Recoveries::default(),
+            ue_queries: UeQueries::default(),
+            recovery_times: RecoveryTimes::default(),
             missing: 0,
             missing_told: 0,
             missing_since: None,
@@ -223,13 +223,13 @@ impl Pool {
     }
 
     /// These have called before it served.
-    pub(super) fn waits_for(&mut self, called: Called) {
+    pub(super) fn waits_for(&mut self, called: PendingLinks) {
         self.waiting = called;
     }
 
     /// It serves from now on, maybe in the place of a former CTA. What etcd says is of that one's CPFs, so these come first:
     /// rings without them would be told.
-    pub(super) fn begins(&mut self, now: Instant, former: Option<(Members, Vec<Caller>)>, heard: Roll) {
+    pub(super) fn begins(&mut self, now: Instant, former: Option<(Members, Vec<ResumingCpf>)>, heard: Roll) {
         if let Some((members, callers)) = former {
             self.succeed(now, members, callers);
         }
@@ -237,7 +237,7 @@ impl Pool {
     }
 
     /// The CPFs of the former CTA are those of this one, as soon as they come; those that have called already are there.
-    pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
+    pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<ResumingCpf>) {
         (self.life, self.newest) = (former.life, former.newest);
         (self.awaited, self.turned) = (Some(now + RESUMED_WITHIN), now);
         for MemberAt { id, address, region, code, draining, listed } in former.members {
@@ -245,11 +245,11 @@ impl Pool {
             let seen = listed.is_some();
             let served = true;
             let joined =
-                Joined { link: None, address, region, code, served, draining, listed, seen, told: 0 };
+                PoolMember { link: None, address, region, code, served, draining, listed, seen, told: 0 };
             self.members.insert(id, joined);
         }
         self.chart();
-        for Caller { link, life, id, has } in callers {
+        for ResumingCpf { link, life, id, has } in callers {
             self.resumes(now, link, life, id, has);
         }
         // Those that have not called may hang on the former CTA, which hangs itself: a call tells them.
@@ -278,7 +278,7 @@ impl Pool {
     }
 
     /// Takes what arrived.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Said> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<PoolEvent> {
         for who in self.watch.turn(now) {
             warn!(%who, "heartbeats are not answered");
             match who {
@@ -325,7 +325,7 @@ impl Pool {
                     }
                 }
                 Event::TurnedAway { peer, reason } => {
-                    if self.strangers.allows(now, peer, reason.label()) {
+                    if self.rejected_peers.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link was turned away; further ones from there are counted");
                     }
                 }
@@ -335,8 +335,8 @@ impl Pool {
         self.miss(now);
         self.listen(now);
         self.tell_missing(now);
-        while let Some((wanted, ues)) = self.asks.done() {
-            self.said.push(Said::Shown(wanted, ues));
+        while let Some((wanted, ues)) = self.ue_queries.done() {
+            self.said.push(PoolEvent::UesShown(wanted, ues));
         }
         std::mem::take(&mut self.said)
     }
@@ -360,9 +360,9 @@ impl Pool {
 
     /// Those that answer nothing on their links are lost, heartbeats or not.
     fn listen(&mut self, now: Instant) {
-        let Look { ask, mute } = self.hearing.look(now, self.terms.heartbeat);
+        let LivenessCheck { ask, mute } = self.link_liveness.look(now, self.terms.heartbeat);
         for link in ask.into_iter().filter_map(|cpf| self.members.get(&cpf)?.link).collect::<Vec<_>>() {
-            let ask = self.asks.idle();
+            let ask = self.ue_queries.idle();
             self.tell(link, &ToCpf::Show { ask, which: Show::After(None, 0) });
         }
         for cpf in mute {
@@ -375,7 +375,7 @@ impl Pool {
     fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
             Ok(Hello { role: Role::Cta, .. }) if !self.pair => {
-                if self.strangers.allows(now, peer, "cta") {
+                if self.rejected_peers.allows(now, peer, "cta") {
                     warn!(%peer, "a CTA calls, and there is no `cluster.etcd` here to say which of the two serves");
                 }
                 self.links.close(link);
@@ -383,7 +383,7 @@ impl Pool {
             Ok(hello) => drop(self.waiting.insert(link, (peer, hello))),
             Err(e) => {
                 self.other_versions += u64::from(matches!(e, BadHello::Language { .. }));
-                if self.strangers.allows(now, peer, e.label()) {
+                if self.rejected_peers.allows(now, peer, e.label()) {
                     warn!(%peer, "a link is refused: {e}");
                 }
                 self.links.close(link);
@@ -402,26 +402,26 @@ impl Pool {
     ) {
         let id = self.next_number();
         if let Err(e) = self.regions.clone().join(id, region) {
-            if self.strangers.allows(now, peer, "region") {
+            if self.rejected_peers.allows(now, peer, "region") {
                 warn!(%peer, "a CPF is refused: {e}; name it in `cluster.neighbours`");
             }
             return self.links.close(link);
         }
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
         if is_out_of_reach(address.ip(), peer.ip()) {
-            if self.strangers.allows(now, peer, "loopback") {
+            if self.rejected_peers.allows(now, peer, "loopback") {
                 warn!(%peer, "a CPF is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
             }
             return self.links.close(link);
         }
-        if !self.given_up.may_come(now, address) {
-            if self.strangers.allows(now, peer, "given_up") {
+        if !self.excluded_cpfs.may_come(now, address) {
+            if self.rejected_peers.allows(now, peer, "excluded_cpfs") {
                 warn!(%peer, %address, "a CPF is refused: it has just been given up, and may come again some seconds after that");
             }
             return self.links.close(link);
         }
         self.newest = id.0;
-        let joined = Joined {
+        let joined = PoolMember {
             link: Some(link),
             address,
             region: region.clone(),
@@ -435,8 +435,8 @@ impl Pool {
         self.members.insert(id, joined);
         self.by_link.insert(link, id);
         self.watch.begin(now, MemberId::Cpf(id), address);
-        self.hearing.heard(now, id);
-        let tells = self.given_up.tells_of_coming(now, address);
+        self.link_liveness.heard(now, id);
+        let tells = self.excluded_cpfs.tells_of_coming(now, address);
         if tells {
             info!(cpf = id.0, %address, %region, %code, "a CPF has come");
         }
@@ -466,9 +466,9 @@ impl Pool {
             Some(member) => {
                 member.link = Some(link);
                 self.watch.begin(now, MemberId::Cpf(id), member.address);
-                self.hearing.heard(now, id);
+                self.link_liveness.heard(now, id);
                 self.by_link.insert(link, id);
-                self.said.push(Said::Resumes(id, has));
+                self.said.push(PoolEvent::Resumes(id, has));
             }
             None => {
                 self.tell(link, &ToCpf::Forgotten);
@@ -482,11 +482,11 @@ impl Pool {
         let Some(link) = self.members.get_mut(&cpf).and_then(|m| m.link.take()) else { return };
         self.by_link.remove(&link);
         self.links.close(link);
-        self.hearing.end(cpf);
-        self.asks.gone(cpf);
-        let resumes = |said: &mut Said| matches!(said, Said::Resumes(of, _) if *of == cpf);
+        self.link_liveness.end(cpf);
+        self.ue_queries.gone(cpf);
+        let resumes = |said: &mut PoolEvent| matches!(said, PoolEvent::Resumes(of, _) if *of == cpf);
         if self.said.extract_if(.., resumes).count() == 0 {
-            self.said.push(Said::Parted(cpf));
+            self.said.push(PoolEvent::Disconnected(cpf));
         }
     }
 
@@ -510,7 +510,7 @@ impl Pool {
         if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
             return match ToActive::read(octets) {
                 Ok(message @ (ToActive::Pieces(_) | ToActive::Held(_))) => {
-                    self.said.push(Said::Pair(message))
+                    self.said.push(PoolEvent::FromReplica(message))
                 }
                 _ => {
                     warn!("the CTA replica is given up: it says things out of their order");
@@ -523,7 +523,7 @@ impl Pool {
             return match ToActive::read(octets) {
                 Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
-                    if self.strangers.allows(now, peer, "offer") {
+                    if self.rejected_peers.allows(now, peer, "offer") {
                         warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
                     }
                     self.links.close(link);
@@ -536,7 +536,7 @@ impl Pool {
                 Ok(ToCta::Join { region, address }) => self.joins(now, link, (peer, code), &region, address),
                 Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
-                    if self.strangers.allows(now, peer, "offer") {
+                    if self.rejected_peers.allows(now, peer, "offer") {
                         warn!(%peer, "a link is refused: it begins with something else than an offer");
                     }
                     self.links.close(link);
@@ -544,9 +544,9 @@ impl Pool {
             };
         }
         let Some(cpf) = self.by_link.get(&link).copied() else { return };
-        self.hearing.heard(now, cpf);
+        self.link_liveness.heard(now, cpf);
         match message {
-            Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
+            Ok(ToCta::Up(up)) => self.said.push(PoolEvent::Up(cpf, up)),
             Ok(ToCta::Leave) => {
                 info!(cpf = cpf.0, "a CPF wants to leave: others take its UEs");
                 if self.members.get(&cpf).is_some_and(|m| !m.served) {
@@ -557,7 +557,7 @@ impl Pool {
                 }
                 self.tell_members();
                 if !self.charted() {
-                    self.said.push(Said::Rings(self.rings())); // one that was on none leaves all the same
+                    self.said.push(PoolEvent::Rings(self.rings())); // one that was on none leaves all the same
                 }
             }
             Ok(ToCta::Listed(number)) => {
@@ -569,8 +569,8 @@ impl Pool {
                 self.tell_members();
                 self.charted();
             }
-            Ok(ToCta::Taken(messages)) => self.said.push(Said::Taken(cpf, messages)),
-            Ok(ToCta::Shown { ask, ues }) => self.asks.answered(ask, cpf, ues),
+            Ok(ToCta::Taken(messages)) => self.said.push(PoolEvent::Confirmed(cpf, messages)),
+            Ok(ToCta::Shown { ask, ues }) => self.ue_queries.answered(ask, cpf, ues),
             Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
                 self.give_up(now, cpf, "it offers itself twice");
             }
@@ -581,12 +581,12 @@ impl Pool {
     /// A CPF breaks the rules: it is lost, and is not taken again for a while.
     fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
-        if self.given_up.allows(now, address) {
+        if self.excluded_cpfs.allows(now, address) {
             warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_excluded_total)");
             return self.lost(cpf);
         }
         self.part_with(cpf);
-        self.said.push(Said::LostAgain(cpf));
+        self.said.push(PoolEvent::LostRepeatedly(cpf));
     }
 
     /// A CPF that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
@@ -601,7 +601,7 @@ impl Pool {
     /// Who is lost is not spoken with any more: if it lives, it hears so and comes anew.
     fn lost(&mut self, cpf: CpfId) {
         if self.part_with(cpf) {
-            self.said.push(Said::Lost(cpf));
+            self.said.push(PoolEvent::Lost(cpf));
         }
     }
 
@@ -613,8 +613,8 @@ impl Pool {
             self.links.close(link);
         }
         self.watch.end(MemberId::Cpf(cpf));
-        self.hearing.end(cpf);
-        self.asks.gone(cpf);
+        self.link_liveness.end(cpf);
+        self.ue_queries.gone(cpf);
         self.members_changed();
         true
     }
@@ -695,7 +695,7 @@ impl Pool {
                 }
             }
         }
-        self.said.push(Said::Rings(rings));
+        self.said.push(PoolEvent::Rings(rings));
         true
     }
 
@@ -748,10 +748,10 @@ impl Pool {
         self.links.send(link, &self.frame);
     }
 
-    /// Asks all CPFs for UEs.
-    pub(crate) fn ask(&mut self, which: Show, wanted: Wanted) {
+    /// UeQueries all CPFs for UEs.
+    pub(crate) fn ask(&mut self, which: Show, wanted: UeQueryReply) {
         let there = self.members.iter().filter(|(_, m)| m.link.is_some()).map(|(id, _)| *id);
-        let ask = self.asks.ask(which, wanted, there.collect());
+        let ask = self.ue_queries.ask(which, wanted, there.collect());
         self.tell_all(&ToCpf::Show { ask, which });
     }
 
@@ -767,7 +767,7 @@ impl Pool {
 
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let listens = self.hearing.next_deadline();
+        let listens = self.link_liveness.next_deadline();
         let told = self.missing_told_at();
         let due = [self.links.next_deadline(), self.watch.next_deadline(), listens, self.awaited, told];
         due.into_iter().flatten().min()

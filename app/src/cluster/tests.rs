@@ -23,9 +23,9 @@ use whimbrel_resilience::link::{
 use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
 
-use super::given_up::COMES_AGAIN_AFTER;
-use super::heartbeat::{Answering, Ignored};
-use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
+use super::excluded_cpfs::COMES_AGAIN_AFTER;
+use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
 use crate::api::{self, Shared};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
@@ -102,7 +102,7 @@ impl Drop for Running {
 }
 
 /// Lets the pool work until it says something that is wanted.
-fn until<T>(pool: &mut Pool, mut wanted: impl FnMut(Said) -> Option<T>) -> T {
+fn until<T>(pool: &mut Pool, mut wanted: impl FnMut(PoolEvent) -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         for said in pool.turn(clock::now()) {
@@ -116,16 +116,16 @@ fn until<T>(pool: &mut Pool, mut wanted: impl FnMut(Said) -> Option<T>) -> T {
     panic!("it does not happen");
 }
 
-fn members(said: Said) -> Option<usize> {
+fn members(said: PoolEvent) -> Option<usize> {
     match said {
-        Said::Rings(rings) => Some(rings.members().count()),
+        PoolEvent::Rings(rings) => Some(rings.members().count()),
         _ => None,
     }
 }
 
-fn lost(said: Said) -> Option<CpfId> {
+fn lost(said: PoolEvent) -> Option<CpfId> {
     match said {
-        Said::Lost(cpf) | Said::LostAgain(cpf) => Some(cpf),
+        PoolEvent::Lost(cpf) | PoolEvent::LostRepeatedly(cpf) => Some(cpf),
         _ => None,
     }
 }
@@ -290,14 +290,14 @@ fn a_cpf_that_has_called_is_not_missed_by_a_cta_that_was_held_up() {
 
 fn goes_on(mut cta_replica: Pool) {
     let resumes = |said| match said {
-        Said::Resumes(cpf, has) => Some((cpf, has)),
-        Said::Lost(cpf) => panic!("{cpf:?} is lost"),
+        PoolEvent::Resumes(cpf, has) => Some((cpf, has)),
+        PoolEvent::Lost(cpf) => panic!("{cpf:?} is lost"),
         _ => None,
     };
     assert_eq!(until(&mut cta_replica, resumes), (CpfId(1), 0));
     cta_replica.resumed(CpfId(1), 0);
-    cta_replica.ask(Show::After(None, 10), Wanted::Ue(tokio::sync::oneshot::channel().0));
-    let shown = |said| matches!(said, Said::Shown(..)).then_some(());
+    cta_replica.ask(Show::After(None, 10), UeQueryReply::Ue(tokio::sync::oneshot::channel().0));
+    let shown = |said| matches!(said, PoolEvent::UesShown(..)).then_some(());
     until(&mut cta_replica, shown);
 }
 
@@ -326,9 +326,9 @@ fn cpfs_whose_call_ends_as_the_cta_replica_takes_over_are_not_lost() {
         while !said.contains(&"resumes") {
             assert!(Instant::now() < end, "it does not resume");
             said.extend(cta_replica.turn(clock::now()).into_iter().filter_map(|said| match said {
-                Said::Resumes(..) => Some("resumes"),
-                Said::Parted(_) => Some("parted"),
-                Said::Lost(cpf) => panic!("{cpf:?} is lost"),
+                PoolEvent::Resumes(..) => Some("resumes"),
+                PoolEvent::Disconnected(_) => Some("parted"),
+                PoolEvent::Lost(cpf) => panic!("{cpf:?} is lost"),
                 _ => None,
             }));
             cta_replica.flush();
@@ -783,7 +783,7 @@ fn cpfs_that_run_other_code_wait_until_they_are_most() {
     while rings != [CpfId(2), CpfId(3)] {
         assert!(Instant::now() < end, "{rings:?}");
         for said in pool.turn(clock::now()) {
-            if let Said::Rings(now) = said {
+            if let PoolEvent::Rings(now) = said {
                 assert!(rings.is_empty(), "one alone changes nothing");
                 rings = now.members().collect();
             }
@@ -863,7 +863,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
     let _heard = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let answering = Answering::start(heart).unwrap();
+    let answering = HeartbeatResponder::start(heart).unwrap();
     let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
     peer.tell(&ToCta::Join { region, address: heart });

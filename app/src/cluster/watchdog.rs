@@ -12,9 +12,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 6;
 
 /// What the working thread is at, watched.
-pub(crate) struct Watched(Arc<AtWork>);
+pub(crate) struct InputWatchdog(Arc<AtWork>);
 
-impl Watched {
+impl InputWatchdog {
     /// `what` it is whose work is watched. Errors: one sentence.
     pub(crate) fn start(what: &'static str) -> Result<Self, String> {
         let work = Arc::new(AtWork::default());

@@ -34,7 +34,7 @@ struct Heard {
 
 /// What an event means for who serves.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum WitnessEvent {
     /// What became of a claim.
     Claimed(Claim, Result<Home, ClaimError>),
     /// Who serves, who CTA replicas or who is listed may be another.
@@ -144,7 +144,7 @@ impl Witness {
         self.heard(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
     }
 
-    /// Asks for the home. The answer comes as [`News::Claimed`].
+    /// UeQueries for the home. The answer comes as [`WitnessEvent::Claimed`].
     pub(crate) fn claim(&mut self, claim: Claim) {
         if self.agent.command(Command::Claim(self.home, claim)) {
             self.asked.push_back(claim);
@@ -169,9 +169,9 @@ impl Witness {
     }
 
     /// Takes what etcd said.
-    pub(crate) fn turn(&mut self) -> Vec<News> {
-        let unanswered = |claim| News::Claimed(claim, Err(ClaimError::NoAnswer));
-        let mut news: Vec<News> = self.unasked.drain(..).map(unanswered).collect();
+    pub(crate) fn turn(&mut self) -> Vec<WitnessEvent> {
+        let unanswered = |claim| WitnessEvent::Claimed(claim, Err(ClaimError::NoAnswer));
+        let mut news: Vec<WitnessEvent> = self.unasked.drain(..).map(unanswered).collect();
         let events = self.heard(|h| std::mem::take(&mut h.events));
         if !events.is_empty() {
             let mut count = [0; 8];
@@ -181,13 +181,13 @@ impl Witness {
         news
     }
 
-    fn news(&mut self, event: Event) -> Option<News> {
+    fn news(&mut self, event: Event) -> Option<WitnessEvent> {
         match event {
-            Event::Claimed(_, home) => Some(News::Claimed(self.asked.pop_front()?, Ok(home))),
-            Event::Refused(_, why) => Some(News::Claimed(self.asked.pop_front()?, Err(why))),
+            Event::Claimed(_, home) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Ok(home))),
+            Event::Refused(_, why) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Err(why))),
             Event::Joined(life) => {
                 info!(cta = self.number, life = life.0, "etcd lists this CTA");
-                Some(News::Changed)
+                Some(WitnessEvent::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
                 self.ignored += 1;
@@ -196,7 +196,7 @@ impl Witness {
                 }
                 None
             }
-            Event::Changed(_) => Some(News::Changed),
+            Event::Changed(_) => Some(WitnessEvent::Changed),
             Event::Reached => {
                 info!("etcd answers");
                 None

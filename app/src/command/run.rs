@@ -16,7 +16,7 @@ use super::Done;
 use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
-use crate::cluster::{Pool, Standby};
+use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
 use crate::core::{self, ControlThread, LocalUpf, Parts};
@@ -105,7 +105,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         }
     };
     let (pool, standby) = cluster(&config, upf_alone, &console, &mut entropy)?;
-    let at = pool.as_ref().and_then(Pool::address).or(standby.as_ref().and_then(Standby::address));
+    let at = pool.as_ref().and_then(Pool::address).or(standby.as_ref().and_then(PairReplica::address));
     if let Some(at) = at {
         info!("CPFs come to {at}");
     }
@@ -156,7 +156,7 @@ fn cluster(
     upf_alone: bool,
     console: &Arc<Console>,
     entropy: &mut SystemEntropy,
-) -> Result<(Option<Pool>, Option<Standby>), String> {
+) -> Result<(Option<Pool>, Option<PairReplica>), String> {
     if upf_alone {
         return Ok((None, None));
     }
@@ -167,7 +167,7 @@ fn cluster(
         }
         Some(pair) => {
             let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
-            let standby = Standby::open(pair, &config.cluster, endpoints, None, console.clone())?;
+            let standby = PairReplica::open(pair, &config.cluster, endpoints, None, console.clone())?;
             Ok((None, Some(standby)))
         }
     }

@@ -3,7 +3,7 @@
 //! One turn takes what arrived, runs everything that it causes and sends all of it; then it spins a little, for the
 //! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
 
-mod handing_over;
+mod step_down;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -30,18 +30,21 @@ use whimbrel_sctp_io::{
 };
 use whimbrel_store::{Changes, Store};
 
-use super::copying::Carrying;
 use super::core_time::CoreTime;
 use super::n2::{self, Links};
+use super::replica;
 use super::smf_n4::SmfN4;
-use super::standby;
+use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use super::view;
 use crate::aftermath;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched, complain};
+use crate::cluster::{
+    InputWatchdog, PairEvent, PairPrimary, PairReplica, PeerAmfs, Pool, PoolEvent, Promotion, UeQueryReply,
+    log_protocol_violation,
+};
 use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Condition, Console, Counter, Gauge, Sample, Target};
 use crate::entropy::SystemEntropy;
@@ -66,8 +69,8 @@ const STREAMS: u16 = 32;
 
 /// The CTA with what the program gives it; it as one that serves, and as one that follows.
 pub(super) type Cta = whimbrel_resilience::Cta<StoredSubscribers, SystemEntropy, CoreTime>;
-type Serving = Active<StoredSubscribers, SystemEntropy, CoreTime>;
-pub(super) type Following = CtaReplica<StoredSubscribers, SystemEntropy, CoreTime>;
+type PrimaryCta = Active<StoredSubscribers, SystemEntropy, CoreTime>;
+pub(super) type ReplicaCta = CtaReplica<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// What was asked of the control thread: to end, and to end without waiting for anybody.
 #[derive(Default)]
@@ -105,13 +108,13 @@ impl Drop for ControlThread {
 }
 
 impl ControlThread {
-    /// Asks the thread to end in order; it is over when [`Self::is_alive`] says so.
+    /// UeQueries the thread to end in order; it is over when [`Self::is_alive`] says so.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.asked.store(true, Ordering::Release);
         self.console.commands.wake();
     }
 
-    /// Asks the thread to end without waiting for anybody: gNBs get ABORT.
+    /// UeQueries the thread to end without waiting for anybody: gNBs get ABORT.
     pub(crate) fn ask_to_stop_at_once(&self) {
         self.stop.at_once.store(true, Ordering::Release);
         self.ask_to_stop();
@@ -163,7 +166,7 @@ pub(crate) struct Parts {
     /// The CPFs, where they are processes of their own and there is no pair.
     pub(crate) pool: Option<Pool>,
     /// One of a pair begins so.
-    pub(crate) standby: Option<Standby>,
+    pub(crate) standby: Option<PairReplica>,
     /// There is no SMF in this program, only a UPF for those elsewhere.
     pub(crate) upf_alone: bool,
     pub(crate) capture: Option<PathBuf>,
@@ -205,7 +208,7 @@ pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
 
 /// One of a pair stands by until it serves, and again when another one serves in its place.
 fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
-    while let Some((ready, accession)) = standby::stand_by(parts, stop) {
+    while let Some((ready, accession)) = replica::run_as_replica(parts, stop) {
         parts = match Control::new(ready, Some(accession)).and_then(|control| control.run(stop)) {
             Ok(Some(parts)) => parts,
             Ok(None) => return,
@@ -218,10 +221,10 @@ fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
 pub(super) type Early = (Physical, u16, Vec<u8>);
 
 /// How one of a pair comes to serve.
-pub(super) struct Accession {
-    pub(super) succession: Succession,
+pub(super) struct TakeoverState {
+    pub(super) succession: Promotion,
     /// The one that it follows until then, if it followed one.
-    pub(super) cta_replica: Option<Following>,
+    pub(super) cta_replica: Option<ReplicaCta>,
     /// gNBs that have come to this host, and what they said that may have been for the one that serves.
     pub(super) links: Links,
     pub(super) early: Vec<Early>,
@@ -231,22 +234,22 @@ struct Control {
     config: Arc<Config>,
     console: Arc<Console>,
     observer: Observer,
-    active: Serving,
-    pair: Option<Pair>,
+    active: PrimaryCta,
+    pair: Option<PairPrimary>,
     /// The one that follows, and the subscribers on their way to it.
     followed_by: Option<Place>,
-    carrying: Option<Carrying>,
+    carrying: Option<SubscriberFeed>,
     /// Another CTA serves now.
     replaced: bool,
     /// One of a pair ends if it is at one input for ever: its heartbeats are answered beside, and its CTA replica would not notice.
-    watched: Option<Watched>,
+    watched: Option<InputWatchdog>,
     upf: Option<LocalUpf>,
     /// Which of the UPFs the one of this program is.
     here: Option<UpfId>,
     smf_n4: Option<SmfN4>,
     pool: Option<Pool>,
     /// Other AMFs of this network.
-    neighbours: Option<Neighbours>,
+    neighbours: Option<PeerAmfs>,
     n2: Option<Transport>,
     /// The associations as the file has them that keeps them for the next start.
     remembered: Vec<Former>,
@@ -271,7 +274,7 @@ struct Control {
 }
 
 impl Control {
-    fn new(parts: Parts, accession: Option<Accession>) -> Result<Self, String> {
+    fn new(parts: Parts, accession: Option<TakeoverState>) -> Result<Self, String> {
         let now = clock::now();
         let capture = parts.capture.as_deref().map(|path| {
             Capture::create(path)
@@ -309,7 +312,7 @@ impl Control {
                     }
                 })
             }
-            Some(Accession { succession, cta_replica, links: known, early }) => {
+            Some(TakeoverState { succession, cta_replica, links: known, early }) => {
                 // What was in force goes on.
                 if let Some(cta_replica) = &cta_replica {
                     told = cta_replica.cta().config().clone();
@@ -342,8 +345,8 @@ impl Control {
             }
         };
         let version = told.version;
-        let neighbours = Neighbours::open(&parts.config.neighbours, told.amf.amf_id, now)?;
-        let watched = pair.is_some().then(|| Watched::start("cta")).transpose()?;
+        let neighbours = PeerAmfs::open(&parts.config.neighbours, told.amf.amf_id, now)?;
+        let watched = pair.is_some().then(|| InputWatchdog::start("cta")).transpose()?;
         let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
@@ -410,7 +413,7 @@ impl Control {
 
     /// gNBs hear that they need not wait for the host whose place this one has taken (TS 38.413 §8.7.3.2).
     fn tell_gnbs_of_takeover(&mut self, now: Instant) {
-        let former = self.pair.as_ref().map_or(&[][..], Pair::former);
+        let former = self.pair.as_ref().map_or(&[][..], PairPrimary::former);
         if !former.is_empty() {
             self.carry_out(now, Order::TakenOver(former.to_vec()));
         }
@@ -527,7 +530,8 @@ impl Control {
         let follower = pair.follower().or(pool.awaited());
         if self.followed_by != follower {
             self.followed_by = follower;
-            self.carrying = follower.and_then(|_| Carrying::begin(now, self.active.subscribers().store()));
+            self.carrying =
+                follower.and_then(|_| SubscriberFeed::begin(now, self.active.subscribers().store()));
         }
         let Some(carrying) = &mut self.carrying else { return };
         if !saved.is_empty() {
@@ -573,25 +577,27 @@ impl Control {
         let busy = !said.is_empty();
         for said in said {
             match said {
-                Said::Up(cpf, up) => self.give(now, Input::Cpf(cpf, up)),
-                Said::Rings(rings) => self.give(now, Input::Rings(rings)),
-                Said::Lost(cpf) => self.lost(now, cpf),
-                Said::LostAgain(cpf) => self.give(now, Input::CpfLost(cpf)),
-                Said::Shown(wanted, ues) => self.shown(now, wanted, ues),
-                Said::Taken(cpf, messages) => self.active.confirmed(cpf, messages),
-                Said::Resumes(cpf, has) => self.resume(now, cpf, has),
-                Said::Parted(cpf) => {
+                PoolEvent::Up(cpf, up) => self.give(now, Input::Cpf(cpf, up)),
+                PoolEvent::Rings(rings) => self.give(now, Input::Rings(rings)),
+                PoolEvent::Lost(cpf) => self.lost(now, cpf),
+                PoolEvent::LostRepeatedly(cpf) => self.give(now, Input::CpfLost(cpf)),
+                PoolEvent::UesShown(wanted, ues) => self.shown(now, wanted, ues),
+                PoolEvent::Confirmed(cpf, messages) => self.active.confirmed(cpf, messages),
+                PoolEvent::Resumes(cpf, has) => self.resume(now, cpf, has),
+                PoolEvent::Disconnected(cpf) => {
                     self.out.cpfs.retain(|(to, _)| *to != cpf); // its link has them
                     self.active.parts(cpf);
                 }
-                Said::Pair(message) => {
+                PoolEvent::FromReplica(message) => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
                         pair.said(now, message, &mut self.active, pool, &mut self.out);
                     }
                 }
-                Said::Awaited(place, endpoints, smf) => self.awaited(now, Some((place, endpoints, smf))),
-                Said::AwaitedLost => self.awaited(now, None),
-                Said::CtaReplicaLost => {
+                PoolEvent::SuccessorOffered(place, endpoints, smf) => {
+                    self.awaited(now, Some((place, endpoints, smf)))
+                }
+                PoolEvent::SuccessorLost => self.awaited(now, None),
+                PoolEvent::CtaReplicaLost => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
                         pair.cta_replica_lost(&mut self.active, pool, &mut self.out);
                     }
@@ -632,8 +638,8 @@ impl Control {
         let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
         for turned in pair.turn(now, &mut self.active, pool, &mut self.out) {
             match turned {
-                Turned::Order(order) => drop(self.carry_out(now, order)),
-                Turned::Replaced => self.replaced = true,
+                PairEvent::Order(order) => drop(self.carry_out(now, order)),
+                PairEvent::Replaced => self.replaced = true,
             }
         }
         for name in self.links.tick(now) {
@@ -747,7 +753,7 @@ impl Control {
             MessageRoute::Unnamed => self.named(now, physical),
             MessageRoute::Answered(answer) => {
                 if let Some(n2) = &mut self.n2 {
-                    // One that does not get it asks again.
+                    // One that does not get it ue_queries again.
                     let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
                 }
                 // One that was awaited has come.
@@ -791,7 +797,7 @@ impl Control {
         if let Some(pool) = &mut self.pool {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
-            self.out.complaints.drain(..).for_each(|(cpf, complaint)| complain(cpf, complaint));
+            self.out.complaints.drain(..).for_each(|(cpf, complaint)| log_protocol_violation(cpf, complaint));
             self.out.recovered.drain(..).for_each(|recovered| pool.recovered(recovered));
         }
         if let Some(neighbours) = &mut self.neighbours {
@@ -885,7 +891,7 @@ impl Control {
     }
 
     /// Somebody wants to see UEs, wherever they are served.
-    fn want(&mut self, now: Instant, which: Show, wanted: Wanted) {
+    fn want(&mut self, now: Instant, which: Show, wanted: UeQueryReply) {
         match (&mut self.pool, self.active.cta().cpf()) {
             (Some(pool), _) => pool.ask(which, wanted),
             (None, cpf) => {
@@ -896,18 +902,18 @@ impl Control {
     }
 
     /// The UEs that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
-    fn shown(&mut self, now: Instant, wanted: Wanted, ues: Vec<Glimpse>) {
+    fn shown(&mut self, now: Instant, wanted: UeQueryReply, ues: Vec<Glimpse>) {
         let _ = match wanted {
-            Wanted::Page(request, reply) => {
+            UeQueryReply::Page(request, reply) => {
                 reply.send(view::ues(self.active.cta(), self.active.time(now), &request, ues)).is_ok()
             }
-            Wanted::Ue(reply) => {
+            UeQueryReply::Ue(reply) => {
                 let here = self.upf.as_ref().filter(|_| self.here.is_some());
                 let octets =
                     |upf, seid| here.filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid));
                 reply.send(view::ue(self.active.cta(), self.active.time(now), &ues, octets)).is_ok()
             }
-            Wanted::Modified(psi, modification, reply) => {
+            UeQueryReply::Modified(psi, modification, reply) => {
                 let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
                 let operation = ues.iter().find(has).map(|p| {
                     let supi = p.supi.map(|s| s.to_string()).unwrap_or_default();
@@ -935,11 +941,11 @@ impl Control {
         // Whoever asked may have gone; then nobody misses the answer.
         let _ = match command {
             Command::ListUes(request, reply) => {
-                self.want(now, view::page_of(&request), Wanted::Page(request, reply));
+                self.want(now, view::page_of(&request), UeQueryReply::Page(request, reply));
                 true
             }
             Command::ShowUe(supi, reply) => {
-                self.want(now, Show::Of(supi), Wanted::Ue(reply));
+                self.want(now, Show::Of(supi), UeQueryReply::Ue(reply));
                 true
             }
             Command::ListGnbs(reply) => {
@@ -986,7 +992,7 @@ impl Control {
                 true
             }
             Command::ModifySession(supi, psi, modification, reply) => {
-                self.want(now, Show::Of(supi), Wanted::Modified(psi, modification, reply));
+                self.want(now, Show::Of(supi), UeQueryReply::Modified(psi, modification, reply));
                 true
             }
         };
@@ -1063,7 +1069,7 @@ impl Control {
         });
         let upf = self.upf.iter().flat_map(LocalUpf::samples);
         let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
-        let answering = self.pair.as_ref().map(Pair::heartbeats_ignored).unwrap_or_default();
+        let answering = self.pair.as_ref().map(PairPrimary::heartbeats_ignored).unwrap_or_default();
         let pool = self
             .pool
             .iter()
@@ -1086,7 +1092,7 @@ impl Control {
                 ),
             ]
         });
-        let neighbours = self.neighbours.iter().flat_map(Neighbours::samples);
+        let neighbours = self.neighbours.iter().flat_map(PeerAmfs::samples);
         upf.chain(smf_n4).chain(pool).chain(neighbours).chain(pair).chain(bounds).collect()
     }
 
@@ -1130,10 +1136,10 @@ impl Control {
             self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
             self.pool.as_ref().and_then(Pool::next_deadline),
-            self.neighbours.as_ref().and_then(Neighbours::next_deadline),
+            self.neighbours.as_ref().and_then(PeerAmfs::next_deadline),
             self.links.next_deadline(),
-            self.carrying.as_ref().and_then(Carrying::due),
-            self.pair.as_ref().filter(|_| self.active.waiting() > 0).map(|_| now + Pair::LOOKS_WITHIN),
+            self.carrying.as_ref().and_then(SubscriberFeed::due),
+            self.pair.as_ref().filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::LOOKS_WITHIN),
             Some(self.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);
@@ -1151,7 +1157,7 @@ impl Control {
         fds.extend(smf_n4.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let pool = self.pool.iter().flat_map(Pool::fds);
         fds.extend(pool.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let neighbours = self.neighbours.iter().map(Neighbours::fd);
+        let neighbours = self.neighbours.iter().map(PeerAmfs::fd);
         fds.extend(neighbours.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let witness = self.pair.as_ref().map(|pair| pair.witness().as_fd());
         fds.extend(witness.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));

@@ -1,13 +1,13 @@
 //! The core at work: the pure machines, and what of the host they run on.
 
 mod control_thread;
-mod copying;
 mod core_time;
 mod early;
 mod n2;
 mod n4;
+mod replica;
 mod smf_n4;
-mod standby;
+mod subscriber_copy;
 mod subscribers;
 mod upf;
 mod view;

@@ -90,7 +90,7 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for other SMFs, if the configuration asks for it; `alone`: there is none in this program. Errors: those of `bind`,
+/// Opens N4 for other SMFs, if the configuration ue_queries for it; `alone`: there is none in this program. Errors: those of `bind`,
 /// with the address.
 pub(crate) fn open_n4(
     config: &Config,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(net.ask(&smf(own), set_up([127, 0, 0, 2]), 3), None);
         assert_eq!((net.n4.counters.impostors, net.n4.counters.sent), (3, 0));
         assert_eq!(net.upf.associations().count(), 0);
-        // Strangers' octets are none of this, whatever they are.
+        // RejectedPeers' octets are none of this, whatever they are.
         assert!(!claims(&[], &NodeId::Ipv4(Ipv4Addr::from(own))));
         assert!(!claims(&[0x20; 40], &NodeId::Ipv4(Ipv4Addr::from(own))));
     }

@@ -138,7 +138,7 @@ pub(crate) fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, (SocketAddr,
 mod tests {
     use super::*;
 
-    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it asks from; strangers are not heard
+    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it ue_queries from; rejected_peers are not heard
     fn upfs_are_known_by_their_addresses() {
         let socket = |a: [u8; 4]| UdpSocket::bind(SocketAddr::from((a, 0))).unwrap();
         let (one, other) = (socket([127, 0, 0, 41]), socket([127, 0, 0, 42]));

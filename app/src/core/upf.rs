@@ -165,7 +165,7 @@ impl LocalUpf {
         self.endpoint.associations().any(|(_, peer)| peer != self.address)
     }
 
-    /// Asks those SMFs to lead their UEs elsewhere within `grace`.
+    /// UeQueries those SMFs to lead their UEs elsewhere within `grace`.
     pub(super) fn retire(&mut self, now: Instant, grace: Duration) {
         self.ask_at = Instant::FAR_FUTURE;
         self.endpoint.retire(now, grace, &mut self.out);
@@ -251,7 +251,7 @@ impl LocalUpf {
         received > 0
     }
 
-    /// Starts or ends copying what crosses N3, and N4 towards other SMFs.
+    /// Starts or ends subscriber_copy what crosses N3, and N4 towards other SMFs.
     pub(super) fn tap(&mut self, on: bool) {
         self.plane.tap(on);
         self.tapped = on.then(Vec::new);
@@ -268,8 +268,8 @@ impl LocalUpf {
 
     /// When [`Self::turn`] is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let asks = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
-        self.endpoint.next_deadline().into_iter().chain(asks).min()
+        let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
+        self.endpoint.next_deadline().into_iter().chain(ue_queries).min()
     }
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
@@ -578,7 +578,7 @@ fn sentence(event: &Event) -> (Level, String) {
         Event::AssociationContested { node, peer } => (
             Level::Warn,
             format!(
-                "N4: an SMF at {peer} asks for the association of the SMF {}, which answers at its own address, and is refused: give \
+                "N4: an SMF at {peer} ue_queries for the association of the SMF {}, which answers at its own address, and is refused: give \
                  each SMF a node identity of its own",
                 named(node)
             ),

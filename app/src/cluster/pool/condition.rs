@@ -81,7 +81,7 @@ impl Pool {
             one(
                 "whimbrel_cpf_unresponsive_total",
                 "CPFs that answered heartbeats and nothing on their links",
-                self.hearing.mute(),
+                self.link_liveness.mute(),
             ),
             one(
                 "whimbrel_cpf_false_alarms_total",
@@ -91,7 +91,7 @@ impl Pool {
             one(
                 "whimbrel_cpf_excluded_total",
                 "CPFs that were given up because they broke the rules of their links",
-                self.given_up.total(),
+                self.excluded_cpfs.total(),
             ),
             one(
                 "whimbrel_cpf_failures_deferred_total",
@@ -101,7 +101,7 @@ impl Pool {
             one(
                 "whimbrel_link_rejected_total",
                 "Calls that were no CPF's and no CTA's",
-                self.strangers.total(),
+                self.rejected_peers.total(),
             ),
             one(
                 "whimbrel_versions_refused_total",
@@ -117,17 +117,17 @@ impl Pool {
             one("whimbrel_link_frames_out_total", "Messages to CPFs and the CTA replica", links.frames_out),
         ];
         let ignored = answering + heartbeats.into();
-        counts.into_iter().chain(ignored.samples()).chain(self.recoveries.samples()).collect()
+        counts.into_iter().chain(ignored.samples()).chain(self.recovery_times.samples()).collect()
     }
 
     /// Others went on after a loss.
     pub(crate) fn recovered(&mut self, recovered: Recovered) {
-        self.recoveries.add(recovered);
+        self.recovery_times.add(recovered);
     }
 }
 
 /// Tells the first time that a CPF does what it should not.
-pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
+pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: Complaint) {
     let (what, counted) = match complaint {
         Complaint::Fenced => ("speaks for a UE that it does not serve, or not any more: ignored", "fenced"),
         Complaint::ClaimRefused => {

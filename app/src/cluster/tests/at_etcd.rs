@@ -19,7 +19,7 @@ use whimbrel_resilience::replication::CpfId;
 use super::{AtEtcd, members, pool, running, until};
 use crate::clock;
 use crate::cluster::witness::Witness;
-use crate::cluster::{Pool, Said};
+use crate::cluster::{Pool, PoolEvent};
 use crate::config::{self, PairOf};
 
 /// The shortest of a cluster, and well above that of a CPF.
@@ -177,7 +177,7 @@ fn rings_are(pool: &mut Pool, listed: &Listed, wanted: &[u16]) {
 }
 
 fn losses(pool: &mut Pool) -> usize {
-    pool.turn(clock::now()).iter().filter(|said| matches!(said, Said::Lost(_))).count()
+    pool.turn(clock::now()).iter().filter(|said| matches!(said, PoolEvent::Lost(_))).count()
 }
 
 #[test]

@@ -19,10 +19,10 @@ use whimbrel_security::SqnOffset;
 use super::at_etcd::{Etcd, Listed};
 use super::{cluster_of_pair, pool_of_pair};
 use crate::clock;
-use crate::cluster::heartbeat::Answering;
-use crate::cluster::standby::{Heard, Standby};
+use crate::cluster::heartbeat::HeartbeatResponder;
+use crate::cluster::pair_replica::{PairReplica, ReplicaEvent};
 use crate::cluster::witness::Witness;
-use crate::cluster::{Pair, Pool};
+use crate::cluster::{PairPrimary, Pool};
 use crate::config::{self, PairOf};
 use crate::console::{Console, Counter};
 use crate::entropy::SystemEntropy;
@@ -48,7 +48,7 @@ impl Subscribers for Nobody {
 
 type Serving = Active<Nobody, SystemEntropy>;
 
-/// A CTA that serves no UE, and asks its UPF for an association when it is time.
+/// A CTA that serves no UE, and ue_queries its UPF for an association when it is time.
 fn serving(pool: &Pool) -> Serving {
     let config = config::default();
     let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
@@ -62,7 +62,7 @@ fn free() -> SocketAddr {
 }
 
 /// One of a pair that serves, in a life that etcd has listed or that is made up.
-fn pair(of: &PairOf, listed: bool) -> Pair {
+fn pair(of: &PairOf, listed: bool) -> PairPrimary {
     let cluster = cluster_of_pair(of.clone());
     let witness = Witness::start(of, &cluster, free()).unwrap();
     let made_up = Place { cta: of.number, incarnation: Incarnation(1) };
@@ -74,7 +74,13 @@ fn pair(of: &PairOf, listed: bool) -> Pair {
         }
     };
     let home = Home { term: 1, active, cta_replica: None };
-    Pair::new(witness, Answering::start(free()).unwrap(), home, (vec![LOCALHOST], LOCALHOST), vec![])
+    PairPrimary::new(
+        witness,
+        HeartbeatResponder::start(free()).unwrap(),
+        home,
+        (vec![LOCALHOST], LOCALHOST),
+        vec![],
+    )
 }
 
 #[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and what it said before lies in the socket
@@ -146,7 +152,7 @@ fn a_cta_replica_that_cannot_follow_does_not_hold_ues_up_again_at_once() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let now = clock::now();
-    let mut follow = |pair: &mut Pair, now: Instant| {
+    let mut follow = |pair: &mut PairPrimary, now: Instant| {
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToActive::Follow { place, address: free(), endpoints, smf };
         let mut out = Outbox::default();
@@ -182,7 +188,7 @@ fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept(
         pair.said(now, ToActive::Held(0), &mut active, &mut pool, &mut out);
         let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
         pair.record(now, &mut pool, &waits);
-        let mut follows = |pair: &mut Pair, now| {
+        let mut follows = |pair: &mut PairPrimary, now| {
             pair.turn(now, &mut active, &mut pool, &mut out);
             pair.follower().is_some()
         };
@@ -200,7 +206,7 @@ fn who_called_just_before_a_cta_serves_is_heard() {
     let (of, console) = (pair_of(None), Console::new(clock::now()).unwrap());
     let cluster = cluster_of_pair(of.clone());
     let mut standby =
-        Standby::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
+        PairReplica::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
     let mut links = Links::open(whimbrel_link::Settings::new(Hello::own(Role::Cpf).to_octets())).unwrap();
     let link = links.connect(clock::now(), standby.address().unwrap());
     let (mut events, end) = (Events::default(), clock::now() + Duration::from_secs(20));
@@ -228,7 +234,7 @@ fn who_called_just_before_a_cta_serves_is_heard() {
 }
 
 /// The links of a CTA that etcd lists as the one that serves, and another that is to follow it.
-fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, Standby, Arc<Console>) {
+fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<Console>) {
     let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Cta).to_octets());
     settings.listen = Some("127.0.0.1:0".parse().unwrap());
     let links = Links::open(settings).unwrap();
@@ -236,7 +242,8 @@ fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, Standby, Arc<Cons
     one.serves();
     let of = PairOf { number: 2, ..pair_of(Some(etcd)) };
     let (cluster, console) = (cluster_of_pair(of.clone()), Console::new(clock::now()).unwrap());
-    let standby = Standby::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
+    let standby =
+        PairReplica::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
     (links, one, standby, console)
 }
 
@@ -250,7 +257,7 @@ fn what_a_cta_replica_holds_it_says_once() {
     let (mut holds, mut told) = (false, 0);
     while told < 10 {
         assert!(clock::now() < end, "it does not come to it");
-        holds |= standby.turn(clock::now()).iter().any(|h| matches!(h, Heard::Snapshot(_)));
+        holds |= standby.turn(clock::now()).iter().any(|h| matches!(h, ReplicaEvent::Snapshot(_)));
         if holds {
             told += 1;
             standby.held(if told <= 8 { 5 } else { 6 });
@@ -313,7 +320,7 @@ fn a_cta_replica_that_cannot_follow_calls_less_and_less_often_and_is_told_once()
         while put_off.len() < 8 {
             assert!(clock::now() < end, "it does not come to it: {put_off:?}");
             let now = clock::now() + later;
-            if standby.turn(now).iter().any(|heard| matches!(heard, Heard::Snapshot(_))) {
+            if standby.turn(now).iter().any(|heard| matches!(heard, ReplicaEvent::Snapshot(_))) {
                 standby.give_up(now, "snapshot", "it is of no use");
                 put_off.push(standby.put_off());
                 later += standby.put_off();

@@ -40,7 +40,7 @@ enum Order {
 type Outcome = (u64, u64, Tried);
 
 /// The trials of a CPF. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
-pub(super) struct Tasting {
+pub(super) struct Sandbox {
     /// `None` when it is being dropped.
     orders: Option<Sender<Order>>,
     outcomes: Receiver<Outcome>,
@@ -49,7 +49,7 @@ pub(super) struct Tasting {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Tasting {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         drop(self.orders.take());
         let _ = self.woken.shutdown(Shutdown::Both);
@@ -57,7 +57,7 @@ impl Drop for Tasting {
     }
 }
 
-impl Tasting {
+impl Sandbox {
     /// With this program. Errors: one sentence.
     pub(super) fn start() -> Result<Self, String> {
         let program =
@@ -348,12 +348,12 @@ mod tests {
 
     /// The outcomes of so many trials by a shell that does this for them.
     fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<Outcome> {
-        let tasting = Tasting::with("/bin/sh".into(), script, Duration::from_millis(100)).unwrap();
-        (1..=trials).for_each(|id| tasting.have_tried(7, trial(id)));
+        let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_millis(100)).unwrap();
+        (1..=trials).for_each(|id| sandbox.have_tried(7, trial(id)));
         let mut outcomes = Vec::new();
         while outcomes.len() < trials as usize {
-            let _ = poll(&mut [PollFd::from_borrowed_fd(tasting.fd(), PollFlags::IN)], None);
-            outcomes.extend(std::iter::from_fn(|| tasting.outcome()));
+            let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
+            outcomes.extend(std::iter::from_fn(|| sandbox.outcome()));
         }
         outcomes
     }
@@ -371,8 +371,8 @@ mod tests {
         let number = folder.path().join("pid");
         let script = format!("echo $$ > {}; exec sleep 1000", number.display());
         let script: &'static [&'static str] = Vec::from(["-c", script.leak()]).leak();
-        let tasting = Tasting::with("/bin/sh".into(), script, Duration::from_secs(600)).unwrap();
-        tasting.have_tried(7, trial(1));
+        let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_secs(600)).unwrap();
+        sandbox.have_tried(7, trial(1));
         let pid = loop {
             let said = std::fs::read_to_string(&number).unwrap_or_default();
             if let Ok(pid) = said.trim().parse::<u32>() {
@@ -380,7 +380,7 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        drop(tasting);
+        drop(sandbox);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it was waited for");
     }
 
@@ -393,9 +393,9 @@ mod tests {
 
     #[test]
     fn where_nobody_can_try_inputs_are_run_all_the_same() {
-        let tasting = Tasting::with("/nonexistent".into(), &[], TRIED_WITHIN).unwrap();
-        tasting.have_tried(7, trial(1));
-        let _ = poll(&mut [PollFd::from_borrowed_fd(tasting.fd(), PollFlags::IN)], None);
-        assert_eq!(tasting.outcome(), Some((7, 1, Tried::Unharmed)));
+        let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIED_WITHIN).unwrap();
+        sandbox.have_tried(7, trial(1));
+        let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
+        assert_eq!(sandbox.outcome(), Some((7, 1, Tried::Unharmed)));
     }
 }

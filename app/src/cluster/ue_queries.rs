@@ -12,7 +12,7 @@ use whimbrel_resilience::replication::CpfId;
 use crate::console::{UePage, UeView, UesRequest};
 
 /// What is done with the UEs once they are there.
-pub(crate) enum Wanted {
+pub(crate) enum UeQueryReply {
     /// A page of them.
     Page(UesRequest, oneshot::Sender<UePage>),
     /// One of them.
@@ -23,21 +23,21 @@ pub(crate) enum Wanted {
 
 struct Ask {
     which: Show,
-    wanted: Wanted,
+    wanted: UeQueryReply,
     awaited: BTreeSet<CpfId>,
     ues: Vec<Glimpse>,
 }
 
 /// The questions that are under way.
 #[derive(Default)]
-pub(super) struct Asks {
+pub(super) struct UeQueries {
     last: u32,
     open: BTreeMap<u32, Ask>,
 }
 
-impl Asks {
+impl UeQueries {
     /// A question to these; its number.
-    pub(super) fn ask(&mut self, which: Show, wanted: Wanted, of: BTreeSet<CpfId>) -> u32 {
+    pub(super) fn ask(&mut self, which: Show, wanted: UeQueryReply, of: BTreeSet<CpfId>) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.open.insert(self.last, Ask { which, wanted, awaited: of, ues: Vec::new() });
         self.last
@@ -68,7 +68,7 @@ impl Asks {
     }
 
     /// Takes a question that is answered.
-    pub(super) fn done(&mut self) -> Option<(Wanted, Vec<Glimpse>)> {
+    pub(super) fn done(&mut self) -> Option<(UeQueryReply, Vec<Glimpse>)> {
         let ask = *self.open.iter().find(|(_, a)| a.awaited.is_empty())?.0;
         self.open.remove(&ask).map(|a| (a.wanted, a.ues))
     }

@@ -12,7 +12,7 @@ use whimbrel_sctp_io::Event;
 use super::super::n2;
 use super::{Control, Parts, StopRequest};
 use crate::clock;
-use crate::cluster::{Pair, Said, Standby, Turned};
+use crate::cluster::{PairEvent, PairPrimary, PairReplica, PoolEvent};
 use crate::entropy::SystemEntropy;
 
 /// How long gNBs have to leave one that its CTA replica has replaced.
@@ -37,7 +37,7 @@ impl Control {
         }
         let of = config.cluster.pair.as_ref().ok_or("it is none of a pair")?;
         let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
-        let standby = Standby::open(of, &config.cluster, endpoints, pair, console.clone())?;
+        let standby = PairReplica::open(of, &config.cluster, endpoints, pair, console.clone())?;
         Ok(Parts {
             store: crate::subscribers::open(&config.store)?,
             entropy: SystemEntropy::new()?,
@@ -57,7 +57,7 @@ impl Control {
     /// One that stops in order has its CTA replica take over, if it has one: then its UEs do not notice.
     pub(super) fn hand_over(&mut self, stop: &StopRequest) {
         self.give_all(stop);
-        if !self.pair.as_ref().is_some_and(Pair::has_cta_replica) {
+        if !self.pair.as_ref().is_some_and(PairPrimary::has_cta_replica) {
             return;
         }
         info!("the CTA replica takes over");
@@ -67,7 +67,7 @@ impl Control {
         let until = clock::now() + HANDED_OVER_WITHIN;
         while !self.replaced && clock::now() < until && !stop.is_at_once() {
             std::thread::sleep(Duration::from_millis(1));
-            self.replaced = self.pair.as_mut().is_some_and(Pair::has_handed_over);
+            self.replaced = self.pair.as_mut().is_some_and(PairPrimary::has_handed_over);
         }
         let Some(n2) = self.n2.as_mut().filter(|_| self.replaced) else { return };
         // gNBs hear from that one that they need not stay. Those that do not know it have to be told.
@@ -113,8 +113,10 @@ impl Control {
             }
             for said in pool.turn(now) {
                 match said {
-                    Said::Pair(message) => pair.said(now, message, &mut self.active, pool, &mut self.out),
-                    Said::CtaReplicaLost => {
+                    PoolEvent::FromReplica(message) => {
+                        pair.said(now, message, &mut self.active, pool, &mut self.out)
+                    }
+                    PoolEvent::CtaReplicaLost => {
                         pair.cta_replica_lost(&mut self.active, pool, &mut self.out);
                         return warn!("the CTA that was to take over is lost");
                     }
@@ -123,8 +125,8 @@ impl Control {
             }
             for turned in pair.turn(now, &mut self.active, pool, &mut self.out) {
                 match turned {
-                    Turned::Order(_) => {} // gNBs and UPFs know that one already
-                    Turned::Replaced => self.replaced = true,
+                    PairEvent::Order(_) => {} // gNBs and UPFs know that one already
+                    PairEvent::Replaced => self.replaced = true,
                 }
             }
             pool.flush();

@@ -17,7 +17,7 @@ const LONGEST_US: u64 = 1_000_000;
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
 /// The inputs that it ran, and when it told of itself.
-pub(super) struct Vitals {
+pub(super) struct StatusReporter {
     console: Arc<Console>,
     due: Instant,
     inputs: Histogram<u64>,
@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) ignored: Ignored,
 }
 
-impl Vitals {
+impl StatusReporter {
     pub(super) fn new(console: Arc<Console>) -> Self {
         let inputs =
             Histogram::new_with_bounds(1, LONGEST_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"));

@@ -10,10 +10,10 @@ use whimbrel_resilience::link::{MemberAt, Members, ToActive, ToCpf, ToCtaReplica
 use whimbrel_resilience::membership::{MemberId, Place};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{Joined, Pool, Said, seen_from};
+use super::{Pool, PoolEvent, PoolMember, seen_from};
 
 /// The CTA that follows this one.
-pub(super) struct Follower {
+pub(super) struct ReplicaLink {
     link: LinkId,
     number: u16,
     address: SocketAddr,
@@ -21,7 +21,7 @@ pub(super) struct Follower {
     offer: Option<ToActive>,
 }
 
-impl Follower {
+impl ReplicaLink {
     pub(super) fn is_at(&self, link: LinkId) -> bool {
         self.link == link
     }
@@ -44,14 +44,14 @@ impl Pool {
         let number = place.cta;
         if code != CodeVersion::own() {
             info!(cta = number, %address, %code, own = %CodeVersion::own(), "a CTA that runs other code takes over when this one stops");
-            self.said.push(Said::Awaited(place, endpoints.clone(), smf));
+            self.said.push(PoolEvent::SuccessorOffered(place, endpoints.clone(), smf));
             let offer = Some(ToActive::Follow { place, address, endpoints, smf });
-            self.follower = Some(Follower { link, number, address, offer });
+            self.follower = Some(ReplicaLink { link, number, address, offer });
             return;
         }
-        self.follower = Some(Follower { link, number, address, offer: None });
+        self.follower = Some(ReplicaLink { link, number, address, offer: None });
         self.watch.begin(now, MemberId::Cta(number), address);
-        self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints, smf }));
+        self.said.push(PoolEvent::FromReplica(ToActive::Follow { place, address, endpoints, smf }));
     }
 
     /// The one that waits for this one to stop.
@@ -71,8 +71,8 @@ impl Pool {
     }
 
     pub(super) fn cta_replica_lost(&mut self) {
-        if let Some(Follower { offer, .. }) = &self.follower {
-            let lost = if offer.is_some() { Said::AwaitedLost } else { Said::CtaReplicaLost };
+        if let Some(ReplicaLink { offer, .. }) = &self.follower {
+            let lost = if offer.is_some() { PoolEvent::SuccessorLost } else { PoolEvent::CtaReplicaLost };
             self.part();
             self.said.push(lost);
         }
@@ -80,7 +80,7 @@ impl Pool {
 
     /// The CTA replica is spoken with no more.
     pub(crate) fn part(&mut self) {
-        let Some(Follower { link, number, .. }) = self.follower.take() else { return };
+        let Some(ReplicaLink { link, number, .. }) = self.follower.take() else { return };
         self.links.close(link);
         self.watch.end(MemberId::Cta(number));
         self.replicated_at(None);
@@ -118,7 +118,7 @@ impl Pool {
 
     /// Its CPFs, for that one.
     pub(crate) fn as_members(&self) -> Members {
-        let at = |(id, m): (&CpfId, &Joined)| MemberAt {
+        let at = |(id, m): (&CpfId, &PoolMember)| MemberAt {
             id: *id,
             address: m.address,
             region: m.region.to_string(),

@@ -47,7 +47,7 @@ struct Heard {
 }
 
 /// A CPF's place at etcd.
-pub(super) struct Finder {
+pub(super) struct CtaDiscovery {
     at: AtEtcd,
     region: Region,
     address: SocketAddr,
@@ -58,7 +58,7 @@ pub(super) struct Finder {
     pub(super) listed: Option<CpfId>,
 }
 
-impl Finder {
+impl CtaDiscovery {
     /// Has this CPF listed, as reached at this address, and looks for CTAs. Errors: one sentence.
     pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
         let mut entropy = SystemEntropy::new()?;

@@ -11,14 +11,14 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::MessageRoute;
 use whimbrel_sctp_io::{Event, Events, Transport};
 
-use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN, StopRequest};
-use super::copying::Copying;
+use super::control_thread::{NGAP_PPID, Parts, ReplicaCta, SPIN, StopRequest, TakeoverState};
 use super::core_time::CoreTime;
 use super::early::EarlyMessages;
 use super::n2::{self, Links};
+use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
-use crate::cluster::{Heard, Standby};
+use crate::cluster::{PairReplica, ReplicaEvent};
 use crate::console::Gauge;
 use crate::entropy::SystemEntropy;
 
@@ -26,13 +26,13 @@ use crate::entropy::SystemEntropy;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Stands by until this CTA serves; `None`: until told to stop.
-pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, Accession)> {
+pub(super) fn run_as_replica(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, TakeoverState)> {
     let standby = parts.standby.take()?;
     let mut waiting = Waiting {
         parts,
         standby,
         cta_replica: None,
-        copying: None,
+        subscriber_copy: None,
         links: Links::default(),
         early: EarlyMessages::default(),
         events: Events::default(),
@@ -41,7 +41,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, A
     while !stop.is_asked() {
         let now = clock::now();
         waiting.n2(now);
-        // Nobody is here to answer: whoever asks hears so.
+        // Nobody is here to answer: whoever ue_queries hears so.
         while waiting.parts.console.commands.take().is_some() {}
         let heard = waiting.standby.turn(now);
         if !heard.is_empty() {
@@ -49,17 +49,17 @@ pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, A
         }
         for heard in heard {
             match heard {
-                Heard::Serve(home, former) => {
-                    let Waiting { parts, standby, cta_replica, copying, links, early, .. } = waiting;
-                    drop(copying); // the store has all that came
+                ReplicaEvent::Serve(home, former) => {
+                    let Waiting { parts, standby, cta_replica, subscriber_copy, links, early, .. } = waiting;
+                    drop(subscriber_copy); // the store has all that came
                     let early = early.into_messages();
                     let succession = standby.succeed(home, former);
-                    return Some((parts, Accession { succession, cta_replica, links, early }));
+                    return Some((parts, TakeoverState { succession, cta_replica, links, early }));
                 }
-                Heard::Snapshot(octets) => waiting.begins(now, &octets),
-                Heard::Record(octets) => waiting.follows(now, &octets),
-                Heard::Subscribers(octets) => waiting.copies(octets),
-                Heard::Nothing => waiting.cta_replica = None,
+                ReplicaEvent::Snapshot(octets) => waiting.begins(now, &octets),
+                ReplicaEvent::Record(octets) => waiting.follows(now, &octets),
+                ReplicaEvent::Subscribers(octets) => waiting.copies(octets),
+                ReplicaEvent::Nothing => waiting.cta_replica = None,
             }
         }
         if let Some(cta_replica) = &waiting.cta_replica {
@@ -84,10 +84,10 @@ pub(super) fn stand_by(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, A
 
 struct Waiting {
     parts: Parts,
-    standby: Standby,
-    cta_replica: Option<Following>,
+    standby: PairReplica,
+    cta_replica: Option<ReplicaCta>,
     /// The subscribers of the one that serves, on their way into the store of this one.
-    copying: Option<Copying>,
+    subscriber_copy: Option<SubscriberCopy>,
     links: Links,
     early: EarlyMessages,
     events: Events,
@@ -102,7 +102,7 @@ impl Waiting {
             let store = crate::subscribers::open(&config.store)?;
             let directory = Directory::new(config.amf.plmn, config.home_network_keys());
             let subscribers = StoredSubscribers::new(store);
-            Following::new(snapshot, directory, subscribers, entropy, CoreTime::default())
+            ReplicaCta::new(snapshot, directory, subscribers, entropy, CoreTime::default())
                 .map_err(|fault| format!("a snapshot of {} octets is of no use: {fault}", snapshot.len()))
         });
         match made {
@@ -128,12 +128,13 @@ impl Waiting {
 
     /// Subscribers as the one that serves has them.
     fn copies(&mut self, excerpt: Vec<u8>) {
-        if self.copying.is_none() {
+        if self.subscriber_copy.is_none() {
             let store = crate::subscribers::open(&self.parts.config.store);
-            self.copying = store.and_then(Copying::start).inspect_err(|sentence| warn!("{sentence}")).ok();
+            self.subscriber_copy =
+                store.and_then(SubscriberCopy::start).inspect_err(|sentence| warn!("{sentence}")).ok();
         }
-        if let Some(copying) = &self.copying {
-            copying.take(excerpt);
+        if let Some(subscriber_copy) = &self.subscriber_copy {
+            subscriber_copy.take(excerpt);
         }
     }
 
@@ -158,7 +159,7 @@ impl Waiting {
                     }
                     match self.links.take(from, octets) {
                         MessageRoute::Answered(answer) => {
-                            // One that does not get it asks again.
+                            // One that does not get it ue_queries again.
                             let _ = n2.send(association, 0, NGAP_PPID, &answer);
                         }
                         _ => {

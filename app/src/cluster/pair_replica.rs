@@ -15,11 +15,11 @@ use whimbrel_resilience::link::{BadHello, Hello, Members, Role, ToActive, ToCta,
 use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
 use whimbrel_resilience::pair::{self, Step};
 
-use super::heartbeat::{Answering, Watch};
-use super::pool::{Called, Caller};
-use super::strangers::Strangers;
-use super::witness::{News, Witness};
-use super::{Pair, Pool};
+use super::heartbeat::{HeartbeatMonitor, HeartbeatResponder};
+use super::pool::{PendingLinks, ResumingCpf};
+use super::rejected_peers::RejectedPeers;
+use super::witness::{Witness, WitnessEvent};
+use super::{PairPrimary, Pool};
 use crate::config::{Cluster, PairOf};
 use crate::console::{Condition, Console, Counter, Sample};
 use crate::entropy::SystemEntropy;
@@ -39,7 +39,7 @@ const EARLY_OCTETS_MAX: usize = 256 << 20;
 
 /// What it hears of the one that serves.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ReplicaEvent {
     /// The snapshot to follow from.
     Snapshot(Vec<u8>),
     /// A record.
@@ -48,31 +48,31 @@ pub(crate) enum Heard {
     Subscribers(Vec<u8>),
     /// The one that is followed is lost, and this one does not take its place: what was heard means nothing any more.
     Nothing,
-    /// This one serves now, from nothing or from what it heard: see [`Standby::succeed`].
-    Serve(Home, Option<Former>),
+    /// This one serves now, from nothing or from what it heard: see [`PairReplica::succeed`].
+    Serve(Home, Option<FormerPrimary>),
 }
 
 /// What is known of the one whose place is taken.
 #[derive(Debug)]
-pub(crate) struct Former {
+pub(crate) struct FormerPrimary {
     members: Members,
     endpoints: Vec<IpAddr>,
 }
 
 /// How a CTA comes to serve.
-pub(crate) struct Succession {
+pub(crate) struct Promotion {
     home: Home,
     links: Links,
     witness: Witness,
-    answering: Answering,
+    answering: HeartbeatResponder,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
-    former: Option<Former>,
-    callers: Vec<Caller>,
-    strangers: Called,
+    former: Option<FormerPrimary>,
+    callers: Vec<ResumingCpf>,
+    rejected_peers: PendingLinks,
 }
 
-impl Succession {
+impl Promotion {
     /// The pool of CPFs and the pair of the one that serves now. Errors: one sentence.
     pub(crate) fn enter(
         self,
@@ -81,13 +81,16 @@ impl Succession {
         told: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
-    ) -> Result<(Pool, Pair), String> {
+    ) -> Result<(Pool, PairPrimary), String> {
         let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
-        pool.waits_for(self.strangers);
+        pool.waits_for(self.rejected_peers);
         let (members, gone) = self.former.map(|former| (former.members, former.endpoints)).unzip();
         pool.begins(now, members.map(|members| (members, self.callers)), self.witness.roll());
         let gone = gone.unwrap_or_default();
-        Ok((pool, Pair::new(self.witness, self.answering, self.home, (self.endpoints, self.smf), gone)))
+        Ok((
+            pool,
+            PairPrimary::new(self.witness, self.answering, self.home, (self.endpoints, self.smf), gone),
+        ))
     }
 }
 
@@ -98,14 +101,14 @@ enum Phase {
     /// It is called there.
     Calling { link: LinkId, number: u16, at: SocketAddr },
     /// It is followed.
-    Following(Box<Followed>),
+    ReplicaCta(Box<PrimaryLink>),
     /// It was, and etcd is asked for its place.
-    Promoting(Option<Former>),
+    Promoting(Option<FormerPrimary>),
 }
 
-struct Followed {
+struct PrimaryLink {
     link: LinkId,
-    watch: Watch,
+    watch: HeartbeatMonitor,
     /// What has come of the snapshot, until it is whole.
     snapshot: Option<(Vec<u8>, u64)>,
     pieces: u64,
@@ -120,14 +123,14 @@ struct Followed {
 }
 
 /// The process while it does not serve. What it decides is [`pair::Standby`]'s.
-pub(crate) struct Standby {
+pub(crate) struct PairReplica {
     decides: pair::Standby,
     cluster: Cluster,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
     console: Arc<Console>,
     witness: Witness,
-    answering: Answering,
+    answering: HeartbeatResponder,
     links: Links,
     events: Events,
     phase: Phase,
@@ -136,23 +139,23 @@ pub(crate) struct Standby {
     put_off: Duration,
     told: LogLimiter<&'static str>,
     /// CPFs that have called and not yet said what for.
-    strangers: Called,
-    turned_away: Strangers,
-    callers: Vec<(Instant, Caller)>,
-    heard: Vec<Heard>,
+    rejected_peers: PendingLinks,
+    turned_away: RejectedPeers,
+    callers: Vec<(Instant, ResumingCpf)>,
+    heard: Vec<ReplicaEvent>,
     frame: Vec<u8>,
     /// When it tells again what it counts.
     samples_at: Instant,
 }
 
-impl Standby {
+impl PairReplica {
     /// Opens where the others come to, and has this CTA listed. `before`: the pair of which it was the one that served.
     /// `endpoints`: where gNBs reach it; `smf`: where its SMF speaks from. Errors: one sentence.
     pub(crate) fn open(
         of: &PairOf,
         cluster: &Cluster,
         (endpoints, smf): (Vec<IpAddr>, IpAddr),
-        before: Option<Pair>,
+        before: Option<PairPrimary>,
         console: Arc<Console>,
     ) -> Result<Self, String> {
         let links = super::open_links(cluster)?.ok_or("cluster.etcd: a pair needs `cluster.listen`")?;
@@ -160,7 +163,7 @@ impl Standby {
         let (witness, answering) = match before {
             Some(pair) => pair.into_parts(),
             None => {
-                let answering = Answering::start(at)
+                let answering = HeartbeatResponder::start(at)
                     .map_err(|e| format!("cluster.listen: heartbeats cannot be taken at {at}: {e}"))?;
                 (Witness::start(of, cluster, at)?, answering)
             }
@@ -179,8 +182,8 @@ impl Standby {
             call_at: Instant::ZERO,
             put_off: Duration::ZERO,
             told: LogLimiter::new("what this CTA follows"),
-            strangers: Called::new(),
-            turned_away: Strangers::default(),
+            rejected_peers: PendingLinks::new(),
+            turned_away: RejectedPeers::default(),
             callers: Vec::new(),
             heard: Vec::new(),
             frame: Vec::new(),
@@ -198,7 +201,7 @@ impl Standby {
     /// Whether somebody has called and not yet said what for.
     #[cfg(test)]
     pub(super) fn has_callers(&self) -> bool {
-        !self.strangers.is_empty()
+        !self.rejected_peers.is_empty()
     }
 
     fn show_condition(&self, what: &str) {
@@ -207,7 +210,7 @@ impl Standby {
     }
 
     /// Takes what arrived, and does what is due.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Heard> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<ReplicaEvent> {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -215,14 +218,14 @@ impl Standby {
                 Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
-                    self.strangers.remove(&link);
+                    self.rejected_peers.remove(&link);
                     self.callers.retain(|(_, c)| c.link != link);
                     match &self.phase {
                         Phase::Calling { link: called, .. } if *called == link => {
                             debug!(%reason, "the CTA that serves is not reached");
                             self.lost(now);
                         }
-                        Phase::Following(followed) if followed.link == link => {
+                        Phase::ReplicaCta(followed) if followed.link == link => {
                             warn!(%reason, "the link to the CTA that serves has ended");
                             self.lost(now);
                         }
@@ -237,13 +240,13 @@ impl Standby {
             }
         }
         self.events = events;
-        if let Phase::Following(followed) = &mut self.phase
+        if let Phase::ReplicaCta(followed) = &mut self.phase
             && !followed.watch.turn(now).is_empty()
         {
             warn!("the CTA that serves does not answer heartbeats");
             self.lost(now);
         }
-        let late = |(at, _): &(Instant, Caller)| now >= *at + CALLER_MAX;
+        let late = |(at, _): &(Instant, ResumingCpf)| now >= *at + CALLER_MAX;
         if !self.decides.is_promoting() {
             for (_, caller) in self.callers.extract_if(.., |c| late(c)) {
                 self.links.close(caller.link);
@@ -300,24 +303,24 @@ impl Standby {
                 self.give_up(now, label, format!("what etcd lists there, at {peer}, is not followed: {why}"));
             }
             (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
-                self.strangers.insert(link, (peer, hello));
+                self.rejected_peers.insert(link, (peer, hello));
             }
             _ => self.links.close(link),
         }
     }
 
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
-        if self.strangers.remove(&link).is_some() {
+        if self.rejected_peers.remove(&link).is_some() {
             return match ToCta::read(octets) {
                 Ok(ToCta::Resume { life, id, has }) => {
-                    self.callers.push((now, Caller { link, life, id, has }));
+                    self.callers.push((now, ResumingCpf { link, life, id, has }));
                 }
                 _ => self.links.close(link), // it finds the one that serves
             };
         }
         let ours = match &self.phase {
             Phase::Calling { link: called, .. } => *called == link,
-            Phase::Following(followed) => followed.link == link,
+            Phase::ReplicaCta(followed) => followed.link == link,
             _ => false,
         };
         if !ours {
@@ -335,7 +338,7 @@ impl Standby {
                 let (number, at) = (*number, *at);
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
-                let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
+                let watch = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
                 let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else {
                     return self.give_up(
                         now,
@@ -350,7 +353,7 @@ impl Standby {
                 self.show_condition(&format!("follows CTA {number}"));
                 self.decides.begun();
                 let snapshot = Some((Vec::new(), octets));
-                self.phase = Phase::Following(Box::new(Followed {
+                self.phase = Phase::ReplicaCta(Box::new(PrimaryLink {
                     link,
                     watch,
                     snapshot,
@@ -362,7 +365,7 @@ impl Standby {
                     told: None,
                 }));
             }
-            (ToCtaReplica::Piece(octets), Phase::Following(followed)) => {
+            (ToCtaReplica::Piece(octets), Phase::ReplicaCta(followed)) => {
                 let Some((snapshot, all)) = &mut followed.snapshot else { return };
                 snapshot.extend_from_slice(octets);
                 let whole = snapshot.len() as u64 >= *all;
@@ -370,15 +373,15 @@ impl Standby {
                 let pieces = followed.pieces;
                 if whole && let Some((snapshot, _)) = followed.snapshot.take() {
                     self.decides.whole();
-                    self.heard.push(Heard::Snapshot(snapshot));
-                    self.heard.extend(followed.early.drain(..).map(Heard::Record));
+                    self.heard.push(ReplicaEvent::Snapshot(snapshot));
+                    self.heard.extend(followed.early.drain(..).map(ReplicaEvent::Record));
                 } else {
                     self.tell(link, &ToActive::Pieces(pieces));
                 }
             }
-            (ToCtaReplica::Record(octets), Phase::Following(followed)) => {
+            (ToCtaReplica::Record(octets), Phase::ReplicaCta(followed)) => {
                 if followed.snapshot.is_none() {
-                    self.heard.push(Heard::Record(octets.to_vec()));
+                    self.heard.push(ReplicaEvent::Record(octets.to_vec()));
                 } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
                     self.give_up(now, "early", "more came than fits while the snapshot was on its way");
                 } else {
@@ -386,9 +389,9 @@ impl Standby {
                     followed.early.push(octets.to_vec());
                 }
             }
-            (ToCtaReplica::Members(members), Phase::Following(followed)) => followed.members = Some(members),
-            (ToCtaReplica::Subscribers(octets), Phase::Following(_) | Phase::Calling { .. }) => {
-                self.heard.push(Heard::Subscribers(octets.to_vec()));
+            (ToCtaReplica::Members(members), Phase::ReplicaCta(followed)) => followed.members = Some(members),
+            (ToCtaReplica::Subscribers(octets), Phase::ReplicaCta(_) | Phase::Calling { .. }) => {
+                self.heard.push(ReplicaEvent::Subscribers(octets.to_vec()));
             }
             _ => self.give_up(now, "order", "it says things out of their order"),
         }
@@ -396,7 +399,7 @@ impl Standby {
 
     /// The inputs up to this one are held here: the one that serves is told once.
     pub(crate) fn held(&mut self, number: u64) {
-        if let Phase::Following(followed) = &mut self.phase
+        if let Phase::ReplicaCta(followed) = &mut self.phase
             && followed.told.replace(number) != Some(number)
         {
             let link = followed.link;
@@ -438,14 +441,14 @@ impl Standby {
         self.step(now, step);
     }
 
-    fn news(&mut self, now: Instant, news: News) {
+    fn news(&mut self, now: Instant, news: WitnessEvent) {
         match news {
-            News::Changed => {
+            WitnessEvent::Changed => {
                 if let Phase::Looking(at) = &mut self.phase {
                     *at = now;
                 }
             }
-            News::Claimed(claim, outcome) => {
+            WitnessEvent::Claimed(claim, outcome) => {
                 match &outcome {
                     Err(why) if !self.decides.is_promoting() => debug!("a claim came to nothing: {why}"),
                     Err(ClaimError::NoAnswer) => {
@@ -483,11 +486,11 @@ impl Standby {
             Step::Forget => {
                 match &self.phase {
                     Phase::Calling { link, .. } => self.links.close(*link),
-                    Phase::Following(followed) => self.links.close(followed.link),
+                    Phase::ReplicaCta(followed) => self.links.close(followed.link),
                     Phase::Looking(_) | Phase::Promoting(_) => {}
                 }
                 self.answering.be(None);
-                self.heard.push(Heard::Nothing);
+                self.heard.push(ReplicaEvent::Nothing);
                 self.phase = Phase::Looking(now + LOOK_AGAIN);
                 self.show_condition("looks for the one that serves");
             }
@@ -499,27 +502,27 @@ impl Standby {
                     true => info!(term = home.term, "this CTA serves in the other one's place"),
                     false => info!(term = home.term, "this CTA serves"),
                 }
-                self.heard.push(Heard::Serve(home, former));
+                self.heard.push(ReplicaEvent::Serve(home, former));
             }
         }
     }
 
     /// The link is of no use any more; what it told of the one that served still is.
     fn await_its_place(&mut self) {
-        if let Phase::Following(followed) = &mut self.phase {
+        if let Phase::ReplicaCta(followed) = &mut self.phase {
             self.links.close(followed.link);
             let endpoints = std::mem::take(&mut followed.endpoints);
-            let former = followed.members.take().map(|members| Former { members, endpoints });
+            let former = followed.members.take().map(|members| FormerPrimary { members, endpoints });
             self.phase = Phase::Promoting(former);
         }
     }
 
     /// What it serves with.
-    pub(crate) fn succeed(self, home: Home, former: Option<Former>) -> Succession {
-        let Self { links, witness, answering, callers, strangers, endpoints, smf, .. } = self;
+    pub(crate) fn succeed(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
+        let Self { links, witness, answering, callers, rejected_peers, endpoints, smf, .. } = self;
         answering.be(None);
         let callers = callers.into_iter().map(|(_, caller)| caller).collect();
-        Succession { home, links, witness, answering, endpoints, smf, former, callers, strangers }
+        Promotion { home, links, witness, answering, endpoints, smf, former, callers, rejected_peers }
     }
 
     /// The process ends in order.
@@ -550,7 +553,7 @@ impl Standby {
     /// What to wait on.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let watch = match &self.phase {
-            Phase::Following(followed) => Some(followed.watch.as_fd()),
+            Phase::ReplicaCta(followed) => Some(followed.watch.as_fd()),
             _ => None,
         };
         [self.links.fd(), self.witness.as_fd()].into_iter().chain(watch)
@@ -560,7 +563,7 @@ impl Standby {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let phase = match &self.phase {
             Phase::Looking(at) => Some(*at),
-            Phase::Following(followed) => followed.watch.next_deadline(),
+            Phase::ReplicaCta(followed) => followed.watch.next_deadline(),
             _ => None,
         };
         let callers = self.callers.iter().map(|(at, _)| *at + CALLER_MAX).min();

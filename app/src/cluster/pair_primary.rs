@@ -13,8 +13,8 @@ use whimbrel_resilience::pair::{Duty, Serving};
 use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
 
 use super::Pool;
-use super::heartbeat::{Answering, Ignored};
-use super::witness::{News, Witness};
+use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::witness::{Witness, WitnessEvent};
 use crate::clock;
 
 /// Octets of a piece of a snapshot, and how many pieces may be under way.
@@ -39,7 +39,7 @@ struct Other {
 
 /// What comes of a turn.
 #[derive(Debug)]
-pub(crate) enum Turned {
+pub(crate) enum PairEvent {
     /// The CTA is to carry this out.
     Order(Order),
     /// The other one serves: this one stops at once.
@@ -47,9 +47,9 @@ pub(crate) enum Turned {
 }
 
 /// One side of a pair: the one that serves. What it decides is [`Serving`]'s.
-pub(crate) struct Pair {
+pub(crate) struct PairPrimary {
     witness: Witness,
-    answering: Answering,
+    answering: HeartbeatResponder,
     serving: Serving,
     other: Option<Other>,
     /// Where gNBs reach it, and where they reached the one whose place it took.
@@ -63,19 +63,19 @@ pub(crate) struct Pair {
     copy_at: Instant,
     /// This one was held up after this input, and the CTA replica may have taken its place since.
     doubted: Option<u64>,
-    turned: Vec<Turned>,
+    turned: Vec<PairEvent>,
     records: u64,
     octets: u64,
 }
 
-impl Pair {
+impl PairPrimary {
     /// While something waits for the CTA replica, the thread works so often: when it does not, it was held up.
     pub(crate) const LOOKS_WITHIN: Duration = Duration::from_millis(20);
 
     /// The one that etcd has named in this record.
     pub(super) fn new(
         witness: Witness,
-        answering: Answering,
+        answering: HeartbeatResponder,
         home: Home,
         (endpoints, smf): (Vec<IpAddr>, IpAddr),
         former: Vec<IpAddr>,
@@ -108,7 +108,7 @@ impl Pair {
     }
 
     /// What it stands on, when it serves no more.
-    pub(super) fn into_parts(self) -> (Witness, Answering) {
+    pub(super) fn into_parts(self) -> (Witness, HeartbeatResponder) {
         self.answering.be(None);
         (self.witness, self.answering)
     }
@@ -122,7 +122,7 @@ impl Pair {
         &self.witness
     }
 
-    /// A sentence for who asks how it stands.
+    /// A sentence for who ue_queries how it stands.
     pub(crate) fn condition(&self, awaited: Option<Place>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_cta_replica() => {
@@ -300,14 +300,14 @@ impl Pair {
                     info!(cta = place.cta, address = %other.address, term = self.term(), "this CTA has a CTA replica");
                     pool.replicated_at(Some(other.address));
                     let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf, self.smf]);
-                    self.turned.push(Turned::Order(Order::Endpoints(endpoints)));
-                    self.turned.push(Turned::Order(Order::SmfAddresses(smf)));
+                    self.turned.push(PairEvent::Order(Order::Endpoints(endpoints)));
+                    self.turned.push(PairEvent::Order(Order::SmfAddresses(smf)));
                 }
                 Duty::Unreplicated => {
                     warn!(term = self.term(), "this CTA goes on without a CTA replica");
-                    self.turned.push(Turned::Order(Order::Endpoints(Vec::new())));
+                    self.turned.push(PairEvent::Order(Order::Endpoints(Vec::new())));
                 }
-                Duty::Stop => self.turned.push(Turned::Replaced),
+                Duty::Stop => self.turned.push(PairEvent::Replaced),
             }
         }
     }
@@ -319,7 +319,7 @@ impl Pair {
         active: &mut Active<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
-    ) -> Vec<Turned> {
+    ) -> Vec<PairEvent> {
         if self.waits.take_if(|since| now >= *since + CTA_REPLICA_WITHIN).is_some() {
             warn!("the CTA replica answers heartbeats and takes nothing");
             pool.part();
@@ -327,11 +327,11 @@ impl Pair {
         }
         for news in self.witness.turn() {
             match news {
-                News::Claimed(claim, outcome) => {
+                WitnessEvent::Claimed(claim, outcome) => {
                     let duties = self.serving.claimed(claim, outcome);
                     self.do_all(duties, active, pool, out);
                 }
-                News::Changed => pool.enrol(self.witness.roll()),
+                WitnessEvent::Changed => pool.enrol(self.witness.roll()),
             }
         }
         let duties = self.serving.home(self.witness.home().as_ref());

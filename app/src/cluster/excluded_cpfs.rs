@@ -13,7 +13,7 @@ use crate::log_limiter::{LINES_MAX, LogLimiter};
 pub(super) const COMES_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Those of one CTA.
-pub(super) struct GivenUp {
+pub(super) struct ExcludedCpfs {
     /// Until when each is not taken.
     until: BTreeMap<SocketAddr, Instant>,
     told: LogLimiter<SocketAddr>,
@@ -22,7 +22,7 @@ pub(super) struct GivenUp {
     total: u64,
 }
 
-impl Default for GivenUp {
+impl Default for ExcludedCpfs {
     fn default() -> Self {
         let told = LogLimiter::new("CPFs that are given up");
         let told_come = LogLimiter::new("CPFs that come again");
@@ -30,7 +30,7 @@ impl Default for GivenUp {
     }
 }
 
-impl GivenUp {
+impl ExcludedCpfs {
     /// One was given up. Whether that is to be told.
     pub(super) fn allows(&mut self, now: Instant, at: SocketAddr) -> bool {
         self.total += 1;

@@ -13,12 +13,12 @@ const LONGEST_US: u64 = 60_000_000;
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("1", 1.0)];
 
 /// Times since the start.
-pub(super) struct Recoveries {
+pub(super) struct RecoveryTimes {
     ues: Histogram<u64>,
     losses: Histogram<u64>,
 }
 
-impl Default for Recoveries {
+impl Default for RecoveryTimes {
     fn default() -> Self {
         let empty =
             || Histogram::new_with_bounds(1, LONGEST_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"));
@@ -26,7 +26,7 @@ impl Default for Recoveries {
     }
 }
 
-impl Recoveries {
+impl RecoveryTimes {
     pub(super) fn add(&mut self, recovered: Recovered) {
         let us = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LONGEST_US);
         match recovered {
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn what_is_told_is_of_each_kind_its_own() {
-        let mut recoveries = Recoveries::default();
-        (1..=100).for_each(|us| recoveries.add(Recovered::Ue(Duration::from_micros(us))));
-        recoveries.add(Recovered::All(Duration::MAX));
-        let told: Vec<u64> = recoveries.samples().map(|s| s.value).collect();
+        let mut recovery_times = RecoveryTimes::default();
+        (1..=100).for_each(|us| recovery_times.add(Recovered::Ue(Duration::from_micros(us))));
+        recovery_times.add(Recovered::All(Duration::MAX));
+        let told: Vec<u64> = recovery_times.samples().map(|s| s.value).collect();
         assert_eq!(told[..4], [100, 50, 99, 100]);
         assert!(told[4..].iter().all(|us| *us >= LONGEST_US), "{told:?}");
     }

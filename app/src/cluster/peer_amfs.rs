@@ -13,7 +13,7 @@ use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
 use whimbrel_resilience::NotTaken;
 use whimbrel_resilience::link::NeighbourHello;
 
-use super::strangers::Strangers;
+use super::rejected_peers::RejectedPeers;
 use crate::config::Neighbours as Config;
 use crate::console::Sample;
 
@@ -40,17 +40,17 @@ struct Neighbour {
 }
 
 /// All of them, by [`NeighbourId`].
-pub(crate) struct Neighbours {
+pub(crate) struct PeerAmfs {
     links: Links,
     events: Events,
     own: AmfId,
     all: Vec<Neighbour>,
     unsent: u64,
     not_taken: u64,
-    refused: Strangers,
+    refused: RejectedPeers,
 }
 
-impl Neighbours {
+impl PeerAmfs {
     /// Opens where they call; `None` where there are none. Errors: one sentence.
     pub(crate) fn open(config: &Config, own: AmfId, now: Instant) -> Result<Option<Self>, String> {
         if config.amfs.is_empty() {
@@ -75,7 +75,7 @@ impl Neighbours {
             came: None,
         });
         let all = all.collect();
-        let (events, refused) = (Events::default(), Strangers::default());
+        let (events, refused) = (Events::default(), RejectedPeers::default());
         Ok(Some(Self { links, events, own, all, unsent: 0, not_taken: 0, refused }))
     }
 
@@ -243,10 +243,7 @@ mod tests {
     }
 
     /// Turns both until something is as wanted.
-    fn until(
-        both: &mut [&mut Neighbours],
-        mut done: impl FnMut(&mut [&mut Neighbours]) -> bool,
-    ) -> Vec<Vec<u8>> {
+    fn until(both: &mut [&mut PeerAmfs], mut done: impl FnMut(&mut [&mut PeerAmfs]) -> bool) -> Vec<Vec<u8>> {
         let mut came = Vec::new();
         for _ in 0..2000 {
             for n in both.iter_mut() {
@@ -261,15 +258,15 @@ mod tests {
         panic!("it does not come about");
     }
 
-    fn there(n: &Neighbours) -> bool {
+    fn there(n: &PeerAmfs) -> bool {
         n.all[0].link.is_some()
     }
 
     #[test]
     fn two_find_each_other_again_after_one_was_away() {
-        let mut b = Neighbours::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
         let at = b.address().expect("it listens");
-        let mut a = Neighbours::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| there(n)));
         for (n, what) in [(&mut a, b"from a"), (&mut b, b"from b")] {
             n.send(NeighbourId(0), what);
@@ -285,24 +282,24 @@ mod tests {
         a.send(NeighbourId(0), b"to nobody");
         assert_eq!(a.unsent, 1);
         let config = Config { listen: Some(at), ..of(1, Vec::new()) };
-        let mut b = Neighbours::open(&config, amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&config, amf(2), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| there(n)));
     }
 
     #[test]
     fn who_is_no_neighbour_is_let_go_and_counted() {
-        let mut b = Neighbours::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
         let at = b.address().expect("it listens");
         // It says that it is an AMF that nobody has configured.
         let mut stranger =
-            Neighbours::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
+            PeerAmfs::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
         until(&mut [&mut stranger, &mut b], |both| both[1].refused.total() > 0);
         assert!(!there(&b));
     }
 
     #[test]
     fn a_neighbour_that_says_to_be_of_each_version_is_told_once_and_counted() {
-        let mut a = Neighbours::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
             (0..=u16::MAX).for_each(|v| a.not_taken(NeighbourId(0), NotTaken::Version(v)));
@@ -313,9 +310,9 @@ mod tests {
 
     #[test] // one lists the other, which does not list it: it calls, is let go, and calls again
     fn who_is_let_go_again_and_again_does_not_fill_the_log() {
-        let mut b = Neighbours::open(&of(3, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(3, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
         let at = b.address().expect("it listens");
-        let mut a = Neighbours::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
             for call in 0..20u32 {

@@ -15,14 +15,14 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const NAMED_MAX: usize = 4096;
 
 /// The side of the one that serves.
-pub(super) struct Carrying {
+pub(super) struct SubscriberFeed {
     /// After whom all are still to be carried.
     rest: Option<Option<Supi>>,
     changed: BTreeSet<Supi>,
     due: Instant,
 }
 
-impl Carrying {
+impl SubscriberFeed {
     /// All is to be carried. `None` from a store without subscribers: it is new, and the other one's may not be.
     pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
         if !store.count().is_ok_and(|count| count > 0) {
@@ -68,12 +68,12 @@ impl Carrying {
 }
 
 /// The side of the one that follows: a thread that writes, so that nobody waits for a disk. Dropped, it has written all that came.
-pub(super) struct Copying {
+pub(super) struct SubscriberCopy {
     excerpts: Option<Sender<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Copying {
+impl SubscriberCopy {
     /// Into this store. Errors: one sentence.
     pub(super) fn start(mut store: Store) -> Result<Self, String> {
         let (excerpts, incoming) = channel::<Vec<u8>>();
@@ -99,7 +99,7 @@ impl Copying {
     }
 }
 
-impl Drop for Copying {
+impl Drop for SubscriberCopy {
     fn drop(&mut self) {
         drop(self.excerpts.take());
         let _ = self.thread.take().map(JoinHandle::join);
@@ -129,17 +129,20 @@ mod tests {
                 .unwrap()
         };
         let mut one = open("one");
-        assert!(Carrying::begin(Instant(1), &one).is_none(), "an empty store is no reason to empty another");
+        assert!(
+            SubscriberFeed::begin(Instant(1), &one).is_none(),
+            "an empty store is no reason to empty another"
+        );
         (0..100).for_each(|n| one.add(&record(n)).unwrap());
         open("other").add(&record(700)).unwrap();
-        let mut carrying = Carrying::begin(Instant(1), &one).unwrap();
-        let copying = Copying::start(open("other")).unwrap();
-        let carry = |one: &mut Store, carrying: &mut Carrying| {
+        let mut carrying = SubscriberFeed::begin(Instant(1), &one).unwrap();
+        let subscriber_copy = SubscriberCopy::start(open("other")).unwrap();
+        let carry = |one: &mut Store, carrying: &mut SubscriberFeed| {
             let mut excerpts = 0;
             while let Some(due) = carrying.due() {
                 let excerpt = carrying.next(due, one).unwrap().unwrap();
                 assert!(carrying.next(due, one).unwrap().is_none(), "UEs have their time between two");
-                copying.take(excerpt.octets().to_vec());
+                subscriber_copy.take(excerpt.octets().to_vec());
                 excerpts += 1;
             }
             excerpts
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(carry(&mut one, &mut carrying), 1);
         carrying.changed(&Changes::All);
         assert_eq!(carry(&mut one, &mut carrying), 2);
-        drop(copying);
+        drop(subscriber_copy);
         let all = open("other").list(None, 1000).unwrap();
         assert_eq!(all, one.list(None, 1000).unwrap());
         assert_eq!(all.len(), 99);
