@@ -36,7 +36,7 @@ impl<K: Ord> LogLimiter<K> {
             return false;
         }
         if self.told.len() == LINES_MAX {
-            warn!("too much is wrong with {}: for an hour it is counted alone", self.whose);
+            warn!("too many different problems with {}: for an hour they are only counted", self.whose);
         }
         true
     }

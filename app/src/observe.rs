@@ -122,21 +122,21 @@ impl Observer {
             }
             Event::Reachable { subject } => {
                 debug!(subject = %self.logged(ue, subject), "can be reached");
-                let text = "It can be reached, as was asked to be told.";
+                let text = "The UE is reachable.";
                 self.event(now, Level::Info, "reachable", &shown(ue, subject), text.into());
             }
             Event::SecurityCapabilitiesDiffer { subject } => {
                 self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
-                warn!(subject = %self.logged(ue, subject), "a gNB has other security capabilities of the UE than the UE told");
+                warn!(subject = %self.logged(ue, subject), "a gNB has other security capabilities of the UE than the UE sent");
             }
             Event::UpSecurityPolicyDiffers { subject, psi } => {
                 self.console.metrics.add(Counter::PolicyDiffers, 1);
-                warn!(subject = %self.logged(ue, subject), %psi, "a gNB was told another user plane security policy than ours");
+                warn!(subject = %self.logged(ue, subject), %psi, "a gNB has another user plane security policy for the session than the SMF");
             }
             Event::Located { subject, tai, cell } => {
                 self.console.metrics.add(Counter::LocationReports, 1);
                 debug!(subject = %self.logged(ue, subject), "located");
-                let tai = tai.map_or_else(|| "an area that nobody told".into(), |t| format!("TAI {t}"));
+                let tai = tai.map_or_else(|| "an unreported tracking area".into(), |t| format!("TAI {t}"));
                 let cell = cell.as_ref().map(|c| format!(", cell {c}")).unwrap_or_default();
                 let text = format!("It is in {tai}{cell}.");
                 self.event(now, Level::Info, "located", &shown(ue, subject), text);
@@ -152,7 +152,7 @@ impl Observer {
             }
             Event::NotLocated { subject, why } => {
                 self.console.metrics.add(Counter::LocationFailures, 1);
-                let text = format!("Where it is could not be found out: {why}.");
+                let text = format!("Its location could not be determined: {why}.");
                 self.event(now, Level::Info, "not.located", &shown(ue, subject), text);
             }
             Event::Sign { subject, sign, tai, seen } => {
@@ -280,7 +280,7 @@ impl Observer {
             RanEvent::NeverSetUp { association } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanNeverSetUp, 1);
-                info!(gnb = id, "nobody set up on an association; it is aborted");
+                info!(gnb = id, "no NG SETUP REQUEST came over an association: it is aborted");
                 let text = "its SCTP association came up, and no NG SETUP REQUEST came over it";
                 self.remember_gnb(now, &id, Happened::Noted(text.into()));
             }
@@ -317,8 +317,8 @@ impl Observer {
             }
             RanEvent::Overload { on } => {
                 self.console.metrics.set(Gauge::Overloaded, u64::from(*on));
-                let text = if *on { "gNBs are told to spare the core." } else { "The overload is over." };
-                warn!(on, "overload");
+                let text = if *on { "gNBs got OVERLOAD START." } else { "gNBs got OVERLOAD STOP." };
+                warn!("{text}");
                 self.event(now, Level::Warn, "overload", "amf", text.into());
             }
             RanEvent::Reconfigured { .. }
@@ -361,7 +361,10 @@ impl Observer {
             }
             RanEvent::Unserved { association, what } => {
                 self.console.metrics.add(Counter::RanUnserved, 1);
-                debug!(gnb = self.called(*association), what, "a message for nobody here was dropped");
+                debug!(
+                    gnb = self.called(*association),
+                    what, "a message without a receiver here was dropped"
+                );
             }
             _ => {}
         }
@@ -671,7 +674,7 @@ fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
             "it is no gNB".into(),
             "another kind of RAN node".into(),
             "a Global gNB ID".into(),
-            "connect a gNB: ng-eNBs, N3IWFs and their kin are not served".into(),
+            "connect a gNB: ng-eNBs, N3IWFs and other access nodes are not served".into(),
         ),
     }
 }
@@ -726,12 +729,12 @@ fn session_word(change: SessionChange) -> &'static str {
 
 fn deregistered_word(why: Deregistered) -> &'static str {
     match why {
-        Deregistered::Superseded => "the subscriber registered anew",
+        Deregistered::Superseded => "the subscriber registered again",
         Deregistered::Implicitly => "it did not come back in time",
-        Deregistered::ByOperator => "the operator wanted it",
-        Deregistered::BySubscription => "its subscription does not let it stay",
-        Deregistered::StateLost => "its state was lost with its CPFs: it registers anew",
-        Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
+        Deregistered::ByOperator => "the operator requested it",
+        Deregistered::BySubscription => "its subscription no longer allows it",
+        Deregistered::StateLost => "its state was lost with its CPFs: it has to register again",
+        Deregistered::Fault => "the core failed on one of its messages (a fault of ours; please report it)",
     }
 }
 
@@ -739,23 +742,24 @@ fn deregistered_word(why: Deregistered) -> &'static str {
 fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
     match change {
         UpfChange::Up => (Level::Info, "answers"),
-        UpfChange::Back => (Level::Info, "answers again, and its sessions stand"),
+        UpfChange::Back => (Level::Info, "answers again, and its sessions are kept"),
         UpfChange::Unfit => (
             Level::Error,
             "does not choose tunnels and addresses (features FTUP, UEIP), so it gets no session: have it do so, or take another",
         ),
         UpfChange::Silent if others => {
-            (Level::Warn, "does not answer; new sessions go to others, its own are kept for a while")
+            (Level::Warn, "does not answer: new sessions go to other UPFs, its own are kept for a while")
         }
         UpfChange::Silent | UpfChange::Lost if !others => {
             (Level::Error, "does not answer on N4, so no session can be had: look at its log, or restart it")
         }
         UpfChange::Silent | UpfChange::Lost => {
-            (Level::Error, "has lost its sessions: UEs that are there are told to ask anew")
+            (Level::Error, "has lost its sessions: connected UEs are asked to establish them again")
         }
-        UpfChange::Leaving => {
-            (Level::Info, "asks to be left: its sessions end, UEs that are there are told to ask anew")
-        }
+        UpfChange::Leaving => (
+            Level::Info,
+            "requests its release: its sessions end, and connected UEs are asked to establish them again",
+        ),
         UpfChange::Released => (Level::Info, "was released"),
     }
 }
@@ -770,13 +774,11 @@ fn sentence(text: &str) -> String {
 /// What happens at a bound, as docs/limits.md has it.
 fn beyond(limit: &str) -> String {
     match limit {
-        "log" => "the messages kept of a UE are more than are kept: until its backups have caught up it would register anew if its control \
-                  function were lost"
+        "log" => "the log of a UE is full: until its replicas have caught up, it would have to register again if its CPF were lost".into(),
+        "logs" => "the logs of all UEs exceed `cluster.log_mib`: until their replicas have caught up, UEs would have to register again if \
+                   their CPF were lost"
             .into(),
-        "logs" => "the messages kept of all UEs take more than `cluster.log_mib`: until their backups have caught up, UEs would register \
-                   anew if their CPF were lost"
-            .into(),
-        _ => format!("the limit `{limit}` is reached: what comes beyond it is dropped"),
+        _ => format!("the limit `{limit}` is reached: what exceeds it is dropped"),
     }
 }
 
@@ -880,7 +882,7 @@ mod tests {
         let limited = |limit| RanEvent::Limited { association: None, limit };
         let events = [(1, limited("log")), (1, limited("logs")), (1, limited("ues"))];
         let (_, told) = observed(&events, Counter::RanRefused);
-        assert!(told[0].contains("kept of a UE") && !told[0].contains("dropped"), "{told:?}");
+        assert!(told[0].contains("the log of a UE") && !told[0].contains("dropped"), "{told:?}");
         assert!(told[1].contains("`cluster.log_mib`") && !told[1].contains("dropped"), "{told:?}");
         assert!(told[2].contains("`ues`") && told[2].contains("dropped"), "{told:?}");
     }

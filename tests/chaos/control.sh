@@ -59,13 +59,13 @@ poison() {
 came=0
 members() {
   came=$((came + $1))
-  await core "a CPF has come" "$came"
+  await core "a CPF joined" "$came"
 }
 # lost: waits until the CTA has noticed another loss.
 noticed=0
 lost() {
   noticed=$((noticed + 1))
-  await core "are served by others" "$noticed"
+  await core "are served by other CPFs" "$noticed"
 }
 
 # apart HOW: what CPFs say to the one behind the wire, and it to them, is treated so; the CTA, at port 7380, reaches all.

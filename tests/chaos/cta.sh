@@ -19,10 +19,10 @@ killed=0 stopped=0 slow=0 left=0 cut=0 cta_replicas=0 both=0 muted=0 cpfs=(a b c
 end=$((SECONDS + seconds - 2))
 sleep 1
 # By the operator's word c gives its UEs away, while it runs and they are busy, and comes back.
-c=$(grep -o 'etcd lists this CPF.*' "$tmp/c.log" | grep -o '[0-9]*$' | tail -n 1)
+c=$(grep -o 'this CPF is registered in etcd.*' "$tmp/c.log" | grep -o '[0-9]*$' | tail -n 1)
 decided "{\"draining\": [\"cpf-$c\"]}"
-pair_says "on the rings no more" 1 "a CPF that is to drain does not"
-pair_says "others have the UEs of a CPF" 1 "the UEs of a CPF that drains do not go to others"
+pair_says "no longer on the rings" 1 "a CPF that is to drain does not"
+pair_says "the UEs of a CPF have moved to other CPFs" 1 "the UEs of a CPF that drains do not go to others"
 decided '{}'
 pair_says "a CPF is on the rings" 1 "a CPF that drains no more gets no UEs"
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
@@ -62,7 +62,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       [ "$serves" = one ] || continue
       muted=$((muted + 1))
       mute
-      pair_says "the CTA replica answers heartbeats and takes nothing" "$muted" "a CTA replica that takes nothing is not given up"
+      pair_says "the CTA replica answers heartbeats but confirms no inputs: it is treated as lost" "$muted" "a CTA replica that takes nothing is not given up"
       together ;;
     7) # it dies, and etcd, which says who serves, takes a second and more to say so
       kill -STOP "${etcd_pid[1]}"
@@ -77,7 +77,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
 done
 
 judge
-takeovers=$(said "serves in the other one's place") alone=$(said "goes on without a CTA replica")
+takeovers=$(said "is the primary after a takeover") alone=$(said "continues without a CTA replica")
 echo "CTAs lost while they served: $killed killed, $slow while etcd was slow, $stopped stopped, $left left in order, $both with a CPF;" \
   "CTA replicas killed: $cta_replicas, from TCP alone cut off: $muted; cut off: $cut; taken over: $takeovers; went on alone: $alone"
 [ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"

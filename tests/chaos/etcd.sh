@@ -41,7 +41,7 @@ etcd_dies $((seed % 3 + 1))
 sleep 1
 serves=$(active)
 ended "$serves" KILL
-pair_says "serves in the other one's place" 1 "with two of three etcd nobody takes a CTA's place"
+pair_says "is the primary after a takeover" 1 "with two of three etcd nobody takes a CTA's place"
 cta "$serves"
 pairs 1
 etcd_member $((seed % 3 + 1))
@@ -53,14 +53,14 @@ gone_for=$((seconds - 46))
 [ "$gone_for" -le 60 ] || gone_for=60
 # What UEs were told that a procedure of theirs has come to its end with, so far.
 ended_procedures() { grep -cE '^imsi-[^ ]* (Registered|SessionUp|ServiceAccepted|HandedOver|Deregistered)' "$tmp/play.log" || true; }
-before=$(said "this CTA serves")
-alone=$(said "goes on without a CTA replica") lost=$(said "a CPF is lost")
+before=$(said "this CTA is the primary")
+alone=$(said "continues without a CTA replica") lost=$(said "a CPF is lost")
 etcd_dies 1 2 3
 begun=$SECONDS
 ended_before=$(ended_procedures)
 sleep "$gone_for"
 meanwhile=$(($(ended_procedures) - ended_before))
-[ "$(said "this CTA serves") $(said "goes on without a CTA replica") $(said "a CPF is lost")" = "$before $alone $lost" ] ||
+[ "$(said "this CTA is the primary") $(said "continues without a CTA replica") $(said "a CPF is lost")" = "$before $alone $lost" ] ||
   wrong "something changed hands while etcd was away"
 [ "$meanwhile" -ge $((50 * gone_for)) ] || wrong "UEs ended $meanwhile procedures in the $gone_for s without etcd"
 for n in 1 2 3; do etcd_member "$n"; done
@@ -76,11 +76,11 @@ sleep 4 # the leases of all are taken anew
 # And now one dies: what etcd is for.
 serves=$(active)
 ended "$serves" KILL
-pair_says "serves in the other one's place" 2 "after etcd is back nobody takes a CTA's place"
+pair_says "is the primary after a takeover" 2 "after etcd is back nobody takes a CTA's place"
 cta "$serves"
 pairs 1
 
 judge
-echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(said "serves in the other one's place")"
-echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(said "serves in the other one's place")," \
+echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(said "is the primary after a takeover")"
+echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(said "is the primary after a takeover")," \
   "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

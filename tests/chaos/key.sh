@@ -39,7 +39,7 @@ for keys in "$former\n$new" "$new\n$former" "$new"; do
     ended "$name" TERM
     : >"$tmp/$name.log"
     cpf "$name"
-    await "$name" "this CPF is a member now"
+    await "$name" "this CPF has joined a CTA"
   done
 done
 backed
@@ -49,7 +49,7 @@ kill -0 "$play" 2>/dev/null || echo "UEs were done before the key was changed ev
 
 printf "$former\n" >"$tmp/cluster.key"
 cpf stranger
-await stranger "has to hold the key"
+await stranger "must hold the key"
 kill -9 "${pid[stranger]}"
 lost=$((lost + $(metric_of "$(active)" whimbrel_ues_lost_total)))
 judge

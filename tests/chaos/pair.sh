@@ -83,7 +83,7 @@ gnbs_at() {
 }
 # Whoever said last that it serves, does.
 active() {
-  grep -h -o "^[^ ]* .*this CTA serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
+  grep -h -o "^[^ ]* .*this CTA is the primary" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
   if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
 }
 # decided JSON: what holds for the whole cluster, as an operator writes it with etcdctl.
@@ -116,12 +116,12 @@ for n in $(seq "$(echo $etcds | wc -w)"); do etcd_member "$n"; done
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 cta one
-pair_says "this CTA serves" 1 "the first CTA does not serve"
+pair_says "this CTA is the primary" 1 "the first CTA does not serve"
 cta two
 pairs 1
-pair_says "subscribers as at the CTA that serves" 1 "subscribers are not carried to the CTA replica"
+pair_says "subscribers are copied from the primary CTA" 1 "subscribers are not carried to the CTA replica"
 for name in a b c; do cpf "$name"; done
-pair_says "a CPF has come" 3 "CPFs do not come"
+pair_says "a CPF joined" 3 "CPFs do not come"
 pair_says "the UPF answers" 1 "the UPF is not reached"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &

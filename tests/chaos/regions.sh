@@ -39,7 +39,7 @@ start core run
 all=(harbour.1 harbour.2 town.1 town.2 cape.1)
 for name in "${all[@]}"; do cpf "$name"; done
 came=${#all[@]}
-await core "a CPF has come" "$came"
+await core "a CPF joined" "$came"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
@@ -53,10 +53,10 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   victim=${all[RANDOM % ${#all[@]}]}
   kill -9 "${pid[$victim]}"
   killed=$((killed + 1))
-  await core "are served by others" "$killed"
+  await core "are served by other CPFs" "$killed"
   cpf "$victim"
   came=$((came + 1))
-  await core "a CPF has come" "$came"
+  await core "a CPF joined" "$came"
   sleep 0.$((RANDOM % 5 + 2))
   backed
 done

@@ -19,7 +19,7 @@ sleep 1
 # One whose messages are others.
 WHIMBREL_LINK_VERSION=99 cpf stranger
 pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
-await stranger "this CTA is not spoken with: it is a version of whimbrel whose messages are others"
+await stranger "this process is not a usable CTA: it is a version of whimbrel whose messages are others"
 for _ in $(seq 100); do # it calls again after five seconds
   refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break
@@ -32,9 +32,9 @@ kill -9 "${pid[stranger]}"
 # The CPFs.
 code=2
 for name in d e f; do cpf "$name"; done
-pair_says "it waits: it runs other code" 3 "CPFs that run other code do not wait"
+pair_says "the CPF waits: it runs other code" 3 "CPFs that run other code do not wait"
 ended a TERM
-pair_says "others have the UEs of a CPF" 2 "the UEs of the former CPFs do not go to the new ones"
+pair_says "the UEs of a CPF have moved to other CPFs" 2 "the UEs of the former CPFs do not go to the new ones"
 ended b TERM
 ended c KILL
 sleep 1
@@ -43,17 +43,17 @@ for name in a b c; do cpf "$name"; done # more of the new ones
 # The CTAs.
 serves=$(active) cta_replica=$(other "$(active)")
 ended "$cta_replica" TERM
-pair_says "goes on without a CTA replica" 1 "a CTA whose CTA replica left does not go on"
+pair_says "continues without a CTA replica" 1 "a CTA whose CTA replica left does not go on"
 cta "$cta_replica"
 pair_says "a CTA that runs other code takes over when this one stops" 1 "a CTA that runs other code does not wait"
 gnbs_at "$cta_replica"
 ended "$serves" TERM
-pair_says "serves in the other one's place" 1 "a CTA that runs other code does not take over"
+pair_says "is the primary after a takeover" 1 "a CTA that runs other code does not take over"
 cta "$serves"
 pairs 2 # for a moment, to hand over; and from now on
 # And they are a pair as before.
 ended "$cta_replica" KILL
-pair_says "serves in the other one's place" 2 "the upgraded CTA's CTA replica does not take over"
+pair_says "is the primary after a takeover" 2 "the upgraded CTA's CTA replica does not take over"
 cta "$cta_replica"
 pairs 1
 cpf_lost=$(metric_of "$(active)" whimbrel_ues_lost_total) unreadable=$(metric_of "$(active)" whimbrel_states_unreadable_total)

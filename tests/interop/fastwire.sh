@@ -52,7 +52,7 @@ config off "n2: { fastwire: false }"
 running+=($!)
 await core " ready"
 play --fastwire=0
-[ "$(grep -c 'a gNB speaks fastwire' "$tmp/core.log")" = 1 ] || wrong "one of the two gNBs speaks fastwire"
+[ "$(grep -c 'a gNB uses fastwire' "$tmp/core.log")" = 1 ] || wrong "one of the two gNBs speaks fastwire"
 [ "$(metric whimbrel_ngap_refused_total)" = 0 ] || wrong "messages were refused"
 kill -TERM "${running[0]}"
 wait "${running[0]}" || true

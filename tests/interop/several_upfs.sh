@@ -85,7 +85,7 @@ play "after it has come back"
 # One that is stopped in order asks to be left, and is (TS 29.244 §6.2.8.3).
 kill "$west"
 wait "$west" || wrong "west does not stop in order"
-await core "the UPF west asks to be left"
+await core "the UPF west requests its release"
 await core "the UPF west was released"
 play "by the one that is left"
 

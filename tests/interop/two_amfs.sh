@@ -70,8 +70,8 @@ core south 127.0.0.32 2 1 north 127.0.0.31 1 0 127.0.0.1:8082
 south=$!
 await north "the UPF answers"
 await south "the UPF answers"
-await north "another AMF is there"
-await south "another AMF is there"
+await north "a peer AMF is connected"
+await south "a peer AMF is connected"
 
 ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "UEs failed"
 [ "$(grep -c '^imsi-[0-9]*: HandedOver' "$tmp/play.log")" = 36 ] || wrong "not all were handed over"
@@ -79,7 +79,7 @@ ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "UEs failed"
 echo "12 UEs went to the other AMF, back, and there again with their sessions, and slept and woke there"
 
 kill -9 "$south"
-await north "another AMF is not reached"
+await north "a peer AMF cannot be reached"
 cat >"$tmp/alone.yaml" <<'EOF'
 ues: 6
 gnbs: 1

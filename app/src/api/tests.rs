@@ -517,7 +517,7 @@ fn a_cta_that_does_not_serve_says_so_of_ues_and_subscribers() {
     let (server, console) = served();
     let a = server.address;
     let (json, import) = ("Content-Type: application/json\r\n", "/api/v1/subscribers/import");
-    console.components(|c| c.set("cta", Condition::Up, "this CTA serves"));
+    console.components(|c| c.set("cta", Condition::Up, "this CTA is the primary"));
     assert_eq!(get(a, "/api/v1/subscribers").0, 200);
     let detail = "this CTA does not serve: it follows CTA 2";
     console.components(|c| c.set("cta", Condition::Limited, detail));

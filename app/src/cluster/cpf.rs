@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) region: Region,
     /// The cluster's key, where it is not on one host.
     pub(crate) key_file: Option<PathBuf>,
-    /// Where it says how it is, if anybody ue_queries.
+    /// Where it says how it is, if anybody asks.
     pub(crate) console: Option<Arc<Console>>,
 }
 
@@ -113,7 +113,7 @@ impl Membership {
         self.to_peers.remove(&peer);
         let before = self.missed.insert(peer, Resync::From(now + CALL_PEER_AGAIN));
         if !matches!(before, Some(Resync::From(_))) && told.allows(now, (peer, "ended")) {
-            info!(cpf = peer.0, %reason, "the link to another CPF has ended: it is called again, and that is not told again for an hour");
+            info!(cpf = peer.0, %reason, "the link to another CPF was lost and is set up again; further losses are not logged for an hour");
         }
     }
 
@@ -122,7 +122,7 @@ impl Membership {
         let Some(peer) = self.peer_at(link) else { return };
         if let Some(again) = self.missed.get_mut(&peer) {
             if told.allows(now, (peer, "reached")) {
-                info!(cpf = peer.0, "another CPF is reached again: states go there once more");
+                info!(cpf = peer.0, "the link to another CPF is up again: checkpoints are sent again");
             }
             *again = Resync::After(None);
         }
@@ -173,7 +173,7 @@ pub(crate) struct CpfProcess {
     /// Messages of them that could not be read, and of whom that was told.
     unread: u64,
     told_unread: LogLimiter<IpAddr>,
-    /// `None`: nobody ue_queries.
+    /// `None`: nobody asks.
     vitals: Option<StatusReporter>,
     out: MemberOutbox,
     frame: Vec<u8>,
@@ -249,7 +249,7 @@ impl CpfProcess {
         let until = clock::now() + LEAVING;
         self.discovery.iter().for_each(CtaDiscovery::drains);
         if self.membership.is_some() {
-            info!("others are asked to take the UEs of this CPF");
+            info!("this CPF leaves: its UEs move to other CPFs");
             self.leaves = true;
             self.answer(&ToCta::Leave);
         }
@@ -269,7 +269,7 @@ impl CpfProcess {
 
     pub(super) fn turn(&mut self, now: Instant) -> bool {
         if self.answering.is_replaced() {
-            self.leave(now, "it has taken this CPF for dead");
+            self.leave(now, "it has declared this CPF lost");
             self.call_at = now;
         }
         if let Some(discovery) = &mut self.discovery {
@@ -291,7 +291,7 @@ impl CpfProcess {
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.rejected_peers.allows(now, peer, reason.label()) {
-                        warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
+                        warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are not logged");
                     }
                 }
             }
@@ -313,7 +313,7 @@ impl CpfProcess {
     fn state(&self) -> State {
         let listed = self.discovery.as_ref().map(CtaDiscovery::is_listed);
         let (begun_anew, turned_away) = (self.begun_anew, self.rejected_peers.total());
-        let nobody = "no CTA takes this CPF: its log says why";
+        let nobody = "no CTA accepts this CPF: the log says why";
         let state = State {
             condition: (Condition::Down, nobody.into()),
             member_since: None,
@@ -329,15 +329,15 @@ impl CpfProcess {
         };
         let Some(m) = &self.membership else { return state };
         let condition = if m.alone.is_some() {
-            (Condition::Limited, "its CTA is away: the one that takes its place is awaited".into())
+            (Condition::Limited, "its CTA is lost: it waits for the CTA that takes over".into())
         } else if self.leaves {
-            (Condition::Limited, "it leaves when others have its UEs".into())
+            (Condition::Limited, "it leaves when other CPFs have its UEs".into())
         } else if listed == Some(false) {
-            let why = "etcd does not list it: CTAs that reach etcd give its UEs to others";
+            let why = "it is not registered in etcd: CTAs that reach etcd move its UEs to other CPFs";
             (Condition::Limited, why.into())
         } else {
             let Settings { region, listen, .. } = &self.settings;
-            (Condition::Up, format!("number {} of its CTA's, in region {region}, at {listen}", m.id.0))
+            (Condition::Up, format!("CPF {} of its CTA, in region {region}, at {listen}", m.id.0))
         };
         State {
             condition,
@@ -361,7 +361,7 @@ impl CpfProcess {
         if let Some(Membership { alone: Some(since), .. }) = &self.membership
             && now >= *since + CTA_REPLICA_WITHIN
         {
-            warn!("no CTA goes on with this CPF: it begins anew");
+            warn!("no CTA has taken over for an hour: this CPF drops its UEs and joins again");
             self.begin_anew(now);
         }
         if self.cta.is_none() && now >= self.call_at {
@@ -374,7 +374,7 @@ impl CpfProcess {
                 let answers = self.discovery.as_ref().is_some_and(|f| f.listed.is_some());
                 if answers && now >= since + TOLD_AFTER && self.told_in_vain.allows(now, nobody, "nobody") {
                     warn!(
-                        "no CTA is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
+                        "no CTA is known: etcd names no primary; `--name` and `--home` must equal the CTA's `cluster.name` and `cluster.home`"
                     );
                 }
                 return;
@@ -392,7 +392,7 @@ impl CpfProcess {
         let Some(at) = to_call.get(self.nth % to_call.len().max(1)) else { return };
         if now >= since + TOLD_AFTER && self.told_in_vain.allows(now, *at, reason.label()) {
             let look = look_at(reason);
-            warn!(cta = %at, "no CTA takes this CPF, which calls on: {reason}; {look}");
+            warn!(cta = %at, "no CTA accepts this CPF, which keeps connecting: {reason}; {look}");
         }
     }
 
@@ -413,7 +413,7 @@ impl CpfProcess {
             return;
         }
         if m.alone.replace(m.alone.unwrap_or(now)).is_none() {
-            warn!(%by, "another CTA serves in the place of this CPF's");
+            warn!(%by, "another CTA took over from this CPF's CTA");
         }
         (self.nth, self.called, self.call_at) = (0, None, now);
         if let Some(link) = self.cta.take() {
@@ -426,12 +426,12 @@ impl CpfProcess {
         (self.cta, self.called) = (None, None);
         match &mut self.membership {
             Some(_) if self.leaves => {
-                info!("others have the UEs of this CPF");
+                info!("other CPFs have the UEs of this CPF");
                 self.begin_anew(now);
             }
             Some(m) if m.keep => {
                 if m.alone.is_none() {
-                    warn!(%reason, "the link to the CTA has ended: its CTA replica is looked for");
+                    warn!(%reason, "the link to the CTA was lost: this CPF connects to the CTA replica");
                     (m.alone, self.nth) = (Some(now), 0);
                     self.call_at = now;
                 } else {
@@ -440,11 +440,11 @@ impl CpfProcess {
                 }
             }
             Some(_) => {
-                warn!(%reason, "the link to the CTA has ended: this CPF begins anew");
+                warn!(%reason, "the link to the CTA was lost: this CPF drops its UEs and joins again");
                 self.begin_anew(now);
             }
             None => {
-                debug!(%reason, "the CTA is not reached");
+                debug!(%reason, "the CTA cannot be reached");
                 self.is_called_in_vain(now, reason);
                 self.nth += 1;
                 self.begin_anew(now);
@@ -506,7 +506,7 @@ impl CpfProcess {
     /// What is called is not to be spoken with, now and later: another one is called, if there is one.
     fn is_none_for_it(&mut self, now: Instant, peer: SocketAddr, why: &str) {
         if self.told_unfit.allows(now, (peer, why.to_owned())) {
-            warn!(cta = %peer, "this CTA is not spoken with: {why}; it is called on, and not told again for an hour");
+            warn!(cta = %peer, "this process is not a usable CTA: {why}; connecting is repeated, and this is not logged again for an hour");
         }
         self.nth += 1;
         self.part(now);
@@ -514,7 +514,7 @@ impl CpfProcess {
 
     /// The CTA has done what it must not.
     fn leave(&mut self, now: Instant, why: &str) {
-        warn!("the CTA is left: {why}");
+        warn!("this CPF leaves its CTA: {why}");
         self.part(now);
     }
 
@@ -567,26 +567,26 @@ impl CpfProcess {
                 });
                 (self.called, self.in_vain) = (None, None);
                 self.answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
-                info!(cpf = id.0, "this CPF is a member now");
+                info!(cpf = id.0, "this CPF has joined a CTA");
             }
             (ToCpf::Resumed { taken, heartbeats }, Some(m)) if m.alone.is_some() => {
                 let again = m.end.resume(taken).map(|frames| {
                     frames.for_each(|frame| self.cta.iter().for_each(|l| self.links.send(*l, frame)));
                 });
                 if again.is_none() {
-                    return self.leave(now, "it lacks what was said to the former one");
+                    return self.leave(now, "it lacks messages that the former one received");
                 }
                 (m.alone, m.listed, self.called, self.in_vain) = (None, None, None, None);
                 self.answering.be(Some((MemberId::Cpf(m.id), &heartbeats.0)));
-                info!(cpf = m.id.0, "this CPF goes on with another CTA");
+                info!(cpf = m.id.0, "this CPF resumed with another CTA");
             }
             (ToCpf::Forgotten, _) => {
-                info!("the CTA knows nothing of this CPF: it begins anew");
+                info!("the CTA does not know this CPF: it joins again");
                 self.begin_anew(now);
                 self.call_at = now;
             }
             (ToCpf::Down(_) | ToCpf::Show { .. }, Some(m)) if m.alone.is_some() => {
-                self.leave(now, "it says things out of their order");
+                self.leave(now, "it sent an unexpected message");
             }
             (ToCpf::CtaReplica(at), Some(m)) => m.cta_replica = at,
             (ToCpf::Taken(messages), Some(m)) => m.end.confirmed(messages),
@@ -622,7 +622,7 @@ impl CpfProcess {
                 let ues = member.show(which);
                 self.answer(&ToCta::Shown { ask, ues });
             }
-            _ => self.leave(now, "it says things out of their order"),
+            _ => self.leave(now, "it sent an unexpected message"),
         }
     }
 
@@ -638,13 +638,13 @@ impl CpfProcess {
                 if member.refused() > refused && self.wrong.allows(now, "state") {
                     warn!(
                         cpf = from.0,
-                        "a CPF sends the state of another UE, or of another time, than it says: it is not held; the CTA counts further ones"
+                        "a CPF sent a checkpoint of another UE, or of another point of its log, than announced: it is not stored; the CTA counts further ones"
                     );
                 }
             }
             // Or this one has not heard yet what the sender was told: who sent it says it again.
             (Ok(_), _) => {
-                debug!("what a CPF says is of another life");
+                debug!("a message of a CPF belongs to another run of its CTA");
                 self.callers.remove(&link);
                 self.links.close(link);
             }
@@ -664,7 +664,7 @@ impl CpfProcess {
             let cpfs = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
             warn!(
                 %peer, cpfs,
-                "a CPF at this address says what cannot be read: {why}; what it says of other UEs is taken, and further ones are counted (whimbrel_cpf_messages_unreadable_total)"
+                "a message of a CPF at this address cannot be read: {why}; its other messages are handled, and further ones are only counted (whimbrel_cpf_messages_unreadable_total)"
             );
         }
     }
@@ -707,7 +707,7 @@ impl CpfProcess {
             {
                 warn!(
                     slot = ue.slot,
-                    "a UE is not served from what is here of it: that is not what its sender said, or not there; the CTA counts further ones"
+                    "a UE cannot be served from its checkpoint here, which is missing or not the announced one; the CTA counts further ones"
                 );
             }
             self.say(up);
@@ -786,10 +786,10 @@ impl CpfProcess {
 /// What an operator looks at when a CTA is not reached, or does not take a CPF.
 fn look_at(reason: DownReason) -> &'static str {
     match reason {
-        DownReason::Closed => "its log says why it closes the link, if no other one serves in its place",
+        DownReason::Closed => "the CTA's log says why it closes the link, unless another CTA is the primary",
         DownReason::Left | DownReason::WrongKey | DownReason::Protection | DownReason::Unprotected => {
-            "`--key-file` has to hold the key of its `cluster.key_file`"
+            "`--key-file` must hold the key of the CTA's `cluster.key_file`"
         }
-        _ => "`--cta` has to be the `cluster.listen` of one that runs",
+        _ => "`--cta` must be the `cluster.listen` address of a running CTA",
     }
 }

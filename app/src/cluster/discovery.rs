@@ -90,7 +90,7 @@ impl CtaDiscovery {
         }
         match list(&self.at, &self.region, self.address, &mut self.entropy, self.heard.clone()) {
             Ok(agent) => self.agent = agent,
-            Err(sentence) => warn!("etcd does not list this CPF: {sentence}"),
+            Err(sentence) => warn!("this CPF is not registered in etcd: {sentence}"),
         }
     }
 
@@ -148,21 +148,23 @@ fn list(
         }
         match told.event {
             Event::Joined(_) => {
-                info!(number, "etcd lists this CPF");
+                info!(number, "this CPF is registered in etcd");
                 heard.listed = Some(CpfId(number));
             }
             Event::Occupied(_) => {
-                debug!(number, "etcd lists another CPF under this number: another one is drawn");
+                debug!(number, "another CPF is registered in etcd under this number: this one draws another");
                 heard.occupied = true;
             }
             Event::Unreachable(why) if heard.ctas.is_empty() => warn!(
-                "etcd does not answer: {why}; until it does (`--etcd`), no CTA is known but those of `--cta`"
+                "etcd does not answer: {why}; until it does (`--etcd`), no CTA is known except those of `--cta`"
             ),
             Event::Unreachable(why) => {
-                warn!("etcd does not answer: {why}; the CTAs that are known are gone on with");
+                warn!("etcd does not answer: {why}; the CTAs known so far are used");
             }
             Event::Replaced => {
-                error!("etcd has forgotten, or is another one: it is not believed; see docs/cluster.md")
+                error!(
+                    "etcd has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
+                )
             }
             Event::Left => heard.left = true,
             _ => {}

@@ -1,4 +1,4 @@
-//! Heartbeats on the host: the socket from which a CTA ue_queries, and that of who is asked, where a thread of its own answers.
+//! Heartbeats on the host: the socket from which a CTA asks, and that of who is asked, where a thread of its own answers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -24,14 +24,14 @@ use crate::console::Sample;
 const PER_TURN_MAX: usize = 256;
 /// How often the answering thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
-/// Who ue_queries. Those that answer have the numbers below.
+/// Who asks. Those that answer have the numbers below.
 const ASKS: Discriminator = Discriminator(u32::MAX);
 /// A number is one life.
 const LIFE: Incarnation = Incarnation(1);
 /// How long one that was taken for dead is listened to still, to count whether that was wrong.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// Heartbeats that did not count, of who ue_queries and of who answers.
+/// Heartbeats that did not count, of who asks and of who answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
     malformed: u64,
@@ -76,7 +76,7 @@ impl Ignored {
         ];
         all.map(|(why, value)| Sample {
             name: "whimbrel_heartbeats_ignored_total",
-            help: "Heartbeats that did not count",
+            help: "Heartbeats that were ignored",
             label: Some(("why", why.into())),
             value,
         })
@@ -163,7 +163,7 @@ impl HeartbeatMonitor {
                     silent.push(who);
                 }
                 Change::FalseAlarm(_) => {
-                    warn!(%who, "one that was taken for dead lives; it begins anew")
+                    warn!(member = %who, "a process that was declared lost is alive: it has to join again")
                 }
                 _ => {}
             }

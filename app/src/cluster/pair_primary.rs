@@ -122,21 +122,21 @@ impl PairPrimary {
         &self.witness
     }
 
-    /// A sentence for who ue_queries how it stands.
+    /// A sentence for who asks how it stands.
     pub(crate) fn condition(&self, awaited: Option<Place>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_cta_replica() => {
                 (true, format!("CTA {} at {}", place.cta, other.address))
             }
-            (Some(place), _) => (false, format!("CTA {} gets ready", place.cta)),
+            (Some(place), _) => (false, format!("CTA {} receives the snapshot", place.cta)),
             (None, _) if self.serving.is_widowed() => {
-                (false, "lost; etcd is asked whether this CTA goes on alone".into())
+                (false, "lost; this CTA waits until etcd has decided whether it continues alone".into())
             }
             (None, _) if let Some(Place { cta, .. }) = awaited => (
                 false,
-                format!("none; CTA {cta}, which runs other code, takes over when this one is stopped"),
+                format!("none; CTA {cta}, which runs other code, takes over when this CTA is stopped"),
             ),
-            (None, _) => (false, "none: UEs register anew if this CTA is lost".into()),
+            (None, _) => (false, "none: all UEs have to register again if this CTA is lost".into()),
         }
     }
 
@@ -220,7 +220,7 @@ impl PairPrimary {
         };
         let made = clock::now();
         self.copy_at = made + made.since(begun) * COPYING_SHARE;
-        info!(cta = place.cta, address = %other.address, "another CTA follows this one");
+        info!(cta = place.cta, address = %other.address, "another CTA begins to replicate this one");
         self.answering.be(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeats())));
         pool.begin_cta_replica(snapshot.octets().len() as u64, self.endpoints.clone());
         self.other = Some(Other { snapshot: Some((snapshot, 0)), ..other });
@@ -268,7 +268,7 @@ impl PairPrimary {
         (self.waits, self.doubted) = (None, None);
         let duties = self.serving.lost();
         if self.serving.is_widowed() && !duties.is_empty() {
-            warn!("the CTA replica is lost: until etcd has said who goes on, nothing leaves");
+            warn!("the CTA replica is lost: outputs wait until etcd has decided which CTA continues");
         }
         self.do_all(duties, active, pool, out);
     }
@@ -304,7 +304,7 @@ impl PairPrimary {
                     self.turned.push(PairEvent::Order(Order::SmfAddresses(smf)));
                 }
                 Duty::Unreplicated => {
-                    warn!(term = self.term(), "this CTA goes on without a CTA replica");
+                    warn!(term = self.term(), "this CTA continues without a CTA replica");
                     self.turned.push(PairEvent::Order(Order::Endpoints(Vec::new())));
                 }
                 Duty::Stop => self.turned.push(PairEvent::Replaced),
@@ -321,7 +321,7 @@ impl PairPrimary {
         out: &mut Outbox,
     ) -> Vec<PairEvent> {
         if self.waits.take_if(|since| now >= *since + CTA_REPLICA_WITHIN).is_some() {
-            warn!("the CTA replica answers heartbeats and takes nothing");
+            warn!("the CTA replica answers heartbeats but confirms no inputs: it is treated as lost");
             pool.part();
             self.cta_replica_lost(active, pool, out);
         }

@@ -189,7 +189,7 @@ impl PairReplica {
             frame: Vec::new(),
             samples_at: Instant::ZERO,
         };
-        standby.show_condition("looks for the one that serves");
+        standby.show_condition("looks for the primary");
         Ok(standby)
     }
 
@@ -205,7 +205,7 @@ impl PairReplica {
     }
 
     fn show_condition(&self, what: &str) {
-        let detail = format!("this CTA does not serve: it {what}");
+        let detail = format!("this CTA is not the primary: it {what}");
         self.console.components(|c| c.set("cta", Condition::Limited, detail));
     }
 
@@ -222,11 +222,11 @@ impl PairReplica {
                     self.callers.retain(|(_, c)| c.link != link);
                     match &self.phase {
                         Phase::Calling { link: called, .. } if *called == link => {
-                            debug!(%reason, "the CTA that serves is not reached");
+                            debug!(%reason, "the primary CTA cannot be reached");
                             self.lost(now);
                         }
                         Phase::ReplicaCta(followed) if followed.link == link => {
-                            warn!(%reason, "the link to the CTA that serves has ended");
+                            warn!(%reason, "the link to the primary CTA was lost");
                             self.lost(now);
                         }
                         _ => {}
@@ -234,7 +234,7 @@ impl PairReplica {
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.turned_away.allows(now, peer, reason.label()) {
-                        warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
+                        warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are not logged");
                     }
                 }
             }
@@ -243,7 +243,7 @@ impl PairReplica {
         if let Phase::ReplicaCta(followed) = &mut self.phase
             && !followed.watch.turn(now).is_empty()
         {
-            warn!("the CTA that serves does not answer heartbeats");
+            warn!("the primary CTA does not answer heartbeats");
             self.lost(now);
         }
         let late = |(at, _): &(Instant, ResumingCpf)| now >= *at + CALLER_MAX;
@@ -269,12 +269,12 @@ impl PairReplica {
         let mut samples = vec![
             one(
                 "whimbrel_link_rejected_total",
-                "Calls that are none of the cluster's",
+                "Incoming links that were rejected",
                 self.turned_away.total(),
             ),
             one(
                 "whimbrel_etcd_records_ignored_total",
-                "Records at etcd that say what cannot be: what was known before stays",
+                "Invalid records in etcd: the previous value stays in force",
                 self.witness.ignored(),
             ),
         ];
@@ -289,8 +289,10 @@ impl PairReplica {
                 if *called == link =>
             {
                 if code != CodeVersion::own() {
-                    info!(cta = number, %code, own = %CodeVersion::own(), "the CTA that serves runs other code: this one serves when it is stopped in order");
-                    self.show_condition(&format!("waits for CTA {number}, which runs other code, to stop"));
+                    info!(cta = number, %code, own = %CodeVersion::own(), "the primary CTA runs other code: this CTA takes over when that one is stopped (SIGTERM)");
+                    self.show_condition(&format!(
+                        "waits until CTA {number}, which runs other code, is stopped"
+                    ));
                 }
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
@@ -299,8 +301,8 @@ impl PairReplica {
             }
             (Phase::Calling { link: called, .. }, hello) if *called == link => {
                 let label = hello.as_ref().err().map_or("role", BadHello::label);
-                let why = hello.err().map_or_else(|| "it is none".into(), |e| e.to_string());
-                self.give_up(now, label, format!("what etcd lists there, at {peer}, is not followed: {why}"));
+                let why = hello.err().map_or_else(|| "it is not a CTA".into(), |e| e.to_string());
+                self.give_up(now, label, format!("the process at {peer}, which etcd lists as the primary CTA, cannot be replicated: {why}"));
             }
             (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
                 self.rejected_peers.insert(link, (peer, hello));
@@ -328,7 +330,7 @@ impl PairReplica {
         }
         match ToCtaReplica::read(octets) {
             Ok(message) => self.told(now, link, message),
-            Err(e) => self.give_up(now, "message", format!("it is not understood: {e}")),
+            Err(e) => self.give_up(now, "message", format!("a message of the primary cannot be read: {e}")),
         }
     }
 
@@ -343,14 +345,14 @@ impl PairReplica {
                     return self.give_up(
                         now,
                         "heartbeats",
-                        "heartbeats cannot be sent, or etcd does not list this one",
+                        "heartbeats cannot be sent, or etcd does not list this CTA",
                     );
                 };
                 self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
                 // Where it was called: etcd may list it no more, and there it is all the same.
                 watch.begin(now, MemberId::Cta(number), at);
-                info!(cta = number, octets, "this CTA follows the one that serves");
-                self.show_condition(&format!("follows CTA {number}"));
+                info!(cta = number, octets, "this CTA replicates the primary");
+                self.show_condition(&format!("replicates CTA {number}"));
                 self.decides.begun();
                 let snapshot = Some((Vec::new(), octets));
                 self.phase = Phase::ReplicaCta(Box::new(PrimaryLink {
@@ -383,7 +385,11 @@ impl PairReplica {
                 if followed.snapshot.is_none() {
                     self.heard.push(ReplicaEvent::Record(octets.to_vec()));
                 } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
-                    self.give_up(now, "early", "more came than fits while the snapshot was on its way");
+                    self.give_up(
+                        now,
+                        "early",
+                        "more records came than fit while the snapshot was transferred",
+                    );
                 } else {
                     followed.early_octets += octets.len();
                     followed.early.push(octets.to_vec());
@@ -393,7 +399,7 @@ impl PairReplica {
             (ToCtaReplica::Subscribers(octets), Phase::ReplicaCta(_) | Phase::Calling { .. }) => {
                 self.heard.push(ReplicaEvent::Subscribers(octets.to_vec()));
             }
-            _ => self.give_up(now, "order", "it says things out of their order"),
+            _ => self.give_up(now, "order", "it sent an unexpected message"),
         }
     }
 
@@ -418,7 +424,7 @@ impl PairReplica {
         self.console.metrics.add(Counter::CtaReplicaRestarts, 1);
         if self.told.allows(now, kind) {
             error!(
-                "this CTA cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_cta_replica_restarts_total)"
+                "this CTA cannot replicate the primary and starts again: {why}; further times are only counted (whimbrel_cta_replica_restarts_total)"
             );
         }
         let (shortest, longest) = AGAIN_AFTER;
@@ -450,11 +456,13 @@ impl PairReplica {
             }
             WitnessEvent::Claimed(claim, outcome) => {
                 match &outcome {
-                    Err(why) if !self.decides.is_promoting() => debug!("a claim came to nothing: {why}"),
+                    Err(why) if !self.decides.is_promoting() => debug!("etcd refused a claim: {why}"),
                     Err(ClaimError::NoAnswer) => {
-                        warn!("the other CTA is lost, and etcd does not answer who serves: it is asked on")
+                        warn!(
+                            "the primary CTA is lost and etcd does not answer, so no CTA can take over: the claim is repeated"
+                        )
                     }
-                    Err(why) => warn!("this CTA does not take the other one's place: {why}"),
+                    Err(why) => warn!("this CTA does not take over: {why}"),
                     Ok(_) => {}
                 }
                 let step = self.decides.claimed(claim, outcome);
@@ -480,7 +488,9 @@ impl PairReplica {
                 self.witness.claim(claim);
             }
             Step::Rejoin => {
-                warn!("etcd names this CTA as a CTA replica, and it holds nothing: it begins anew there");
+                warn!(
+                    "etcd names this CTA as the replica, but it holds no state: it registers in etcd again"
+                );
                 self.witness.rejoin();
             }
             Step::Forget => {
@@ -492,15 +502,15 @@ impl PairReplica {
                 self.answering.be(None);
                 self.heard.push(ReplicaEvent::Nothing);
                 self.phase = Phase::Looking(now + LOOK_AGAIN);
-                self.show_condition("looks for the one that serves");
+                self.show_condition("looks for the primary");
             }
             Step::Serve(home) => {
                 let before = std::mem::replace(&mut self.phase, Phase::Looking(Instant::FAR_FUTURE));
                 let promoted = matches!(before, Phase::Promoting(_));
                 let former = if let Phase::Promoting(former) = before { former } else { None };
                 match promoted {
-                    true => info!(term = home.term, "this CTA serves in the other one's place"),
-                    false => info!(term = home.term, "this CTA serves"),
+                    true => info!(term = home.term, "this CTA is the primary after a takeover"),
+                    false => info!(term = home.term, "this CTA is the primary"),
                 }
                 self.heard.push(ReplicaEvent::Serve(home, former));
             }

@@ -111,13 +111,13 @@ impl PeerAmfs {
                     };
                     n.link.take_if(|l| *l == link);
                     if !std::mem::replace(&mut n.told_away, true) {
-                        warn!(neighbour = %n.name, %reason, "another AMF is not reached: no UE is handed over to it");
+                        warn!(peer_amf = %n.name, %reason, "a peer AMF cannot be reached: no UE is handed over to it");
                     }
                     (n.calling, n.call_at, n.came) = (None, now + AGAIN, None);
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.refused.allows(now, peer, reason.label()) {
-                        warn!(%peer, %reason, "a call was turned away that should be another AMF's; further ones from there are counted");
+                        warn!(%peer, %reason, "an incoming link on the N14 address was rejected; further ones from this address are only counted");
                     }
                 }
             }
@@ -126,7 +126,7 @@ impl PeerAmfs {
         for n in &mut self.all {
             if n.came.take_if(|came| now >= *came + STANDS).is_some() {
                 n.told_away = false;
-                info!(neighbour = %n.name, "another AMF is there");
+                info!(peer_amf = %n.name, "a peer AMF is connected");
             }
         }
         said
@@ -142,7 +142,7 @@ impl PeerAmfs {
             if self.refused.allows(now, peer, "stranger") {
                 let amf =
                     who.map_or("none".into(), |id| format!("{}-{}-{}", id.region, id.set(), id.pointer()));
-                warn!(%peer, amf, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
+                warn!(%peer, amf, "a link is closed: its other end is not a peer AMF of this one, or is one that this AMF has to connect to");
             }
             return self.links.close(link);
         };
@@ -167,7 +167,7 @@ impl PeerAmfs {
         // It may say any number, and each would be a line.
         let kind = if let NotTaken::Version(_) = why { NotTaken::Version(0) } else { why };
         if n.told.insert(kind) {
-            warn!(neighbour = %n.name, %why, "a message of another AMF is not taken; this is told once");
+            warn!(peer_amf = %n.name, %why, "a message of a peer AMF is rejected; this is logged once");
         }
     }
 
@@ -194,22 +194,22 @@ impl PeerAmfs {
         let there = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
         let links = self.links.counters();
         vec![
-            one("whimbrel_peer_amfs", "Other AMFs that are reached", there),
-            one("whimbrel_peer_amf_messages_in_total", "Messages of other AMFs", links.frames_in),
-            one("whimbrel_peer_amf_messages_out_total", "Messages to other AMFs", links.frames_out),
+            one("whimbrel_peer_amfs", "Peer AMFs that are connected", there),
+            one("whimbrel_peer_amf_messages_in_total", "Messages from peer AMFs", links.frames_in),
+            one("whimbrel_peer_amf_messages_out_total", "Messages to peer AMFs", links.frames_out),
             one(
                 "whimbrel_peer_amf_unsent_total",
-                "Messages to other AMFs that were not reached",
+                "Messages to peer AMFs that were not connected",
                 self.unsent,
             ),
             one(
                 "whimbrel_peer_amf_rejected_messages_total",
-                "Messages of other AMFs that are not taken",
+                "Messages from peer AMFs that were rejected",
                 self.not_taken,
             ),
             one(
                 "whimbrel_peer_amf_rejected_calls_total",
-                "Calls that were no neighbour's",
+                "Incoming links that were rejected",
                 self.refused.total(),
             ),
         ]

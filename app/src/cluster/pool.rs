@@ -280,7 +280,7 @@ impl Pool {
     /// Takes what arrived.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<PoolEvent> {
         for who in self.watch.turn(now) {
-            warn!(%who, "heartbeats are not answered");
+            warn!(member = %who, "heartbeats are not answered");
             match who {
                 MemberId::Cpf(cpf) => self.lost(cpf),
                 MemberId::Cta(_) => self.cta_replica_lost(),
@@ -290,7 +290,7 @@ impl Pool {
         let strange = heartbeats.malformed + heartbeats.forged;
         if std::mem::replace(&mut self.strange, strange) < strange && self.wrong.allows(now, "heartbeats") {
             warn!(
-                "heartbeats come that are not of this cluster: ignored, and further ones counted (whimbrel_heartbeats_ignored_total)"
+                "heartbeats that do not belong to this cluster are ignored; further ones are only counted (whimbrel_heartbeats_ignored_total)"
             );
         }
         let mut events = std::mem::take(&mut self.events);
@@ -305,17 +305,17 @@ impl Pool {
                     if let Some(cpf) = self.calling.remove(&link)
                         && self.members.get(&cpf).is_some_and(|m| m.link.is_none())
                     {
-                        warn!(cpf = cpf.0, %reason, "a CPF of the former CTA is not reached");
+                        warn!(cpf = cpf.0, %reason, "a CPF of the former primary CTA cannot be reached");
                         self.lost(cpf);
                     }
                     if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
-                        warn!(%reason, "the link to the CTA replica has ended");
+                        warn!(%reason, "the link to the CTA replica was lost");
                         self.cta_replica_lost();
                     }
                     match self.by_link.get(&link).copied() {
                         None => {}
                         Some(cpf) if self.awaited.is_some() => {
-                            info!(cpf = cpf.0, %reason, "the link of a CPF has ended: it may call again");
+                            info!(cpf = cpf.0, %reason, "the link to a CPF was lost: the CPF may reconnect");
                             self.parts(cpf);
                         }
                         Some(cpf) => {
@@ -326,7 +326,7 @@ impl Pool {
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.rejected_peers.allows(now, peer, reason.label()) {
-                        warn!(%peer, %reason, "a link was turned away; further ones from there are counted");
+                        warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are only counted");
                     }
                 }
             }
@@ -353,7 +353,7 @@ impl Pool {
         let missing: Vec<CpfId> =
             self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
         for cpf in missing {
-            warn!(cpf = cpf.0, "a CPF of the former CTA did not come");
+            warn!(cpf = cpf.0, "a CPF of the former primary CTA did not reconnect in time");
             self.lost(cpf);
         }
     }
@@ -366,7 +366,10 @@ impl Pool {
             self.tell(link, &ToCpf::Show { ask, which: Show::After(None, 0) });
         }
         for cpf in mute {
-            warn!(cpf = cpf.0, "a CPF answers nothing on its link: does TCP reach it, and what it says us?");
+            warn!(
+                cpf = cpf.0,
+                "a CPF answers heartbeats but nothing on its link: check that TCP passes in both directions (firewall, MTU)"
+            );
             self.watch.replaced(now, MemberId::Cpf(cpf));
             self.lost(cpf);
         }
@@ -376,7 +379,7 @@ impl Pool {
         match Hello::from_octets(hello) {
             Ok(Hello { role: Role::Cta, .. }) if !self.pair => {
                 if self.rejected_peers.allows(now, peer, "cta") {
-                    warn!(%peer, "a CTA calls, and there is no `cluster.etcd` here to say which of the two serves");
+                    warn!(%peer, "another CTA connects, but `cluster.etcd` is not configured here, so nothing decides which of the two is the primary");
                 }
                 self.links.close(link);
             }
@@ -403,20 +406,20 @@ impl Pool {
         let id = self.next_number();
         if let Err(e) = self.regions.clone().join(id, region) {
             if self.rejected_peers.allows(now, peer, "region") {
-                warn!(%peer, "a CPF is refused: {e}; name it in `cluster.neighbours`");
+                warn!(%peer, "a CPF is refused: {e}; add its region to `cluster.neighbours`");
             }
             return self.links.close(link);
         }
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
         if is_out_of_reach(address.ip(), peer.ip()) {
             if self.rejected_peers.allows(now, peer, "loopback") {
-                warn!(%peer, "a CPF is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
+                warn!(%peer, "a CPF is refused: it announces the loopback address {address}, which other hosts cannot reach; start it with `--listen` and an address of its host");
             }
             return self.links.close(link);
         }
         if !self.excluded_cpfs.may_come(now, address) {
-            if self.rejected_peers.allows(now, peer, "excluded_cpfs") {
-                warn!(%peer, %address, "a CPF is refused: it has just been given up, and may come again some seconds after that");
+            if self.rejected_peers.allows(now, peer, "excluded") {
+                warn!(%peer, %address, "a CPF is refused: it was excluded a moment ago after a protocol violation, for 5 s");
             }
             return self.links.close(link);
         }
@@ -438,7 +441,7 @@ impl Pool {
         self.link_liveness.heard(now, id);
         let tells = self.excluded_cpfs.tells_of_coming(now, address);
         if tells {
-            info!(cpf = id.0, %address, %region, %code, "a CPF has come");
+            info!(cpf = id.0, %address, %region, %code, "a CPF joined");
         }
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
@@ -446,7 +449,7 @@ impl Pool {
         self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
         self.members_changed();
         if tells && !self.rings().serves(id) {
-            info!(cpf = id.0, "it waits: it runs other code than those of its region that are on the rings");
+            info!(cpf = id.0, "the CPF waits: it runs other code than the CPFs on the rings of its region");
         }
     }
 
@@ -493,7 +496,7 @@ impl Pool {
     /// It may go on: so many of its messages are here.
     pub(crate) fn resumed(&mut self, cpf: CpfId, taken: u64) {
         let Some(link) = self.members.get(&cpf).and_then(|m| m.link) else { return };
-        info!(cpf = cpf.0, "a CPF of the former CTA goes on");
+        info!(cpf = cpf.0, "a CPF of the former primary CTA resumed");
         self.tell(link, &ToCpf::Resumed { taken, heartbeats: self.heartbeats });
         self.tell(link, &ToCpf::CtaReplica(self.cta_replica));
         let peers = ToCpf::Peers(self.peers());
@@ -502,7 +505,10 @@ impl Pool {
 
     /// It cannot go on.
     pub(crate) fn forget(&mut self, cpf: CpfId) {
-        warn!(cpf = cpf.0, "a CPF of the former CTA has lost count: it begins anew");
+        warn!(
+            cpf = cpf.0,
+            "a CPF of the former primary CTA cannot resume because messages are missing: it has to join again"
+        );
         self.lost(cpf);
     }
 
@@ -513,7 +519,7 @@ impl Pool {
                     self.said.push(PoolEvent::FromReplica(message))
                 }
                 _ => {
-                    warn!("the CTA replica is given up: it says things out of their order");
+                    warn!("the link to the CTA replica is closed: it sent an unexpected message");
                     self.cta_replica_lost();
                 }
             };
@@ -524,7 +530,7 @@ impl Pool {
                 Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
                     if self.rejected_peers.allows(now, peer, "offer") {
-                        warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
+                        warn!(%peer, "a link is refused: its first message is not an offer to become the CTA replica");
                     }
                     self.links.close(link);
                 }
@@ -537,7 +543,7 @@ impl Pool {
                 Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
                     if self.rejected_peers.allows(now, peer, "offer") {
-                        warn!(%peer, "a link is refused: it begins with something else than an offer");
+                        warn!(%peer, "a link is refused: its first message neither joins nor resumes");
                     }
                     self.links.close(link);
                 }
@@ -548,7 +554,7 @@ impl Pool {
         match message {
             Ok(ToCta::Up(up)) => self.said.push(PoolEvent::Up(cpf, up)),
             Ok(ToCta::Leave) => {
-                info!(cpf = cpf.0, "a CPF wants to leave: others take its UEs");
+                info!(cpf = cpf.0, "a CPF leaves: its UEs move to other CPFs");
                 if self.members.get(&cpf).is_some_and(|m| !m.served) {
                     return self.lost(cpf);
                 }
@@ -561,7 +567,7 @@ impl Pool {
                 }
             }
             Ok(ToCta::Listed(number)) => {
-                info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a CPF is listed at etcd");
+                info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a CPF is registered in etcd");
                 let seen = self.roll.lists(number);
                 if let Some(member) = self.members.get_mut(&cpf) {
                     (member.listed, member.seen) = (Some(number), seen);
@@ -572,7 +578,7 @@ impl Pool {
             Ok(ToCta::Taken(messages)) => self.said.push(PoolEvent::Confirmed(cpf, messages)),
             Ok(ToCta::Shown { ask, ues }) => self.ue_queries.answered(ask, cpf, ues),
             Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
-                self.give_up(now, cpf, "it offers itself twice");
+                self.give_up(now, cpf, "it joins or resumes a second time");
             }
             Err(e) => self.give_up(now, cpf, &e.to_string()),
         }
@@ -582,7 +588,7 @@ impl Pool {
     fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
         if self.excluded_cpfs.allows(now, address) {
-            warn!(cpf = cpf.0, %address, "a CPF is given up: {why}; further times are counted (whimbrel_cpf_excluded_total)");
+            warn!(cpf = cpf.0, %address, "a CPF is excluded for 5 s after a protocol violation: {why}; further times are only counted (whimbrel_cpf_excluded_total)");
             return self.lost(cpf);
         }
         self.part_with(cpf);
@@ -592,9 +598,9 @@ impl Pool {
     /// A CPF that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
     pub(crate) fn left(&mut self, cpf: CpfId) {
         if self.members.get(&cpf).is_some_and(|m| !m.draining) {
-            return info!(cpf = cpf.0, "others have the UEs of a CPF");
+            return info!(cpf = cpf.0, "the UEs of a CPF have moved to other CPFs");
         }
-        info!(cpf = cpf.0, "a CPF has left");
+        info!(cpf = cpf.0, "a CPF left");
         self.lost(cpf);
     }
 
@@ -636,13 +642,15 @@ impl Pool {
         if let Some(new) = self.heard.configuration().filter(|c| former.configuration() != Some(c)) {
             match self.file.under(new) {
                 Ok(terms) => {
-                    info!("what etcd says of the cluster is in force");
+                    info!("the cluster configuration from etcd is in force");
                     self.watch.set_timing(terms.heartbeat);
                     (self.terms, decided) = (terms, Some(new.clone()));
                 }
                 Err(why) => {
                     self.not_taken += 1;
-                    warn!("what etcd says of the cluster is not taken, and what was in force stays: {why}");
+                    warn!(
+                        "the cluster configuration from etcd is rejected, and the previous one stays in force: {why}"
+                    );
                 }
             }
         }
@@ -691,7 +699,7 @@ impl Pool {
             match rings.serves(*cpf) {
                 true => info!(cpf = cpf.0, "a CPF is on the rings"),
                 false => {
-                    warn!(cpf = cpf.0, "a CPF is on the rings no more: others take its UEs")
+                    warn!(cpf = cpf.0, "a CPF is no longer on the rings: its UEs move to other CPFs")
                 }
             }
         }

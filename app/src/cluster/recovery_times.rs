@@ -44,18 +44,18 @@ impl RecoveryTimes {
         };
         let count = Sample {
             name: "whimbrel_ues_recovered_total",
-            help: "UEs that were at something when their CPF was lost, or came soon after, and that another one went on with",
+            help: "UEs that were in a procedure when their CPF was lost, or sent a message soon after, and that another CPF serves",
             label: None,
             value: self.ues.len(),
         };
         let ues = of(
             "whimbrel_recovery_seconds",
-            "From the loss of a CPF being noticed, or from a UE's message after that, to what another one does for the UE",
+            "From the detection of a CPF's loss, or from a UE's message after it, to the first output of the CPF that took over",
             &self.ues,
         );
         let losses = of(
             "whimbrel_recovery_all_seconds",
-            "From the loss of a CPF being noticed until each of its UEs had another one",
+            "From the detection of a CPF's loss until each of its UEs has another CPF",
             &self.losses,
         );
         std::iter::once(count).chain(ues).chain(losses)

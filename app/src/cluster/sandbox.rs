@@ -200,7 +200,7 @@ impl Thread {
                 }
                 error!(
                     trial = id,
-                    "a message ended the process that tried it: its UE is given up (a fault of ours; please report it)"
+                    "a message ended the sandbox process that replayed it: its UE context is discarded (a fault of ours; please report it)"
                 );
                 self.tell((life, id, became));
                 return self.start();
@@ -228,7 +228,7 @@ impl Thread {
             }
             Ok(running)
         });
-        self.running = told.map_err(|e| warn!("there is no process that tries inputs: {e}")).ok();
+        self.running = told.map_err(|e| warn!("the replay sandbox cannot be started: {e}")).ok();
     }
 }
 

@@ -82,37 +82,41 @@ impl StatusReporter {
         let mut samples = vec![
             one(
                 "whimbrel_cpf_member",
-                "1 while a CTA serves UEs by this CPF",
+                "1 while this CPF is a member of a CTA's cluster",
                 u64::from(state.member_since.is_some()),
             ),
-            one("whimbrel_cpf_member_seconds", "Since when it is a member, in this life", member_us),
-            one("whimbrel_cpf_listed", "1 while etcd lists it", u64::from(state.is_listed)),
+            one("whimbrel_cpf_member_seconds", "Seconds since it joined its CTA", member_us),
+            one("whimbrel_cpf_listed", "1 while it is registered in etcd", u64::from(state.is_listed)),
             one("whimbrel_cpf_ues", "UEs that it serves", count(state.ues)),
-            one("whimbrel_cpf_states_held", "UEs whose states it holds for others", count(state.states)),
+            one("whimbrel_cpf_states_held", "UEs of which it is a replica", count(state.states)),
             one(
                 "whimbrel_cpf_states_unreadable_total",
-                "States that were sent here and could not be served from, in this life",
+                "Checkpoints from which a UE could not be served, since it joined its CTA",
                 state.unreadable,
             ),
             one(
                 "whimbrel_cpf_messages_unreadable_total",
-                "Messages of other CPFs that could not be read: skipped",
+                "Messages of other CPFs that could not be decoded: skipped",
                 state.unread,
             ),
             one("whimbrel_cpf_peers", "Other CPFs that it knows", count(state.others.0)),
             one(
                 "whimbrel_cpf_peers_resyncing",
-                "Those to which a link has ended, until all that it carried was sent again",
+                "Other CPFs whose link was lost, until all checkpoints were sent again",
                 count(state.others.1),
             ),
-            one("whimbrel_cpf_rejoins_total", "Times that it was a member and began anew", state.begun_anew),
-            one("whimbrel_link_rejected_total", "Calls that are none of the cluster's", state.turned_away),
-            one("whimbrel_cpf_inputs_total", "UEs' inputs that were run", self.inputs.len()),
-            one("whimbrel_cpf_busy_seconds_total", "Time that these took", self.busy_us),
+            one(
+                "whimbrel_cpf_rejoins_total",
+                "Times that it lost its membership and had to join again",
+                state.begun_anew,
+            ),
+            one("whimbrel_link_rejected_total", "Incoming links that were rejected", state.turned_away),
+            one("whimbrel_cpf_inputs_total", "Inputs of UEs that were run", self.inputs.len()),
+            one("whimbrel_cpf_busy_seconds_total", "Time spent on these inputs", self.busy_us),
         ];
         samples.extend(QUANTILES.map(|(label, quantile)| Sample {
             name: "whimbrel_cpf_input_seconds",
-            help: "Time that an input took, since the start",
+            help: "Time that one input took, since the start",
             label: Some(("quantile", label.into())),
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
         }));

@@ -184,11 +184,11 @@ fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
     assert_eq!((shows(&pool).0, shows(&pool).2), (Condition::Down, 0));
     let _first = cpf(&pool, "home/site");
     until(&mut pool, members);
-    let alone = (Condition::Limited, "one, and nobody to take its UEs over".into(), 1);
+    let alone = (Condition::Limited, "1 CPF, and no other one to take its UEs over".into(), 1);
     assert_eq!(shows(&pool), alone);
     let second = cpf(&pool, "home/next");
     until(&mut pool, members);
-    assert_eq!(shows(&pool), (Condition::Up, "2 of them".into(), 0));
+    assert_eq!(shows(&pool), (Condition::Up, "2 CPFs".into(), 0));
     drop(second);
     until(&mut pool, lost);
     assert_eq!(shows(&pool), alone);

@@ -186,7 +186,7 @@ impl Witness {
             Event::Claimed(_, home) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Ok(home))),
             Event::Refused(_, why) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Err(why))),
             Event::Joined(life) => {
-                info!(cta = self.number, life = life.0, "etcd lists this CTA");
+                info!(cta = self.number, life = life.0, "this CTA is registered in etcd");
                 Some(WitnessEvent::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
@@ -204,32 +204,34 @@ impl Witness {
             Event::Unreachable(why) => {
                 match self.me() {
                     Some(_) => {
-                        warn!("etcd does not answer: {why}; UEs are served, but nobody is promoted")
+                        warn!("etcd does not answer: {why}; UEs are served, but no takeover is possible")
                     }
                     None => warn!(
-                        "etcd does not answer: {why}; until it does, nobody says who serves, and this CTA does not (`cluster.etcd`)"
+                        "etcd does not answer: {why}; until it does, this CTA does not serve, because etcd decides which CTA is the primary (`cluster.etcd`)"
                     ),
                 }
                 None
             }
             Event::Replaced => {
-                error!("etcd has forgotten, or is another one: it is not believed; see docs/cluster.md");
+                error!(
+                    "etcd has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
+                );
                 None
             }
             Event::Occupied(life) => {
                 warn!(
                     cta = self.number,
                     life = life.0,
-                    "etcd lists another CTA under this number, or a former life of this one: it is tried again"
+                    "etcd lists another CTA, or an earlier run of this one, under this number: the registration is repeated"
                 );
                 None
             }
             Event::Doubtful(_) | Event::Expelled(_) => {
-                warn!("etcd may not list this CTA any more: it serves on");
+                warn!("this CTA may no longer be registered in etcd: it continues to serve");
                 None
             }
             Event::Renewed(_) => {
-                debug!("etcd lists this CTA again");
+                debug!("this CTA is registered in etcd again");
                 None
             }
             Event::Left => None,

@@ -523,7 +523,7 @@ fn finding(refusal: &Refusal) -> Finding {
 fn deregistered(why: Deregistered) -> &'static str {
     match why {
         Deregistered::ByOperator => "the UE is deregistered",
-        Deregistered::Superseded => "the UE is deregistered: the subscriber registered anew",
+        Deregistered::Superseded => "the UE is deregistered: the subscriber registered again",
         Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
         Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
         Deregistered::Fault => "the UE's context is gone: the core failed on one of its messages",

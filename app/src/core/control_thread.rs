@@ -212,7 +212,7 @@ fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
         parts = match Control::new(ready, Some(accession)).and_then(|control| control.run(stop)) {
             Ok(Some(parts)) => parts,
             Ok(None) => return,
-            Err(sentence) => return error!("this CTA of a pair ends: {sentence}"),
+            Err(sentence) => return error!("this CTA stops: {sentence}"),
         };
     }
 }
@@ -643,7 +643,7 @@ impl Control {
             }
         }
         for name in self.links.tick(now) {
-            warn!(association = name.0, "a gNB of the former CTA did not come");
+            warn!(association = name.0, "a gNB of the former primary CTA did not connect here in time");
             self.give(now, Input::AssociationDown(name));
         }
         if let Some(pool) = &mut self.pool {
@@ -678,7 +678,7 @@ impl Control {
             taken_over = after.taken_over - before.taken_over,
             replayed = after.replayed - before.replayed,
             lost = after.lost - before.lost,
-            "the UEs of a CPF are served by others"
+            "the UEs of a lost CPF are served by other CPFs"
         );
     }
 
@@ -714,7 +714,7 @@ impl Control {
                 let Some(link) = self.links.physical(association).and_then(|p| self.links.link(p)) else {
                     return;
                 };
-                info!(peer = %link.peer, "a gNB lost its state and set the association up anew");
+                info!(peer = %link.peer, "a gNB restarted its SCTP association");
                 if let Some(name) = self.links.down(association) {
                     self.give(now, Input::AssociationDown(name));
                     self.settle(now); // the former association ends before the new one is told of
@@ -753,7 +753,7 @@ impl Control {
             MessageRoute::Unnamed => self.named(now, physical),
             MessageRoute::Answered(answer) => {
                 if let Some(n2) = &mut self.n2 {
-                    // One that does not get it ue_queries again.
+                    // One that does not get it asks again.
                     let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
                 }
                 // One that was awaited has come.
@@ -845,7 +845,10 @@ impl Control {
                 debug!(?refusal, association = association.0, "an NGAP message was not sent");
                 if self.links.took(now, association, false) >= N2_STALLED {
                     self.console.metrics.add(Counter::N2Stalled, 1);
-                    warn!(association = association.0, "a gNB takes nothing; its association is aborted");
+                    warn!(
+                        association = association.0,
+                        "a gNB has taken no data for 10 s: its association is aborted"
+                    );
                     self.abort(now, association);
                     self.give(now, Input::AssociationDown(association));
                 }
@@ -1009,7 +1012,7 @@ impl Control {
             let (replicated, detail) = pair.condition(awaited);
             let condition = if replicated { Condition::Up } else { Condition::Limited };
             self.console.components(|c| {
-                c.set("cta", Condition::Up, "this CTA serves");
+                c.set("cta", Condition::Up, "this CTA is the primary");
                 c.set("cta_replica", condition, detail);
             });
         }
@@ -1063,7 +1066,7 @@ impl Control {
     fn samples(&self) -> Vec<Sample> {
         let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
             name: "whimbrel_limit_reached_total",
-            help: "Times that a limit was reached: what came beyond it was dropped, refused, or, for logs, served and not kept",
+            help: "Times that a limit was reached: what exceeded it was dropped or refused; in the case of logs it was served but not logged",
             label: Some(("limit", limit.into())),
             value,
         });
@@ -1078,8 +1081,12 @@ impl Control {
             let one = |name, help, value| Sample { name, help, label: None, value };
             let (records, octets) = pair.sent();
             [
-                one("whimbrel_cta_replica_records_total", "Inputs told the CTA replica", records),
-                one("whimbrel_cta_replica_bytes_total", "Octets of what the CTA replica was told", octets),
+                one("whimbrel_cta_replica_records_total", "Inputs sent to the CTA replica", records),
+                one(
+                    "whimbrel_cta_replica_bytes_total",
+                    "Octets of the inputs sent to the CTA replica",
+                    octets,
+                ),
                 one(
                     "whimbrel_cta_replica_waiting",
                     "Inputs whose outputs wait for the CTA replica",
@@ -1087,7 +1094,7 @@ impl Control {
                 ),
                 one(
                     "whimbrel_etcd_records_ignored_total",
-                    "Records at etcd that say what cannot be: what was known before stays",
+                    "Invalid records in etcd: the previous value stays in force",
                     pair.ignored() + self.pool.as_ref().map_or(0, Pool::not_taken),
                 ),
             ]
@@ -1170,7 +1177,7 @@ impl Control {
     fn leave_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + LEAVING;
         let Some(upf) = self.upf.as_mut().filter(|u| u.serves_others()) else { return };
-        info!("SMFs are asked to lead their UEs elsewhere");
+        info!("SMFs are asked to move their sessions to other UPFs");
         upf.retire(clock::now(), LEAVING);
         let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);
         while clock::now() < until && serves(&self.upf) && !stop.is_at_once() {

@@ -61,7 +61,7 @@ impl EarlyMessages {
             if self.told.allows(now, peer) {
                 warn!(
                     %peer,
-                    "a gNB says more here than this CTA keeps while another one serves: dropped, and further ones counted (whimbrel_n2_early_dropped_total)"
+                    "a gNB sends more than this CTA keeps while another CTA is the primary: dropped; further ones are only counted (whimbrel_n2_early_dropped_total)"
                 );
             }
             return;

@@ -71,12 +71,12 @@ pub(super) fn peer(addresses: &[IpAddr], port: u16) -> SocketAddr {
 pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -> TransferSyntax {
     match adaptation.filter(|code_point| offered && *code_point != 0) {
         Some(fast::DIGEST) => {
-            info!(%peer, "a gNB speaks fastwire");
+            info!(%peer, "a gNB uses fastwire");
             TransferSyntax::Fastwire
         }
         Some(other) => {
             let (theirs, ours) = (format!("{other:#010x}"), format!("{:#010x}", fast::DIGEST));
-            info!(%peer, theirs, ours, "a gNB offers another fastwire than this core's; it is spoken to in ASN.1");
+            info!(%peer, theirs, ours, "a gNB offers another fastwire schema than this core's: ASN.1 PER is used");
             TransferSyntax::Per
         }
         None => TransferSyntax::Per,

@@ -90,7 +90,7 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for other SMFs, if the configuration ue_queries for it; `alone`: there is none in this program. Errors: those of `bind`,
+/// Opens N4 for other SMFs, if the configuration asks for it; `alone`: there is none in this program. Errors: those of `bind`,
 /// with the address.
 pub(crate) fn open_n4(
     config: &Config,

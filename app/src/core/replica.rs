@@ -41,7 +41,7 @@ pub(super) fn run_as_replica(mut parts: Parts, stop: &StopRequest) -> Option<(Pa
     while !stop.is_asked() {
         let now = clock::now();
         waiting.n2(now);
-        // Nobody is here to answer: whoever ue_queries hears so.
+        // Nobody is here to answer: whoever asks hears so.
         while waiting.parts.console.commands.take().is_some() {}
         let heard = waiting.standby.turn(now);
         if !heard.is_empty() {
@@ -103,13 +103,13 @@ impl Waiting {
             let directory = Directory::new(config.amf.plmn, config.home_network_keys());
             let subscribers = StoredSubscribers::new(store);
             ReplicaCta::new(snapshot, directory, subscribers, entropy, CoreTime::default())
-                .map_err(|fault| format!("a snapshot of {} octets is of no use: {fault}", snapshot.len()))
+                .map_err(|fault| format!("a snapshot of {} octets cannot be used: {fault}", snapshot.len()))
         });
         match made {
             Ok(mut cta_replica) => {
                 cta_replica.timed(now);
                 let took_ms = clock::now().since(begun).as_millis();
-                info!(octets = snapshot.len(), took_ms, "this CTA has all that the one that serves has");
+                info!(octets = snapshot.len(), took_ms, "the snapshot of the primary CTA is loaded");
                 self.cta_replica = Some(cta_replica);
             }
             Err(sentence) => self.standby.give_up(now, "snapshot", sentence),
@@ -159,7 +159,7 @@ impl Waiting {
                     }
                     match self.links.take(from, octets) {
                         MessageRoute::Answered(answer) => {
-                            // One that does not get it ue_queries again.
+                            // One that does not get it asks again.
                             let _ = n2.send(association, 0, NGAP_PPID, &answer);
                         }
                         _ => {

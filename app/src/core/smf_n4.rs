@@ -102,16 +102,16 @@ impl SmfN4 {
         let c = self.counters;
         let one = |name, help, value| Sample { name, help, label: None, value };
         vec![
-            one("whimbrel_smf_n4_received_total", "PFCP datagrams received from UPFs elsewhere", c.received),
-            one("whimbrel_smf_n4_sent_total", "PFCP datagrams sent to UPFs elsewhere", c.sent),
+            one("whimbrel_smf_n4_received_total", "PFCP datagrams received from external UPFs", c.received),
+            one("whimbrel_smf_n4_sent_total", "PFCP datagrams sent to external UPFs", c.sent),
             one(
                 "whimbrel_smf_n4_unsent_total",
-                "PFCP datagrams to UPFs elsewhere that were not taken",
+                "PFCP datagrams to external UPFs that the kernel did not accept",
                 c.unsent,
             ),
             one(
                 "whimbrel_smf_n4_unknown_upf_total",
-                "PFCP datagrams dropped because no configured UPF has their address",
+                "PFCP datagrams dropped because no configured UPF has their source address",
                 c.unknown_upf,
             ),
         ]
@@ -138,7 +138,7 @@ pub(crate) fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, (SocketAddr,
 mod tests {
     use super::*;
 
-    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it ue_queries from; rejected_peers are not heard
+    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it asks from; rejected_peers are not heard
     fn upfs_are_known_by_their_addresses() {
         let socket = |a: [u8; 4]| UdpSocket::bind(SocketAddr::from((a, 0))).unwrap();
         let (one, other) = (socket([127, 0, 0, 41]), socket([127, 0, 0, 42]));

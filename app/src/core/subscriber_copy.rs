@@ -26,7 +26,7 @@ impl SubscriberFeed {
     /// All is to be carried. `None` from a store without subscribers: it is new, and the other one's may not be.
     pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
         if !store.count().is_ok_and(|count| count > 0) {
-            warn!("there are no subscribers here: what the other CTA's store holds stays as it is");
+            warn!("the subscriber store is empty: the other CTA's store is not overwritten");
             return None;
         }
         Some(Self { rest: Some(None), changed: BTreeSet::new(), due: now })
@@ -81,15 +81,16 @@ impl SubscriberCopy {
             for excerpt in incoming {
                 match store.take_over(&excerpt) {
                     Ok(done) if done.written + done.removed > 0 => {
-                        info!(done.written, done.removed, "subscribers as at the CTA that serves");
+                        info!(done.written, done.removed, "subscribers are copied from the primary CTA");
                     }
                     Ok(_) => {}
-                    Err(e) => warn!("subscribers of the CTA that serves are not taken over: {e}"),
+                    Err(e) => warn!("subscribers of the primary CTA cannot be copied: {e}"),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("subscribers".into()).spawn(write);
-        let thread = thread.map_err(|e| format!("subscribers cannot be taken over: {e}"))?;
+        let thread =
+            thread.map_err(|e| format!("the thread that copies subscribers cannot be started: {e}"))?;
         Ok(Self { excerpts: Some(excerpts), thread: Some(thread) })
     }
 

@@ -1,4 +1,4 @@
-//! The UDM's view of the store: records become what the control plane ue_queries for.
+//! The UDM's view of the store: records become what the control plane asks for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

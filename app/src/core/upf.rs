@@ -578,7 +578,7 @@ fn sentence(event: &Event) -> (Level, String) {
         Event::AssociationContested { node, peer } => (
             Level::Warn,
             format!(
-                "N4: an SMF at {peer} ue_queries for the association of the SMF {}, which answers at its own address, and is refused: give \
+                "N4: an SMF at {peer} asks for the association of the SMF {}, which answers at its own address, and is refused: give \
                  each SMF a node identity of its own",
                 named(node)
             ),

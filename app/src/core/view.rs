@@ -167,7 +167,7 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
         name: "whimbrel_ues_moved_total",
-        help: "UEs that moved to another CPF in order: their state was there (fast), or went first (default)",
+        help: "UEs that moved to another CPF in a planned move: their checkpoint was there already (fast) or was sent first (default)",
         label: Some(("form", form.into())),
         value,
     };
@@ -176,56 +176,56 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
         moved("default", c.moved - c.moved_fast),
         one(
             "whimbrel_moves_given_up_total",
-            "UEs that stayed, since their state did not come in time where they were to move",
+            "UEs that stayed because their checkpoint did not reach the CPF to which they were to move in time",
             c.moves_given_up,
         ),
         one("whimbrel_cpf_lost_total", "CPFs that were lost", c.cpfs_lost),
         one("whimbrel_ues_taken_over_total", "UEs that another CPF took over", c.taken_over),
-        one("whimbrel_inputs_replayed_total", "Messages that were run again for that", c.replayed),
+        one("whimbrel_inputs_replayed_total", "Messages that were replayed for takeovers", c.replayed),
         one(
             "whimbrel_inputs_tried_total",
-            "Messages that a lost CPF may have died of, tried before they were run again",
+            "Messages that may have ended a lost CPF and were replayed in the sandbox first",
             c.tried,
         ),
         one(
             "whimbrel_ues_poisoned_total",
-            "UEs given up because a message ended the process that tried it",
+            "UE contexts discarded because one of their messages ended the replay sandbox",
             c.poisoned,
         ),
         one(
             "whimbrel_ues_without_backup",
-            "UEs that would be lost with who serves them, until somebody has come in the place of a lost backup",
+            "UEs that would be lost with their primary CPF, until another CPF replaces a lost replica",
             cta.unbacked() as u64,
         ),
-        one("whimbrel_ues_lost_total", "UEs whose state nobody held: they register anew", c.lost),
+        one("whimbrel_ues_lost_total", "UEs whose state no CPF held: they have to register again", c.lost),
         one(
             "whimbrel_states_unreadable_total",
-            "States from which a UE could not be served: they were not what their senders said",
+            "Checkpoints from which a UE could not be served: they were missing or not the announced ones",
             c.unreadable,
         ),
         one(
             "whimbrel_replicas_lagging_total",
-            "Backups that lagged until the log did not wait for them",
+            "Replicas that lagged until the log stopped waiting for them",
             c.lagging,
         ),
-        one("whimbrel_fenced_total", "Answers of CPFs that had been replaced, ignored", c.fenced),
+        one(
+            "whimbrel_fenced_total",
+            "Messages of CPFs for UEs that they do not serve, or no longer serve: ignored",
+            c.fenced,
+        ),
         one(
             "whimbrel_claims_refused_total",
-            "States that CPFs said to hold and cannot, since they are of later than all answers",
+            "Checkpoint acknowledgements that cannot be true, because they are later than all outputs: ignored",
             c.claims_refused,
         ),
-        one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
+        one("whimbrel_diverged_total", "Replays whose outputs differed from those already sent", c.diverged),
         one(
             "whimbrel_nas_count_reuse_total",
-            "Answers that used a downlink NAS COUNT again under the same keys: they did not leave",
+            "Outputs that would have reused a downlink NAS COUNT under the same keys: they were not sent",
             c.counts_again,
         ),
-        one(
-            "whimbrel_log_bytes",
-            "Octets of messages that are kept until UEs' backups need them no more",
-            octets as u64,
-        ),
-        one("whimbrel_log_ues", "UEs of which messages are kept", ues as u64),
+        one("whimbrel_log_bytes", "Octets of logged messages that replicas may still need", octets as u64),
+        one("whimbrel_log_ues", "UEs with logged messages", ues as u64),
     ]
 }
 
@@ -248,7 +248,7 @@ pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<Link>) -> V
     nodes.collect()
 }
 
-/// Whether gNBs are told to spare the core.
+/// Whether OVERLOAD START is in force.
 pub(super) fn overload(cta: &Cta) -> OverloadView {
     let order = match cta.ran_nodes().overload_order() {
         OverloadOrder::ByRule => "rule",

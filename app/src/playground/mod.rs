@@ -210,7 +210,7 @@ impl Playground {
 
     /// Waits until all that were started have come.
     fn await_cpfs(&self) -> Result<(), String> {
-        self.until("CPFs do not come", |p| Ok(p.said().matches("a CPF has come").count() >= p.begun))
+        self.until("CPFs do not come", |p| Ok(p.said().matches("a CPF joined").count() >= p.begun))
     }
 
     fn until(&self, wrong: &str, is: impl Fn(&Self) -> Result<bool, String>) -> Result<(), String> {
@@ -228,7 +228,7 @@ impl Playground {
     /// sentence.
     pub(crate) fn await_members(&self) -> Result<(), String> {
         self.until("CPFs do not come back", |p| {
-            let ways = ["a CPF has come", "heartbeats are not answered", "a CPF is lost"];
+            let ways = ["a CPF joined", "heartbeats are not answered", "a CPF is lost"];
             let said = p.said();
             let [came, silent, lost] = ways.map(|text| said.matches(text).count());
             Ok(came >= self.cpfs.len() + silent + lost)

@@ -124,7 +124,7 @@ fn remedy(why: &SetupRefusal, config: &Config) -> Remedy {
         }
         SetupRefusal::Limit(_) => Remedy::Fix("raise `limits.ran_nodes` and run `whimbrel reload`".into()),
         SetupRefusal::NodeType => {
-            Remedy::Fix("connect a gNB: ng-eNBs, N3IWFs and their kin are not served".into())
+            Remedy::Fix("connect a gNB: ng-eNBs, N3IWFs and other access nodes are not served".into())
         }
     }
 }

@@ -18,13 +18,17 @@ impl Pool {
     pub(super) fn show_condition(&mut self) {
         self.missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
         let (condition, detail) = match (self.members.len(), self.missing) {
-            (0, _) => (Condition::Down, "none has come: `whimbrel cpf` starts one; UEs are refused".into()),
-            (1, 1..) => (Condition::Limited, "one, and nobody to take its UEs over".into()),
+            (0, _) => (
+                Condition::Down,
+                "no CPF is connected, so UEs are refused: start one with `whimbrel cpf`".into(),
+            ),
+            (1, 1..) => (Condition::Limited, "1 CPF, and no other one to take its UEs over".into()),
             (n, 1..) => {
-                let (wanted, backups) = (self.terms.backups, usize::from(self.terms.backups) - self.missing);
-                (Condition::Limited, format!("{n} of them: a UE has {backups} backups of {wanted}"))
+                let (configured, backups) =
+                    (self.terms.backups, usize::from(self.terms.backups) - self.missing);
+                (Condition::Limited, format!("{n} CPFs: each UE has {backups} of {configured} replicas"))
             }
-            (n, 0) => (Condition::Up, format!("{n} of them")),
+            (n, 0) => (Condition::Up, format!("{n} CPFs")),
         };
         self.console.components(|c| c.set("CPFs", condition, detail));
     }
@@ -44,10 +48,10 @@ impl Pool {
         }
         (self.missing_told, self.missing_since) = (self.missing, None);
         match self.missing {
-            0 => info!("there are enough CPFs for UEs' backups"),
+            0 => info!("there are enough CPFs for all replicas of each UE"),
             missing => {
-                let (members, wanted) = (self.members.len(), self.terms.backups);
-                warn!(members, missing, wanted, "there are too few CPFs for UEs' backups");
+                let (members, configured) = (self.members.len(), self.terms.backups);
+                warn!(members, missing, configured, "there are too few CPFs for all replicas of each UE");
             }
         }
     }
@@ -75,7 +79,7 @@ impl Pool {
             ),
             one(
                 "whimbrel_cpf_silent_total",
-                "CPFs that did not answer, heartbeats or on their links",
+                "CPFs that did not answer heartbeats, or nothing on their links",
                 heartbeats.downs,
             ),
             one(
@@ -85,32 +89,32 @@ impl Pool {
             ),
             one(
                 "whimbrel_cpf_false_alarms_total",
-                "CPFs that were taken for dead and lived",
+                "CPFs that were declared lost and were alive",
                 heartbeats.false_alarms,
             ),
             one(
                 "whimbrel_cpf_excluded_total",
-                "CPFs that were given up because they broke the rules of their links",
+                "CPFs that were excluded after a protocol violation on their links",
                 self.excluded_cpfs.total(),
             ),
             one(
                 "whimbrel_cpf_failures_deferred_total",
-                "Times that a silent CPF was not taken for dead because no other one answered either",
+                "Times that a silent CPF was not declared lost because no other CPF answered either",
                 heartbeats.put_off,
             ),
             one(
                 "whimbrel_link_rejected_total",
-                "Calls that were no CPF's and no CTA's",
+                "Incoming links that were rejected",
                 self.rejected_peers.total(),
             ),
             one(
                 "whimbrel_versions_refused_total",
-                "Calls of versions of the program whose messages are others",
+                "Incoming links of program versions with incompatible messages",
                 self.other_versions,
             ),
             one(
                 "whimbrel_backups_missing",
-                "Backups that a UE lacks, since there are too few CPFs",
+                "Replicas that each UE lacks because there are too few CPFs",
                 self.missing as u64,
             ),
             one("whimbrel_link_frames_in_total", "Messages from CPFs and the CTA replica", links.frames_in),
@@ -129,25 +133,27 @@ impl Pool {
 /// Tells the first time that a CPF does what it should not.
 pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: Complaint) {
     let (what, counted) = match complaint {
-        Complaint::Fenced => ("speaks for a UE that it does not serve, or not any more: ignored", "fenced"),
+        Complaint::Fenced => {
+            ("sent a message for a UE that it does not serve, or no longer serves: ignored", "fenced")
+        }
         Complaint::ClaimRefused => {
-            ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
+            ("acknowledged a checkpoint that cannot exist yet: ignored", "claims_refused")
         }
         Complaint::Unreadable => (
-            "has a state of a UE that is not what its sender said, or lacks one that it said to have: it does not serve from that",
+            "has a checkpoint that is not the announced one, or lacks one that it acknowledged: it does not serve the UE from it",
             "states_unreadable",
         ),
         Complaint::Diverged => (
-            "gave other answers when it ran messages again: the UE registers anew (a fault of ours; please report it)",
+            "gave other outputs in a replay than before: the UE has to register again (a fault of ours; please report it)",
             "diverged",
         ),
         Complaint::CountAgain => (
-            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the UE registers anew (a fault of ours; please report it)",
+            "would reuse a NAS COUNT under the same keys: the output is not sent, and the UE has to register again (a fault of ours; please report it)",
             "nas_count_reuse",
         ),
         Complaint::Lagging => {
-            ("does not say that it holds UEs' states: logs wait for it no longer", "replicas_lagging")
+            ("does not acknowledge checkpoints in time: logs no longer wait for it", "replicas_lagging")
         }
     };
-    warn!(cpf = cpf.0, "a CPF {what}; further times are counted (whimbrel_{counted}_total)");
+    warn!(cpf = cpf.0, "a CPF {what}; further times are only counted (whimbrel_{counted}_total)");
 }

@@ -25,7 +25,7 @@ const GIVEN_WITHIN: Duration = Duration::from_secs(5);
 impl Control {
     /// Another one serves: whatever waits here means nothing any more.
     pub(super) fn stand_down(self) -> Result<Parts, String> {
-        warn!("another CTA serves in this one's place: it stands by from now on");
+        warn!("another CTA has taken over: this one is its replica from now on");
         let Self { config, console, pair, pool, mut n2, links, .. } = self;
         drop(pool);
         if let Some(n2) = &mut n2 {
@@ -35,7 +35,7 @@ impl Control {
             n2.hold_acknowledgements(false);
             n2.flush(now);
         }
-        let of = config.cluster.pair.as_ref().ok_or("it is none of a pair")?;
+        let of = config.cluster.pair.as_ref().ok_or("`cluster.etcd` is not configured")?;
         let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
         let standby = PairReplica::open(of, &config.cluster, endpoints, pair, console.clone())?;
         Ok(Parts {
@@ -92,7 +92,7 @@ impl Control {
         let until = clock::now() + GIVEN_WITHIN;
         let offer = self.pool.as_mut().and_then(|pool| pool.take_offer(clock::now()));
         let Some(offer) = offer else { return };
-        info!("the CTA that waits takes over: it gets what this one holds");
+        info!("the waiting CTA takes over: this one transfers its state");
         self.settle(clock::now());
         if let Some(n2) = &mut self.n2 {
             n2.flush(clock::now());
@@ -132,7 +132,7 @@ impl Control {
             pool.flush();
             std::thread::sleep(Duration::from_millis(1));
         }
-        warn!("the CTA that was to take over does not get ready");
+        warn!("the CTA that was to take over is not ready in time");
     }
 
     /// A CTA that runs other code waits for this one to stop: gNBs and UPFs are to know it by then. `None`: it does not any more.
