@@ -542,6 +542,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::CpfLost(_) => "loss of a CPF",
         Input::Rings(_) => "change of the rings",
         Input::Neighbour(..) => "N14 message",
+        Input::Broker(..) => "answer of a broker",
         Input::Tick | Input::Waited(_) => "time",
     }
 }
