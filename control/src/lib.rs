@@ -21,7 +21,6 @@ pub mod envelope;
 pub mod event;
 mod filter;
 pub mod flat;
-mod glimpse;
 mod input;
 pub mod open;
 pub mod policy;
@@ -31,6 +30,7 @@ pub mod refusal;
 pub mod remedy;
 mod shard;
 pub mod smf;
+mod summary;
 #[cfg(test)]
 mod tests;
 pub mod udm;
@@ -46,10 +46,10 @@ pub use envelope::{
 };
 pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
 pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
-pub use glimpse::{FlowGlimpse, Glimpse, RunningTimer, SessionGlimpse};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use shard::{Procedure, Shard};
+pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use ue_context::{AmfContext, CROSSING, Connection, Seen, Source, UeContext};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

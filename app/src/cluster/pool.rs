@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use whimbrel_control::Glimpse;
+use whimbrel_control::UeSummary;
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
@@ -53,7 +53,7 @@ pub(crate) enum PoolEvent {
     /// One is lost that comes and is given up again and again: the log has it.
     LostRepeatedly(CpfId),
     /// The UEs that somebody wanted are there.
-    UesShown(UeQueryReply, Vec<Glimpse>),
+    UesShown(UeQueryReply, Vec<UeSummary>),
     /// A CPF has so many messages.
     Confirmed(CpfId, u64),
     /// One that served under the former CTA is there again, and has so many messages of it.

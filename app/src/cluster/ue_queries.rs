@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::sync::oneshot;
-use whimbrel_control::Glimpse;
+use whimbrel_control::UeSummary;
 use whimbrel_control::smf::Modification;
 use whimbrel_ids::PduSessionId;
 use whimbrel_resilience::link::Show;
@@ -25,7 +25,7 @@ struct Ask {
     which: Show,
     wanted: UeQueryReply,
     awaited: BTreeSet<CpfId>,
-    ues: Vec<Glimpse>,
+    ues: Vec<UeSummary>,
 }
 
 /// The questions that are under way.
@@ -50,7 +50,7 @@ impl UeQueries {
     }
 
     /// One has answered. More UEs than were asked for are not kept.
-    pub(super) fn answered(&mut self, ask: u32, by: CpfId, ues: Vec<Glimpse>) {
+    pub(super) fn answered(&mut self, ask: u32, by: CpfId, ues: Vec<UeSummary>) {
         let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };
         open.awaited.remove(&by);
         let most = match open.which {
@@ -68,7 +68,7 @@ impl UeQueries {
     }
 
     /// Takes a question that is answered.
-    pub(super) fn done(&mut self) -> Option<(UeQueryReply, Vec<Glimpse>)> {
+    pub(super) fn done(&mut self) -> Option<(UeQueryReply, Vec<UeSummary>)> {
         let ask = *self.open.iter().find(|(_, a)| a.awaited.is_empty())?.0;
         self.open.remove(&ask).map(|a| (a.wanted, a.ues))
     }

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 use whimbrel_control::amf::WarningError;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Glimpse, UeId, UpfId};
+use whimbrel_control::{AssociationId, UeId, UeSummary, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::to_per;
 use whimbrel_resilience::cta_replica::{Active, CtaReplica, MessageRoute, Physical, Record};
@@ -905,7 +905,7 @@ impl Control {
     }
 
     /// The UEs that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
-    fn shown(&mut self, now: Instant, wanted: UeQueryReply, ues: Vec<Glimpse>) {
+    fn shown(&mut self, now: Instant, wanted: UeQueryReply, ues: Vec<UeSummary>) {
         let _ = match wanted {
             UeQueryReply::Page(request, reply) => {
                 reply.send(view::ues(self.active.cta(), self.active.time(now), &request, ues)).is_ok()
@@ -917,7 +917,7 @@ impl Control {
                 reply.send(view::ue(self.active.cta(), self.active.time(now), &ues, octets)).is_ok()
             }
             UeQueryReply::Modified(psi, modification, reply) => {
-                let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
+                let has = |p: &&UeSummary| p.registered && p.sessions.iter().any(|s| s.psi == psi);
                 let operation = ues.iter().find(has).map(|p| {
                     let supi = p.supi.map(|s| s.to_string()).unwrap_or_default();
                     let target = Target::Session(p.id, psi, modification);

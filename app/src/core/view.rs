@@ -4,7 +4,7 @@ use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningState};
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_control::udm::Ambr;
-use whimbrel_control::{AssociationId, FlowGlimpse, Glimpse, SessionGlimpse, UpfId};
+use whimbrel_control::{AssociationId, FlowSummary, SessionSummary, UeSummary, UpfId};
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::Show;
 
@@ -40,8 +40,8 @@ pub(super) fn page_of(request: &UesRequest) -> Show {
 }
 
 /// A page of UEs in the order of their SUPI. `now`: the UEs' time.
-pub(super) fn ues(cta: &Cta, now: Instant, request: &UesRequest, ues: Vec<Glimpse>) -> UePage {
-    let mut page: Vec<(Supi, Glimpse)> = ues.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
+pub(super) fn ues(cta: &Cta, now: Instant, request: &UesRequest, ues: Vec<UeSummary>) -> UePage {
+    let mut page: Vec<(Supi, UeSummary)> = ues.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
     page.sort_by_key(|(supi, p)| (*supi, !p.registered));
     page.dedup_by_key(|(supi, _)| *supi);
     let more = page.len() > request.limit;
@@ -55,7 +55,7 @@ pub(super) fn ues(cta: &Cta, now: Instant, request: &UesRequest, ues: Vec<Glimps
 pub(super) fn ue(
     cta: &Cta,
     now: Instant,
-    ues: &[Glimpse],
+    ues: &[UeSummary],
     octets: impl Fn(UpfId, Seid) -> Option<(u64, u64)>,
 ) -> Option<UeView> {
     let ue = ues.iter().find(|p| p.registered).or(ues.first())?;
@@ -69,7 +69,7 @@ pub(super) fn ue(
     Some(shown)
 }
 
-fn view(cta: &Cta, now: Instant, ue: &Glimpse) -> UeView {
+fn view(cta: &Cta, now: Instant, ue: &UeSummary) -> UeView {
     let connection = ue.connection.as_ref();
     let gnb = connection.and_then(|c| cta.ran_nodes().get(c.association)?.gnb);
     UeView {
@@ -112,7 +112,7 @@ fn tunnel(tunnel: Tunnel) -> TunnelView {
     TunnelView { teid: format!("{:08x}", tunnel.teid.0), address: tunnel.address.to_string() }
 }
 
-fn flow(f: &FlowGlimpse) -> FlowView {
+fn flow(f: &FlowSummary) -> FlowView {
     FlowView {
         qfi: f.qfi.value(),
         name: f.name.clone(),
@@ -139,7 +139,7 @@ fn upf(config: &Config, upf: UpfId) -> String {
     }
 }
 
-fn session(config: &Config, s: &SessionGlimpse) -> SessionView {
+fn session(config: &Config, s: &SessionSummary) -> SessionView {
     SessionView {
         id: s.psi.value(),
         dnn: s.dnn.to_string(),

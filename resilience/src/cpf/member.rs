@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, Glimpse, UeId};
+use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, UeId, UeSummary};
 
 use super::{Cpf, Trial, Tried};
 use crate::CodeVersion;
@@ -113,7 +113,7 @@ impl Member {
     }
 
     /// The UEs that an operator wants to see, of those that it serves.
-    pub fn show(&self, which: Show) -> Vec<Glimpse> {
+    pub fn show(&self, which: Show) -> Vec<UeSummary> {
         self.cpf.show(which)
     }
 

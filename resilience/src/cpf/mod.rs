@@ -14,8 +14,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Request;
 use whimbrel_control::{
-    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Glimpse, Output, Payload, Shard,
-    UeContext, UeId, amf, smf,
+    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, Shard,
+    UeContext, UeId, UeSummary, amf, smf,
 };
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
 
@@ -53,7 +53,7 @@ impl Cpf {
 
     /// The UEs that an operator wants to see. A UE that registers anew has two contexts for a while: the registered one
     /// comes first, and stands alone in lists.
-    pub fn show(&self, which: Show) -> Vec<Glimpse> {
+    pub fn show(&self, which: Show) -> Vec<UeSummary> {
         if let Show::After(_, 0) = which {
             return Vec::new(); // asked to hear whether there is an answer
         }
@@ -67,7 +67,7 @@ impl Cpf {
             ues.dedup_by_key(|(supi, _)| *supi);
             ues.truncate(limit as usize);
         }
-        ues.into_iter().map(|(_, p)| Glimpse::of(p)).collect()
+        ues.into_iter().map(|(_, p)| UeSummary::of(p)).collect()
     }
 
     /// A UE's state, if no procedure of it runs.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, Glimpse, UeId};
+use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, UeId, UeSummary};
 use whimbrel_ids::Supi;
 
 use super::{Down, Peer, State, Up};
@@ -107,7 +107,7 @@ pub enum ToCta {
         /// Of the question.
         ask: u32,
         /// They.
-        ues: Vec<Glimpse>,
+        ues: Vec<UeSummary>,
     },
 }
 
@@ -167,7 +167,7 @@ pub(super) enum UpHead {
     Ran { ue: UeId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { ue: UeId, term: u32, clock: u64 },
     Poisoned { ue: UeId, term: u32, inputs: (u64, u64) },
-    Shown { ask: u32, ues: Vec<Glimpse> },
+    Shown { ask: u32, ues: Vec<UeSummary> },
     Unreadable { ue: UeId, term: u32 },
 }
 

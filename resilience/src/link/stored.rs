@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use whimbrel_control::{AssociationId, Checkpoint, Glimpse, UeId};
+use whimbrel_control::{AssociationId, Checkpoint, UeId, UeSummary};
 
 use super::hello::LINK_VERSION;
 use super::octets::{DownHead, PeerHead, UpHead};
@@ -57,7 +57,7 @@ fn to_cta() -> Vec<UpHead> {
         |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
     let states = UES.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect::<Vec<u8>>());
     let ues = states.map(|octets| Checkpoint::from_octets(&octets).and_then(|c| c.context()));
-    let mut ues: Vec<Glimpse> = ues.map(|p| Glimpse::of(&p.expect("it is read"))).collect();
+    let mut ues: Vec<UeSummary> = ues.map(|p| UeSummary::of(&p.expect("it is read"))).collect();
     // Those that show most.
     ues.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
     ues.truncate(2);

@@ -15,7 +15,7 @@ use crate::upf::UpfId;
 
 /// What is shown of a UE.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Glimpse {
+pub struct UeSummary {
     /// Whose.
     pub id: UeId,
     /// The subscriber, once authenticated.
@@ -41,7 +41,7 @@ pub struct Glimpse {
     /// The timers that run.
     pub timers: Vec<RunningTimer>,
     /// Its PDU sessions, by identity.
-    pub sessions: Vec<SessionGlimpse>,
+    pub sessions: Vec<SessionSummary>,
 }
 
 /// A timer of a UE that runs.
@@ -57,7 +57,7 @@ pub struct RunningTimer {
 
 /// What is shown of a PDU session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionGlimpse {
+pub struct SessionSummary {
     /// Its identity.
     pub psi: PduSessionId,
     /// Its data network.
@@ -81,7 +81,7 @@ pub struct SessionGlimpse {
     /// SSC mode, 1 to 3.
     pub ssc_mode: u8,
     /// Its QoS flows, the default one first.
-    pub flows: Vec<FlowGlimpse>,
+    pub flows: Vec<FlowSummary>,
     /// A change of it is under way, or waits for the UE.
     pub changing: bool,
     /// Octets uplink and downlink that the UPF has reported.
@@ -92,7 +92,7 @@ pub struct SessionGlimpse {
 
 /// What is shown of a QoS flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowGlimpse {
+pub struct FlowSummary {
     /// Its identifier.
     pub qfi: Qfi,
     /// The policy that it comes from; empty for the default flow, and for one that the UE asked for.
@@ -109,7 +109,7 @@ pub struct FlowGlimpse {
     pub fulfilled: bool,
 }
 
-impl Glimpse {
+impl UeSummary {
     /// Of a UE, whatever it is at.
     pub fn of(ue: &UeContext) -> Self {
         let amf = &ue.amf;
@@ -126,7 +126,7 @@ impl Glimpse {
             algorithms: amf.security.as_ref().map(|s| (s.integrity().identity(), s.ciphering().identity())),
             ue_ambr: amf.subscription.as_ref().map(|s| s.ue_ambr).zip(smf::aggregate(ue, &[])),
             timers: timers(ue),
-            sessions: ue.sessions.values().map(|s| SessionGlimpse::of(s)).collect(),
+            sessions: ue.sessions.values().map(|s| SessionSummary::of(s)).collect(),
         }
     }
 }
@@ -151,7 +151,7 @@ fn timers(ue: &UeContext) -> Vec<RunningTimer> {
     awaited.chain(of_ue).chain(lifetimes).collect()
 }
 
-impl SessionGlimpse {
+impl SessionSummary {
     fn of(session: &SmContext) -> Self {
         Self {
             psi: session.psi,
@@ -173,8 +173,8 @@ impl SessionGlimpse {
     }
 }
 
-fn flows(session: &SmContext) -> Vec<FlowGlimpse> {
-    let default = FlowGlimpse {
+fn flows(session: &SmContext) -> Vec<FlowSummary> {
+    let default = FlowSummary {
         qfi: DEFAULT_QFI,
         name: String::new(),
         five_qi: session.five_qi,
@@ -183,7 +183,7 @@ fn flows(session: &SmContext) -> Vec<FlowGlimpse> {
         gate: (true, true),
         fulfilled: true,
     };
-    let others = session.flows.iter().map(|f| FlowGlimpse {
+    let others = session.flows.iter().map(|f| FlowSummary {
         qfi: f.qfi,
         name: f.name.to_string(),
         five_qi: f.five_qi,
