@@ -34,9 +34,9 @@ enum Command {
     Upf(command::run::Options),
     /// Run a CPF for the CTA of a core elsewhere, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
-    /// Try inputs that may have ended a CPF: what one starts for itself.
+    /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
     #[command(hide = true)]
-    Taste,
+    ReplaySandbox,
     /// Let emulated UEs use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
     /// Measure.
@@ -239,7 +239,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
         Command::Cpf(options) => command::cpf::run(options),
-        Command::Taste => crate::cluster::taste(),
+        Command::ReplaySandbox => crate::cluster::replay_sandbox(),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => return command::ran::run(&options),

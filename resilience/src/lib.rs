@@ -18,7 +18,7 @@ pub mod region;
 pub mod replication;
 mod version;
 
-pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
+pub use cpf::{AtWork, Cpf, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried, Watchdog};
 pub use cta::{
     Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Recovered, Replicated,
     UpfChange,

@@ -11,7 +11,7 @@ use whimbrel_resilience::cta_replica::End;
 use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{CodeVersion, Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
+use whimbrel_resilience::{CodeVersion, Input, Logs, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried};
 
 use crate::{CtaLoss, Sim, Travelling};
 
@@ -171,11 +171,11 @@ fn spoil(state: State) -> State {
     State { state: Checkpoint::of(&ue).expect("it rests"), ..state }
 }
 
-fn taster(config: &Arc<Config>) -> Taster {
-    let mut taster = Taster::default();
-    let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
+fn sandbox(config: &Arc<Config>) -> ReplaySandbox {
+    let mut sandbox = ReplaySandbox::default();
+    let told = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
     told.expect("no UE's state is in it");
-    taster
+    sandbox
 }
 
 /// The region.
@@ -218,7 +218,7 @@ pub(crate) struct Cluster {
     /// States and deltas that they sent each other, and how often one asked for a state.
     exchanged: [u64; 3],
     /// What tries inputs for the members; `None` if they do without.
-    taster: Option<Taster>,
+    sandbox: Option<ReplaySandbox>,
     /// Inputs that were run.
     ran: u64,
     /// One is to leave, and another comes, each time that so many inputs were run.
@@ -282,7 +282,7 @@ impl Cluster {
             broken: BTreeSet::new(),
             reached: None,
             exchanged: [0; 3],
-            taster: Some(taster(config)),
+            sandbox: Some(sandbox(config)),
             turnover: None,
             upgrade: None,
             ran: 0,
@@ -308,18 +308,18 @@ impl Cluster {
     }
 
     /// Tries inputs.
-    fn taste(&mut self, trial: Trial) -> Tried {
-        let Some(taster) = &mut self.taster else { return Tried::Unharmed };
+    fn replay_in_sandbox(&mut self, trial: Trial) -> Tried {
+        let Some(sandbox) = &mut self.sandbox else { return Tried::Unharmed };
         let poison = self.poison.as_ref().and_then(|p| p.input);
         let ends = |input: &Envelope| Some((input.ue, input.clock)) == poison;
         if let Some(before) = trial.inputs.iter().position(ends) {
             return Tried::EndedAfter(before as u32);
         }
         let (id, mut octets) = (trial.id, Vec::new());
-        ToTaster::Try(trial).write(&mut octets);
-        let message = ToTaster::read(&octets).expect("it was written so");
+        ToReplaySandbox::Try(trial).write(&mut octets);
+        let message = ToReplaySandbox::read(&octets).expect("it was written so");
         let mut survived = 0;
-        match taster.handle(message, |_, inputs| survived = inputs) {
+        match sandbox.handle(message, |_, inputs| survived = inputs) {
             Ok(Some(tried)) if tried == id => Tried::Unharmed,
             _ => Tried::EndedAfter(survived),
         }
@@ -498,9 +498,9 @@ impl Sim {
     }
 
     /// CPFs run everything themselves.
-    pub fn without_tasters(&mut self) {
+    pub fn without_replay_sandboxes(&mut self) {
         if let Some(cluster) = &mut self.cluster {
-            cluster.taster = None;
+            cluster.sandbox = None;
         }
     }
 
@@ -752,7 +752,7 @@ impl Sim {
             self.bury(to, false, HANGS_FOR);
             return;
         }
-        let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.taste(t)));
+        let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.replay_in_sandbox(t)));
         for (trial, became) in tried.collect::<Vec<_>>() {
             self.link(Link::Tried(to, trial, became));
         }

@@ -71,14 +71,14 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
 
 #[test]
 fn without_a_trial_every_cpf_follows_the_first() {
-    for (tasters, left) in [(false, 0), (true, 2)] {
+    for (sandboxes, left) in [(false, 0), (true, 2)] {
         let (mut net, gnbs, ues) = stage(2);
-        if !tasters {
-            net.without_tasters();
+        if !sandboxes {
+            net.without_replay_sandboxes();
         }
         net.poison(20);
         live(&mut net, gnbs, &ues);
-        assert_eq!(net.cpfs(), left, "with tasters: {tasters}");
+        assert_eq!(net.cpfs(), left, "with sandboxes: {sandboxes}");
     }
 }
 

@@ -24,7 +24,7 @@ use whimbrel_resilience::{Member, MemberOutbox};
 use super::discovery::{AtEtcd, CtaDiscovery};
 use super::heartbeat::HeartbeatResponder;
 use super::rejected_peers::RejectedPeers;
-use super::sandbox::Sandbox;
+use super::replay_sandbox::Sandbox;
 use super::status::{State, StatusReporter};
 use super::watchdog::InputWatchdog;
 use crate::clock;

@@ -11,7 +11,7 @@ mod peer_amfs;
 mod pool;
 mod recovery_times;
 mod rejected_peers;
-mod sandbox;
+mod replay_sandbox;
 mod status;
 mod ue_queries;
 mod watchdog;
@@ -33,7 +33,7 @@ pub(crate) use pair_primary::{PairEvent, PairPrimary};
 pub(crate) use pair_replica::{PairReplica, Promotion, ReplicaEvent};
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use pool::{Pool, PoolEvent, log_protocol_violation};
-pub(crate) use sandbox::taste;
+pub(crate) use replay_sandbox::replay_sandbox;
 pub(crate) use ue_queries::UeQueryReply;
 pub(crate) use watchdog::InputWatchdog;
 

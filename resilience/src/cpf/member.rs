@@ -58,7 +58,7 @@ pub struct MemberOutbox {
     pub up: Vec<Up>,
     /// To other members.
     pub peers: Vec<(CpfId, Peer)>,
-    /// To its taster; each is answered by [`Member::tried`], in order.
+    /// To its sandbox; each is answered by [`Member::tried`], in order.
     pub trials: Vec<Trial>,
 }
 

@@ -22,7 +22,7 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
 use crate::link::Show;
 
 pub use member::{Member, MemberOutbox};
-pub use trial::{Taster, ToTaster, Trial, Tried};
+pub use trial::{ReplaySandbox, ToReplaySandbox, Trial, Tried};
 pub use watchdog::{AtWork, Watchdog};
 
 /// The UEs of one CPF, on one thread.

@@ -2,7 +2,7 @@
 //!
 //! A panic costs one UE ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process; and
 //! whoever took its UE over and ran it again would follow. So what was handed to a member that was lost, and has no batch, does not
-//! run in the next one at once: that one has a *taster* do so first, a process of its own that nobody misses, and goes on with its other UEs
+//! run in the next one at once: that one has a *sandbox* do so first, a process of its own that nobody misses, and goes on with its other UEs
 //! meanwhile. Tried are all such inputs, not the first alone: a member answers at the end of its turn, so the first without an answer may be
 //! one that did no harm.
 
@@ -37,9 +37,9 @@ pub enum Tried {
     EndedAfter(u32),
 }
 
-/// To a taster, as octets.
+/// To a sandbox, as octets.
 #[derive(Debug)]
-pub enum ToTaster {
+pub enum ToReplaySandbox {
     /// The configuration that is in force for the trials to come.
     Configure(Arc<Config>),
     /// Try this, and say so when it did no harm.
@@ -52,7 +52,7 @@ enum Head {
     Try { id: u64, ue: UeId, state_octets: Option<u32> },
 }
 
-impl ToTaster {
+impl ToReplaySandbox {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = |head: &Head, to: &mut Vec<u8>| {
@@ -88,25 +88,25 @@ impl ToTaster {
 
 /// A CPF that nobody misses.
 #[derive(Default)]
-pub struct Taster {
+pub struct ReplaySandbox {
     cpf: Option<Cpf>,
 }
 
-impl Taster {
+impl ReplaySandbox {
     /// Does what it is told; the number of a trial that it came out of. What it does otherwise is the point of it. `survived` is told of
     /// each trial that is begun, and how many of its inputs did no harm so far: of those that end it, the next is known by that.
     ///
     /// Errors: each [`FlatError`] of the UE's state, if that cannot be read: it runs nowhere then.
     pub fn handle(
         &mut self,
-        message: ToTaster,
+        message: ToReplaySandbox,
         mut survived: impl FnMut(u64, u32),
     ) -> Result<Option<u64>, FlatError> {
         match (message, &mut self.cpf) {
-            (ToTaster::Configure(config), Some(cpf)) => cpf.configure(config),
-            (ToTaster::Configure(config), none) => *none = Some(Cpf::new(config)),
-            (ToTaster::Try(_), None) => {}
-            (ToTaster::Try(trial), Some(cpf)) => {
+            (ToReplaySandbox::Configure(config), Some(cpf)) => cpf.configure(config),
+            (ToReplaySandbox::Configure(config), none) => *none = Some(Cpf::new(config)),
+            (ToReplaySandbox::Try(_), None) => {}
+            (ToReplaySandbox::Try(trial), Some(cpf)) => {
                 if let Some(state) = &trial.state {
                     cpf.restore(state.context()?);
                 }
@@ -152,7 +152,7 @@ mod tests {
         Trial { id: 9, ue: UE, state: Checkpoint::of(&ue), inputs: vec![tick(5), tick(6)] }
     }
 
-    fn octets(message: &ToTaster) -> Vec<u8> {
+    fn octets(message: &ToReplaySandbox) -> Vec<u8> {
         let mut octets = Vec::new();
         message.write(&mut octets);
         octets
@@ -161,25 +161,25 @@ mod tests {
     #[test]
     fn a_trial_is_read_as_it_was_written() {
         for trial in [trial(), Trial { state: None, ..trial() }, Trial { inputs: Vec::new(), ..trial() }] {
-            let message = ToTaster::Try(trial);
+            let message = ToReplaySandbox::Try(trial);
             let written = octets(&message);
-            assert_eq!(format!("{:?}", ToTaster::read(&written).unwrap()), format!("{message:?}"));
-            assert!(ToTaster::read(&written[..written.len() - 1]).is_err());
-            assert!(ToTaster::read(&[&written[..], &[0]].concat()).is_err());
+            assert_eq!(format!("{:?}", ToReplaySandbox::read(&written).unwrap()), format!("{message:?}"));
+            assert!(ToReplaySandbox::read(&written[..written.len() - 1]).is_err());
+            assert!(ToReplaySandbox::read(&[&written[..], &[0]].concat()).is_err());
         }
     }
 
     #[test]
     fn who_has_no_configuration_tries_nothing() {
-        assert_eq!(Taster::default().handle(ToTaster::Try(trial()), |_, _| panic!("it tries")), Ok(None));
+        assert_eq!(ReplaySandbox::default().handle(ToReplaySandbox::Try(trial()), |_, _| panic!("it tries")), Ok(None));
     }
 
     proptest! {
         #[test]
         fn any_octets_are_refused_or_read(any in proptest::collection::vec(any::<u8>(), 0..200), head in 0u8..3) {
             for any in [any.clone(), [&[head], any.as_slice()].concat()] {
-                if let Ok(message) = ToTaster::read(&any) {
-                    prop_assert!(ToTaster::read(&octets(&message)).is_ok());
+                if let Ok(message) = ToReplaySandbox::read(&any) {
+                    prop_assert!(ToReplaySandbox::read(&octets(&message)).is_ok());
                 }
             }
         }

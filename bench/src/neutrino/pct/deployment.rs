@@ -23,7 +23,7 @@ use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
-    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial, Tried,
+    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried,
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, ue_config, upf_config};
@@ -187,7 +187,7 @@ pub(super) struct Deployment {
     cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
     members: BTreeMap<CpfId, Member>,
     /// What tries inputs for them, each on a core of its own.
-    taster: Taster,
+    sandbox: ReplaySandbox,
     regions: Regions,
     region: Region,
     upf: Upf,
@@ -247,8 +247,8 @@ impl Deployment {
             (id, member(scheme, &config))
         });
         let members: BTreeMap<_, _> = members.collect();
-        let mut taster = Taster::default();
-        let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
+        let mut sandbox = ReplaySandbox::default();
+        let told = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
         told.expect("no UE's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
@@ -286,7 +286,7 @@ impl Deployment {
             cta_replica,
             cpf_cores: members.keys().map(|id| (*id, Core::default())).collect(),
             members,
-            taster,
+            sandbox,
             regions,
             region,
             upf_at: upf.n3_ipv4.expect("it is reached by IPv4"),
@@ -644,12 +644,12 @@ impl Deployment {
             self.between_cpfs += octets.len() as u64;
             self.send(at + self.to_backups_ns, Travelling::Peer { from: to, to: peer, octets });
         }
-        let mut tasted = at;
+        let mut sandboxed = at;
         for (trial, octets) in trials {
-            let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets), |_, _| {}));
+            let (outcome, cost) = timed(|| self.sandbox.handle(read_trial(&octets), |_, _| {}));
             assert_eq!(outcome, Ok(Some(trial)), "no input does harm here");
-            tasted += if self.charged { cost } else { 0 };
-            let told = self.there(tasted);
+            sandboxed += if self.charged { cost } else { 0 };
+            let told = self.there(sandboxed);
             self.loss.trials.push(told - leaves);
             self.send(told, Travelling::Tried(to, trial));
         }
@@ -908,12 +908,12 @@ fn octets_up(up: Up) -> (u32, Vec<u8>) {
 
 fn octets_of_trial(trial: Trial) -> Vec<u8> {
     let mut octets = Vec::with_capacity(1024);
-    ToTaster::Try(trial).write(&mut octets);
+    ToReplaySandbox::Try(trial).write(&mut octets);
     octets
 }
 
-fn read_trial(octets: &[u8]) -> ToTaster {
-    ToTaster::read(octets).expect("it was written so")
+fn read_trial(octets: &[u8]) -> ToReplaySandbox {
+    ToReplaySandbox::read(octets).expect("it was written so")
 }
 
 fn member(scheme: Scheme, config: &Arc<Config>) -> Member {

@@ -17,12 +17,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use tracing::{error, warn};
 use whimbrel_control::config::Config;
-use whimbrel_resilience::{Taster, ToTaster, Trial, Tried};
+use whimbrel_resilience::{ReplaySandbox, ToReplaySandbox, Trial, Tried};
 
 /// How long a trial may take, the start of its process included: a UE's longest replay takes milliseconds.
-const TRIED_WITHIN: Duration = Duration::from_secs(1);
+const TRIAL_TIME_MAX: Duration = Duration::from_secs(1);
 /// Memory of the process that tries: hundreds of times what one UE needs.
-const TASTER_OCTETS: u64 = 1 << 30;
+const SANDBOX_OCTETS_MAX: u64 = 1 << 30;
 /// Octets of trials that are handed over before the first answer: the pipe takes them even if nobody reads.
 const AHEAD_OCTETS: usize = 32 * 1024;
 /// The longest message: a UE's log and its state.
@@ -64,7 +64,7 @@ impl Sandbox {
             std::env::current_exe().map_err(|e| format!("the program does not find itself: {e}"))?;
         // The program that runs unit tests would run those again whose names say so.
         let arguments: &[&str] = if cfg!(test) { &["--exact", "taste"] } else { &["taste"] };
-        Self::with(program, arguments, TRIED_WITHIN)
+        Self::with(program, arguments, TRIAL_TIME_MAX)
     }
 
     fn with(program: PathBuf, arguments: &'static [&'static str], within: Duration) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl Sandbox {
         let (told, outcomes) = channel();
         let mut thread = Thread { program, arguments, within, running: None, config: None, told, wakes };
         let work = move || thread.run(&taken);
-        let thread = std::thread::Builder::new().name("taster".into()).spawn(work).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("sandbox".into()).spawn(work).map_err(failed)?;
         Ok(Self { orders: Some(orders), outcomes, woken, thread: Some(thread) })
     }
 
@@ -153,14 +153,14 @@ impl Thread {
                 Some(Order::Configure(config)) => {
                     self.config = Some(config.clone());
                     // A process that is there already is told; else one is started, so that it is warm when it is needed.
-                    let told = message(&ToTaster::Configure(config));
+                    let told = message(&ToReplaySandbox::Configure(config));
                     if self.running.as_mut().is_none_or(|r| r.send(&[told]).is_err()) {
                         self.start();
                     }
                 }
                 Some(Order::Try(life, trial)) => {
                     let (id, inputs) = (trial.id, trial.inputs.len() as u32);
-                    waiting.push_back(Waiting { life, id, inputs, message: message(&ToTaster::Try(trial)) });
+                    waiting.push_back(Waiting { life, id, inputs, message: message(&ToReplaySandbox::Try(trial)) });
                 }
                 None if waiting.is_empty() || self.is_over() => return, // the CPF is gone
                 None => self.try_them(&mut waiting),
@@ -224,7 +224,7 @@ impl Thread {
         let started = Running::start(&self.program, self.arguments);
         let told = started.and_then(|mut running| {
             if let Some(config) = &self.config {
-                running.send(&[message(&ToTaster::Configure(config.clone()))])?;
+                running.send(&[message(&ToReplaySandbox::Configure(config.clone()))])?;
             }
             Ok(running)
         });
@@ -290,7 +290,7 @@ fn is_closed(socket: &UnixStream) -> bool {
 }
 
 /// Its octets behind their number.
-fn message(message: &ToTaster) -> Vec<u8> {
+fn message(message: &ToReplaySandbox) -> Vec<u8> {
     let mut octets = vec![0; 4];
     message.write(&mut octets);
     let length = (octets.len() - 4) as u32;
@@ -300,14 +300,14 @@ fn message(message: &ToTaster) -> Vec<u8> {
 
 /// The process that tries: messages come on standard input, how far it came with each trial goes to standard output.
 /// Errors: one sentence.
-pub(crate) fn taste() -> Result<(), String> {
+pub(crate) fn replay_sandbox() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
     // What it holds are UEs' keys: no image of it shall lie about. Without the bounds it is still a process that nobody misses.
     let _ = setrlimit(Resource::Core, limit(0));
-    let _ = setrlimit(Resource::As, limit(TASTER_OCTETS));
+    let _ = setrlimit(Resource::As, limit(SANDBOX_OCTETS_MAX));
     // A CPF that dies while an input does not come to its end stops nobody any more.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let (mut taster, mut input, mut output) = (Taster::default(), io::stdin().lock(), io::stdout().lock());
+    let (mut sandbox, mut input, mut output) = (ReplaySandbox::default(), io::stdin().lock(), io::stdout().lock());
     let mut octets = Vec::new();
     loop {
         let mut length = [0; 4];
@@ -321,7 +321,7 @@ pub(crate) fn taste() -> Result<(), String> {
         octets.clear();
         octets.resize(length, 0);
         input.read_exact(&mut octets).map_err(|e| e.to_string())?;
-        let message = ToTaster::read(&octets).map_err(|e| e.to_string())?;
+        let message = ToReplaySandbox::read(&octets).map_err(|e| e.to_string())?;
         let mut told = Ok(());
         let tell = |trial: u64, inputs: u32| {
             let mut report = [0; REPORT_OCTETS];
@@ -329,7 +329,7 @@ pub(crate) fn taste() -> Result<(), String> {
             report[8..].copy_from_slice(&inputs.to_be_bytes());
             told = output.write_all(&report).and_then(|()| output.flush());
         };
-        taster.handle(message, tell).map_err(|e| e.to_string())?;
+        sandbox.handle(message, tell).map_err(|e| e.to_string())?;
         told.map_err(|e| e.to_string())?;
     }
 }
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn where_nobody_can_try_inputs_are_run_all_the_same() {
-        let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIED_WITHIN).unwrap();
+        let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIAL_TIME_MAX).unwrap();
         sandbox.have_tried(7, trial(1));
         let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
         assert_eq!(sandbox.outcome(), Some((7, 1, Tried::Unharmed)));

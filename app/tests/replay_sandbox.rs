@@ -1,4 +1,4 @@
-//! `whimbrel taste`, the process that tries inputs for a CPF: it says which trials did no harm, and goes when nobody is left to tell.
+//! `whimbrel replay-sandbox`, the process that tries inputs for a CPF: it says which trials did no harm, and goes when nobody is left to tell.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -8,29 +8,29 @@ use std::time::Duration;
 
 use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
-use whimbrel_resilience::{CodeVersion, ToTaster, Trial};
+use whimbrel_resilience::{CodeVersion, ToReplaySandbox, Trial};
 use whimbrel_sim::default_config;
 
 const UE: UeId = UeId { slot: 3, generation: 1 };
 
-fn taster() -> Child {
+fn sandbox() -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
-    command.arg("taste").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg("replay-sandbox").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().expect("the program runs")
 }
 
-fn tell(taster: &mut Child, message: &ToTaster) {
-    write(taster.stdin.as_mut().expect("a pipe"), message);
+fn tell(sandbox: &mut Child, message: &ToReplaySandbox) {
+    write(sandbox.stdin.as_mut().expect("a pipe"), message);
 }
 
-fn write(input: &mut impl Write, message: &ToTaster) {
+fn write(input: &mut impl Write, message: &ToReplaySandbox) {
     let mut octets = Vec::new();
     message.write(&mut octets);
     input.write_all(&(octets.len() as u32).to_be_bytes()).expect("written");
     input.write_all(&octets).expect("written");
 }
 
-fn trial(id: u64) -> ToTaster {
+fn trial(id: u64) -> ToReplaySandbox {
     let mut ue = UeContext::new(UE);
     ue.clock = 4;
     let tick = Envelope {
@@ -46,17 +46,17 @@ fn trial(id: u64) -> ToTaster {
         upfs: Default::default(),
         payload: Payload::Tick,
     };
-    ToTaster::Try(Trial { id, ue: UE, state: Checkpoint::of(&ue), inputs: vec![tick] })
+    ToReplaySandbox::Try(Trial { id, ue: UE, state: Checkpoint::of(&ue), inputs: vec![tick] })
 }
 
 #[test]
 fn each_trial_that_does_no_harm_is_named_and_the_end_of_input_is_the_end() {
-    let mut taster = taster();
-    tell(&mut taster, &ToTaster::Configure(Arc::new(default_config())));
-    tell(&mut taster, &trial(9));
-    tell(&mut taster, &trial(10));
+    let mut sandbox = sandbox();
+    tell(&mut sandbox, &ToReplaySandbox::Configure(Arc::new(default_config())));
+    tell(&mut sandbox, &trial(9));
+    tell(&mut sandbox, &trial(10));
     let mut reports = [0; 4 * 12];
-    taster
+    sandbox
         .stdout
         .as_mut()
         .expect("a pipe")
@@ -64,19 +64,19 @@ fn each_trial_that_does_no_harm_is_named_and_the_end_of_input_is_the_end() {
         .expect("of each, its begin and its input");
     let reports: Vec<(u8, u8)> = reports.chunks(12).map(|r| (r[7], r[11])).collect();
     assert_eq!(reports, [(9, 0), (9, 1), (10, 0), (10, 1)]);
-    drop(taster.stdin.take());
-    assert!(taster.wait().expect("it ends").success());
+    drop(sandbox.stdin.take());
+    assert!(sandbox.wait().expect("it ends").success());
 }
 
 #[test]
 fn what_is_no_trial_ends_it_without_an_answer() {
     for octets in [&[0, 0, 0, 2, 9, 9][..], &[0xff; 4]] {
-        let mut taster = taster();
-        taster.stdin.as_mut().expect("a pipe").write_all(octets).expect("written");
+        let mut sandbox = sandbox();
+        sandbox.stdin.as_mut().expect("a pipe").write_all(octets).expect("written");
         let mut answers = Vec::new();
-        taster.stdout.as_mut().expect("a pipe").read_to_end(&mut answers).expect("its end");
+        sandbox.stdout.as_mut().expect("a pipe").read_to_end(&mut answers).expect("its end");
         assert!(answers.is_empty());
-        assert!(!taster.wait().expect("it ends").success());
+        assert!(!sandbox.wait().expect("it ends").success());
     }
 }
 
@@ -84,13 +84,13 @@ fn what_is_no_trial_ends_it_without_an_answer() {
 fn it_does_not_outlive_who_started_it() {
     let (input, mut kept) = std::io::pipe().expect("a pipe");
     let mut starts = Command::new("/bin/sh")
-        .args(["-c", "exec 3<&0; \"$0\" taste <&3 & wait", env!("CARGO_BIN_EXE_whimbrel")])
+        .args(["-c", "exec 3<&0; \"$0\" replay-sandbox <&3 & wait", env!("CARGO_BIN_EXE_whimbrel")])
         .stdin(input)
         .stdout(Stdio::piped())
         .spawn()
         .expect("a shell runs");
     let mut output = starts.stdout.take().expect("a pipe");
-    write(&mut kept, &ToTaster::Configure(Arc::new(default_config())));
+    write(&mut kept, &ToReplaySandbox::Configure(Arc::new(default_config())));
     write(&mut kept, &trial(9));
     output.read_exact(&mut [0; 2 * 12]).expect("its reports");
     starts.kill().expect("it runs");
