@@ -11,7 +11,9 @@ use whimbrel_resilience::cta_replica::End;
 use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{CodeVersion, Input, Logs, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried};
+use whimbrel_resilience::{
+    CodeVersion, Input, Logs, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried,
+};
 
 use crate::{CtaLoss, Sim, Travelling};
 

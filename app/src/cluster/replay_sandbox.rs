@@ -160,7 +160,12 @@ impl Thread {
                 }
                 Some(Order::Try(life, trial)) => {
                     let (id, inputs) = (trial.id, trial.inputs.len() as u32);
-                    waiting.push_back(Waiting { life, id, inputs, message: message(&ToReplaySandbox::Try(trial)) });
+                    waiting.push_back(Waiting {
+                        life,
+                        id,
+                        inputs,
+                        message: message(&ToReplaySandbox::Try(trial)),
+                    });
                 }
                 None if waiting.is_empty() || self.is_over() => return, // the CPF is gone
                 None => self.try_them(&mut waiting),
@@ -307,7 +312,8 @@ pub(crate) fn replay_sandbox() -> Result<(), String> {
     let _ = setrlimit(Resource::As, limit(SANDBOX_OCTETS_MAX));
     // A CPF that dies while an input does not come to its end stops nobody any more.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let (mut sandbox, mut input, mut output) = (ReplaySandbox::default(), io::stdin().lock(), io::stdout().lock());
+    let (mut sandbox, mut input, mut output) =
+        (ReplaySandbox::default(), io::stdin().lock(), io::stdout().lock());
     let mut octets = Vec::new();
     loop {
         let mut length = [0; 4];

@@ -171,7 +171,10 @@ mod tests {
 
     #[test]
     fn who_has_no_configuration_tries_nothing() {
-        assert_eq!(ReplaySandbox::default().handle(ToReplaySandbox::Try(trial()), |_, _| panic!("it tries")), Ok(None));
+        assert_eq!(
+            ReplaySandbox::default().handle(ToReplaySandbox::Try(trial()), |_, _| panic!("it tries")),
+            Ok(None)
+        );
     }
 
     proptest! {

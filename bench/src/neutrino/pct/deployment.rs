@@ -23,7 +23,8 @@ use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
-    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried,
+    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, ReplaySandbox, ToReplaySandbox, Trial,
+    Tried,
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, ue_config, upf_config};
