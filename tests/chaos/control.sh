@@ -5,7 +5,7 @@
 # answer; a step that fails, or an answer that a UE's history does not allow, fails the run. The histories are kept.
 #
 # Beside them four more UEs wake up with a message that ends who runs it, by a panic, an abort, a loop without end, a stack that overflows
-# (resilience/src/cpf/wanted.rs, if the program was built with it): it costs one CPF at most, and its own UE a registration.
+# (resilience/src/cpf/fault_injection.rs, if the program was built with it): it costs one CPF at most, and its own UE a registration.
 #
 # Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail

@@ -3,7 +3,7 @@
 mod member;
 mod trial;
 #[cfg(any(debug_assertions, feature = "faults"))]
-mod wanted;
+mod fault_injection;
 mod watchdog;
 
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Cpf {
         let ran = catch_unwind(|| {
             let AssertUnwindSafe(shard) = { shard };
             #[cfg(any(debug_assertions, feature = "faults"))]
-            wanted::commit(shard.context(envelope.ue), envelope);
+            fault_injection::inject(shard.context(envelope.ue), envelope);
             shard.handle(envelope)
         });
         ran.unwrap_or_else(|_| {

@@ -16,7 +16,7 @@ enum Fault {
 }
 
 /// Commits the fault that is wanted at this input, if one is.
-pub(super) fn commit(ue: Option<&UeContext>, envelope: &Envelope) {
+pub(super) fn inject(ue: Option<&UeContext>, envelope: &Envelope) {
     static WANTED: OnceLock<Vec<(Supi, Fault)>> = OnceLock::new();
     let wanted = WANTED.get_or_init(|| read(&std::env::var("WHIMBREL_POISON").unwrap_or_default()));
     let Some(ue) = ue.filter(|p| p.amf.registered && !p.sessions.is_empty()) else { return };
