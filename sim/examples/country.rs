@@ -135,7 +135,7 @@ fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
             let net = &mut country.net;
             let replicated = net.cta().replicated();
             assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
-            assert_eq!(replicated.claims_refused, 0, "who does not lie is taken for a liar");
+            assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
             let inputs = if plan.cpfs.is_none() { net.inputs() } else { net.inputs_taken() };
             (inputs, net.tally().clone(), replicated, net.takeovers())
         });

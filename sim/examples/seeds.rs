@@ -135,7 +135,7 @@ fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, LostUes, u64) {
     morning(&mut net);
     let replicated = net.cta().replicated();
     assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
-    assert_eq!(replicated.claims_refused, 0, "who does not lie is taken for a liar");
+    assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
     let lost = net.lost_ues();
     assert_eq!(lost.unexplained, 0, "UEs registered anew whose state somebody had");
     assert_eq!(lost.lost_all_holders, replicated.lost, "each is told");

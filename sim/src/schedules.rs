@@ -404,7 +404,7 @@ impl Stage {
         if now.lost + now.poisoned > told.lost + told.poisoned {
             return Err("a UE was lost".into());
         }
-        if now.diverged + now.counts_again + now.unreadable + now.claims_refused > 0 {
+        if now.diverged + now.nas_count_reuse + now.unreadable + now.checkpoint_acks_refused > 0 {
             return Err(format!("a replay led elsewhere: {now:?}"));
         }
         if self.world.is_silent() && !procedure.astonishes && net.violations().0 > violations {
@@ -421,7 +421,7 @@ impl Stage {
         if self.world.is_replicated() {
             net.add_cta_replica();
         }
-        if !net.comes_to(PATIENCE, |net| net.cta().unbacked() == 0 && net.agree().is_ok()) {
+        if !net.comes_to(PATIENCE, |net| net.cta().without_backup() == 0 && net.agree().is_ok()) {
             net.agree()?;
             return Err("a UE has no backup again".into());
         }

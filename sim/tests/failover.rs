@@ -175,7 +175,7 @@ fn a_cpf_that_lies_is_not_believed() {
     // It holds what nobody has said yet; and one holds a state whom nobody asked to.
     stage.net.cpf_says(backs, Up::Holds { ue: context, term: 1, clock: u64::MAX });
     stage.net.cpf_says(neither, Up::Holds { ue: context, term: 1, clock: 1 });
-    assert_eq!(stage.net.cta().replicated().claims_refused, 1);
+    assert_eq!(stage.net.cta().replicated().checkpoint_acks_refused, 1);
     assert_eq!(stage.net.cta().backed_by(context), [backs]);
     // It answers for a UE that another one serves, under terms of all kinds; and for inputs that never were.
     for (from, term, clock) in [(backs, 1, 1), (neither, 2, u64::MAX), (serves, 1, u64::MAX), (serves, 9, 1)]
@@ -190,7 +190,7 @@ fn a_cpf_that_lies_is_not_believed() {
         stage.net.cpf_says(serves, Up::Poisoned { ue: context, term: 1, inputs });
     }
     assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (8, 1));
-    let once = [(backs, Complaint::ClaimRefused)].into_iter();
+    let once = [(backs, Complaint::AckRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
     let once = once.chain([(backs, Complaint::Unreadable)]);
     assert_eq!(stage.net.complaints, Vec::from_iter(once), "each is told of once");
@@ -229,8 +229,8 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
         |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::UeContextReleaseCommand(_));
     let heard = stage.net.tapped();
     assert!(heard.len() == 1 && is_release(&heard[0]), "nothing but that its connection ends: {heard:?}");
-    assert_eq!(stage.net.complaints, [(serves, Complaint::CountAgain)]);
-    assert_eq!(stage.net.cta().replicated().counts_again, 1);
+    assert_eq!(stage.net.complaints, [(serves, Complaint::NasCountReuse)]);
+    assert_eq!(stage.net.cta().replicated().nas_count_reuse, 1);
     assert!(stage.net.contexts().all(|p| p.id != context), "its keys are not used any more");
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND * 3);
@@ -336,9 +336,9 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
         stage.net.peer_says(from, to, state(context.id, term, context.clock + ahead));
         stage.net.settle(SECOND / 10);
     }
-    assert_eq!(stage.net.cta().replicated().claims_refused, 2);
-    assert_eq!(stage.net.complaints, [(to, Complaint::ClaimRefused)], "told once");
-    assert_eq!(stage.net.cta().unbacked(), 0);
+    assert_eq!(stage.net.cta().replicated().checkpoint_acks_refused, 2);
+    assert_eq!(stage.net.complaints, [(to, Complaint::AckRefused)], "told once");
+    assert_eq!(stage.net.cta().without_backup(), 0);
     if !is_served_there {
         stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
     }
@@ -391,11 +391,11 @@ fn who_comes_backs_the_ues_that_have_nobody() {
     let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND * 2);
-    assert_eq!((net.backed(), net.cta().unbacked()), (0, 6), "there is nobody, which is told");
+    assert_eq!((net.backed(), net.cta().without_backup()), (0, 6), "there is nobody, which is told");
     for _ in 0..3 {
         net.add_cpf();
         net.settle(SECOND * 2);
-        assert_eq!((net.backed(), net.cta().unbacked()), (6, 0));
+        assert_eq!((net.backed(), net.cta().without_backup()), (6, 0));
         net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
         net.command(ues[0], Command::PeriodicRegistration);
         net.settle(SECOND * 2);
@@ -427,7 +427,7 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
         let backs = stage.net.cta().backed_by(ue)[0];
         stage.net.lose_cpf(backs);
         stage.net.advance(SECOND / 10);
-        assert_eq!(stage.net.cta().unbacked(), 0);
+        assert_eq!(stage.net.cta().without_backup(), 0);
         let serves = stage.net.cta().served_by(ue).expect("somebody does");
         stage.net.lose_cpf(serves);
         stage.net.add_cpf();

@@ -150,14 +150,14 @@ fn how_long_a_log_waits_is_configured() {
 fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
     let ue = Bounds { inputs: 3, ..Bounds::default() };
     let mut scene = Scene::new(Logs { ue, ..Logs::default() });
-    assert_eq!(scene.net.cta().unbacked(), 0);
+    assert_eq!(scene.net.cta().without_backup(), 0);
     scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
     scene.net.command(scene.ue, session());
     scene.net.settle(SECOND);
-    assert_eq!(scene.net.cta().unbacked(), 1, "it would be lost with who serves it");
+    assert_eq!(scene.net.cta().without_backup(), 1, "it would be lost with who serves it");
     scene.net.unstick(scene.serves, scene.backs[0]);
     scene.net.settle(SECOND);
-    assert_eq!(scene.net.cta().unbacked(), 0);
+    assert_eq!(scene.net.cta().without_backup(), 0);
     no_violations(&scene.net);
 }
 
@@ -178,7 +178,7 @@ fn cut_off(cpfs: u16, logs: Logs) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
 
 /// What the log does not lead on from is not held by anybody else, or how often a log was full.
 fn given_up(net: &Sim) -> (usize, u64) {
-    (net.cta().unbacked(), net.cta().bounds().find(|(l, _)| *l == "log").map_or(0, |(_, times)| times))
+    (net.cta().without_backup(), net.cta().bounds().find(|(l, _)| *l == "log").map_or(0, |(_, times)| times))
 }
 
 /// The UE sleeps and comes back, so often.
@@ -237,9 +237,9 @@ fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
     let ue = Bounds { inputs: 3, ..Bounds::default() };
     let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs { ue, ..Logs::default() });
     wakes_up(&mut net, ue, 1);
-    assert_eq!(net.cta().unbacked(), 1);
+    assert_eq!(net.cta().without_backup(), 1);
     net.advance(SECOND * 10);
-    assert_eq!(net.cta().unbacked(), 0);
+    assert_eq!(net.cta().without_backup(), 0);
     assert!(!net.cta().backed_by(context).contains(&backs));
     net.lose_cpf(serves);
     wakes_up(&mut net, ue, 1);
@@ -316,7 +316,7 @@ fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     net.command(ue, session());
     net.settle(SECOND);
     wakes_up(&mut net, ue, 1);
-    assert_eq!(net.cta().unbacked(), 1);
+    assert_eq!(net.cta().without_backup(), 1);
     (net, ue, stage.gnbs)
 }
 

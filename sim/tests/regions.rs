@@ -167,7 +167,7 @@ fn a_ue_of_a_region_without_cpfs_is_served_elsewhere() {
     let context = stage.net.contexts().next().expect("it is registered").id;
     let (serves, backs) = served(&stage, context);
     let both = BTreeSet::from_iter(backs.into_iter().chain(serves));
-    assert_eq!((both, stage.net.cta().unbacked()), (BTreeSet::from([CpfId(1), CpfId(2)]), 0));
+    assert_eq!((both, stage.net.cta().without_backup()), (BTreeSet::from([CpfId(1), CpfId(2)]), 0));
     stage.net.add_cpf_in(&region(FAR));
     let comes = CpfId(3);
     stage.net.command(ue, session());

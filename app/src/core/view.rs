@@ -195,7 +195,7 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
         one(
             "whimbrel_ues_without_backup",
             "UEs that would be lost with their primary CPF, until another CPF replaces a lost replica",
-            cta.unbacked() as u64,
+            cta.without_backup() as u64,
         ),
         one("whimbrel_ues_lost_total", "UEs whose state no CPF held: they have to register again", c.lost),
         one(
@@ -214,15 +214,15 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
             c.fenced,
         ),
         one(
-            "whimbrel_claims_refused_total",
+            "whimbrel_checkpoint_acks_refused_total",
             "Checkpoint acknowledgements that cannot be true, because they are later than all outputs: ignored",
-            c.claims_refused,
+            c.checkpoint_acks_refused,
         ),
         one("whimbrel_diverged_total", "Replays whose outputs differed from those already sent", c.diverged),
         one(
             "whimbrel_nas_count_reuse_total",
             "Outputs that would have reused a downlink NAS COUNT under the same keys: they were not sent",
-            c.counts_again,
+            c.nas_count_reuse,
         ),
         one("whimbrel_log_bytes", "Octets of logged messages that replicas may still need", octets as u64),
         one("whimbrel_log_ues", "UEs with logged messages", ues as u64),

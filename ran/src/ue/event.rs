@@ -150,7 +150,7 @@ pub enum Violation {
     /// A message that must be protected, or that came plain although NAS was secured (TS 24.501 §4.4.4.2).
     Unprotected(MessageType),
     /// A downlink COUNT that was used before, for another message under the same keys (TS 33.501 §6.4.3.1).
-    CountAgain,
+    NasCountReuse,
     /// A message that cannot be read; its type octet, if it was reached.
     Malformed(Option<u8>),
     /// A message that only UEs send, or one that the state does not allow.
@@ -179,7 +179,7 @@ impl fmt::Display for Violation {
             }
             Self::AsSecurityTooEarly => f.write_str("AS security before NAS security"),
             Self::Unprotected(m) => write!(f, "{m} came without protection"),
-            Self::CountAgain => {
+            Self::NasCountReuse => {
                 f.write_str("a downlink NAS COUNT was used again, for another message under the same keys")
             }
             Self::Malformed(Some(octet)) => write!(f, "a NAS message of type {octet:#04x} cannot be read"),

@@ -80,7 +80,7 @@ impl Ue {
         match security.nas.unprotect(octets, &mut plain) {
             Ok(_) => {}
             Err(UnprotectError::Replayed) if security.heard.contradicts(envelope) => {
-                return violation(Violation::CountAgain, out);
+                return violation(Violation::NasCountReuse, out);
             }
             Err(UnprotectError::Replayed) => return event(Event::Discarded(Discard::Replayed), out),
             Err(UnprotectError::MacMismatch | UnprotectError::CountExhausted) => {

@@ -67,7 +67,7 @@ pub(super) struct Cpfs {
     full: Vec<&'static str>,
     /// The UEs that would be lost with who serves them: there was no backup when they began, or what the log leads on from has not come to who
     /// took a lost backup's place, or was given up since the log was full.
-    pub(super) unbacked: BTreeSet<UeId>,
+    pub(super) without_backup: BTreeSet<UeId>,
     /// Batches that were taken from each link.
     pub(super) taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
@@ -169,11 +169,11 @@ pub struct Replicated {
     /// Batches of who does not serve the UE any more.
     pub fenced: u64,
     /// States that CPFs said to hold, and that nobody can: no answer has left for their clocks yet, or their terms have not begun.
-    pub claims_refused: u64,
+    pub checkpoint_acks_refused: u64,
     /// Replays that gave other outputs than had left.
     pub diverged: u64,
     /// Batches that used a downlink NAS COUNT again: nothing of them left.
-    pub counts_again: u64,
+    pub nas_count_reuse: u64,
 }
 
 /// What a CPF does that it should not.
@@ -182,13 +182,13 @@ pub enum Complaint {
     /// It speaks for a UE that it does not serve; it may have served it a moment ago.
     Fenced,
     /// It says to hold a state that nobody can hold yet.
-    ClaimRefused,
+    AckRefused,
     /// It cannot serve a UE from what it holds, or was sent, of it.
     Unreadable,
     /// What it says of an input is not what was said of it before.
     Diverged,
     /// It uses a downlink NAS COUNT again that its UE has had under the same keys.
-    CountAgain,
+    NasCountReuse,
     /// It does not say that it holds states, and a log waits for it no longer.
     Lagging,
 }
@@ -205,7 +205,7 @@ impl Cpfs {
             logged: BTreeMap::new(),
             kept: 0,
             full: Vec::new(),
-            unbacked: BTreeSet::new(),
+            without_backup: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: Waiting::default(),
             scan: now + BETWEEN_ROUNDS,
@@ -239,10 +239,10 @@ impl Cpfs {
         let counts = &mut self.counts;
         *match complaint {
             Complaint::Fenced => &mut counts.fenced,
-            Complaint::ClaimRefused => &mut counts.claims_refused,
+            Complaint::AckRefused => &mut counts.checkpoint_acks_refused,
             Complaint::Unreadable => &mut counts.unreadable,
             Complaint::Diverged => &mut counts.diverged,
-            Complaint::CountAgain => &mut counts.counts_again,
+            Complaint::NasCountReuse => &mut counts.nas_count_reuse,
             Complaint::Lagging => &mut counts.lagging,
         } += 1;
         if self.complained.insert((of, complaint)) {
@@ -275,7 +275,7 @@ impl Cpfs {
             let ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
             assign(ue, &ledger, out);
             if placement.missing > 0 && !ledger.is_backed() {
-                self.unbacked.insert(ue);
+                self.without_backup.insert(ue);
             }
             self.ledgers.insert(ue, ledger);
         }
@@ -365,7 +365,7 @@ impl Cpfs {
         }
         if let Some(ledger) = self.ledgers.get(&ue) {
             if !ledger.is_backed() {
-                self.unbacked.insert(ue);
+                self.without_backup.insert(ue);
             }
             serve(ue, ledger, &mut self.waiting, out);
         }
@@ -510,7 +510,7 @@ impl Cpfs {
             }
         }
         if !is_backed {
-            self.unbacked.insert(ue);
+            self.without_backup.insert(ue);
         }
         self.stop_moving(ue, out);
         false
@@ -518,7 +518,7 @@ impl Cpfs {
 
     /// A UE is gone. Gives the requests that end what it has left at UPFs.
     fn forget(&mut self, ue: UeId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
-        self.unbacked.remove(&ue);
+        self.without_backup.remove(&ue);
         self.recovery.forget(ue);
         self.moving.remove(&ue);
         self.away.remove(&ue);
@@ -600,7 +600,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         if !self.ran(now, (ue, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
                         {
-                            cpfs.complain(from, Complaint::CountAgain, out);
+                            cpfs.complain(from, Complaint::NasCountReuse, out);
                         }
                     }
                     Verdict::Suppress => {}
@@ -638,7 +638,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 if (cpfs.ledgers.get(&ue))
                     .is_some_and(|l| term > l.assignment().1 || clock > l.released()) =>
             {
-                cpfs.complain(from, Complaint::ClaimRefused, out);
+                cpfs.complain(from, Complaint::AckRefused, out);
                 out.cpfs.push((from, Down::Forget { ue, term: u32::MAX }));
                 let counts = cpfs.ledgers.get(&ue).is_some_and(|l| l.concerns(from) && !l.is_joining(from));
                 if counts && cpfs.go_on_without(ue, vec![from], out) {
@@ -828,8 +828,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &self.service {
             Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) => {
-                let unbacked = cpfs.rings.has_more() && !cpfs.unbacked.is_empty();
-                let scan = (!cpfs.logged.is_empty() || unbacked).then_some(cpfs.scan);
+                let without_backup = cpfs.rings.has_more() && !cpfs.without_backup.is_empty();
+                let scan = (!cpfs.logged.is_empty() || without_backup).then_some(cpfs.scan);
                 let look = (!cpfs.unseen.is_empty()).then_some(cpfs.look);
                 let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
                 due.min().unwrap_or(Instant::FAR_FUTURE)
@@ -898,10 +898,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// UEs that would be lost with who serves them, as far as it is known: more than none while somebody is being replaced.
-    pub fn unbacked(&self) -> usize {
+    pub fn without_backup(&self) -> usize {
         match &self.service {
             Service::Here(_) => 0,
-            Service::Region(c) => c.unbacked.len() + c.behind.len() + c.unseen.len(),
+            Service::Region(c) => c.without_backup.len() + c.behind.len() + c.unseen.len(),
         }
     }
 

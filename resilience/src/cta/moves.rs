@@ -131,8 +131,8 @@ impl Cpfs {
     /// A UE's state has come to one more place, or its ledger has changed otherwise.
     pub(super) fn progress(&mut self, ue: UeId, out: &mut Outbox) {
         self.pruned(ue);
-        if !self.unbacked.is_empty() && self.ledgers.get(&ue).is_some_and(Ledger::is_backed) {
-            self.unbacked.remove(&ue);
+        if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(Ledger::is_backed) {
+            self.without_backup.remove(&ue);
         }
         self.try_to_move(ue, out);
         if self.unsettled.contains(&ue) {

@@ -23,7 +23,7 @@ const SOONER: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Round {
     /// Those that nobody else could go on with have been looked at.
-    unbacked: bool,
+    without_backup: bool,
     /// The last one that was.
     after: Option<UeId>,
     relieved: usize,
@@ -71,14 +71,14 @@ impl Cpfs {
         let patience = self.logs.outdated_after;
         let further =
             |after: Option<UeId>| (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        if !round.unbacked {
+        if !round.without_backup {
             // Where nobody could take a place, these wait.
-            let next = self.unbacked.range(further(round.after)).next().filter(|_| self.rings.has_more());
+            let next = self.without_backup.range(further(round.after)).next().filter(|_| self.rings.has_more());
             if let Some(ue) = next {
                 round.after = Some(*ue);
                 return Some((*ue, HASTE.min(patience)));
             }
-            (round.unbacked, round.after) = (true, None);
+            (round.without_backup, round.after) = (true, None);
         }
         let (ue, _) = self.logged.range(further(round.after)).next()?;
         round.after = Some(*ue);

@@ -428,7 +428,7 @@ impl AtWork {
         if leaves
             .complaints
             .iter()
-            .any(|(_, c)| matches!(c, Complaint::Diverged | Complaint::CountAgain | Complaint::Unreadable))
+            .any(|(_, c)| matches!(c, Complaint::Diverged | Complaint::NasCountReuse | Complaint::Unreadable))
         {
             out.wrong = Some("a CPF is complained of");
         }
