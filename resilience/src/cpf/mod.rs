@@ -1,9 +1,9 @@
 //! The CPF (CPF): runs the machines of its UEs.
 
-mod member;
-mod trial;
 #[cfg(any(debug_assertions, feature = "faults"))]
 mod fault_injection;
+mod member;
+mod trial;
 mod watchdog;
 
 use std::collections::BTreeMap;

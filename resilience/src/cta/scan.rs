@@ -73,7 +73,8 @@ impl Cpfs {
             |after: Option<UeId>| (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         if !round.without_backup {
             // Where nobody could take a place, these wait.
-            let next = self.without_backup.range(further(round.after)).next().filter(|_| self.rings.has_more());
+            let next =
+                self.without_backup.range(further(round.after)).next().filter(|_| self.rings.has_more());
             if let Some(ue) = next {
                 round.after = Some(*ue);
                 return Some((*ue, HASTE.min(patience)));

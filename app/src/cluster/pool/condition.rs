@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{ProtocolViolation, Recovered};
+use whimbrel_resilience::{Complaint, Recovered};
 
 use super::Pool;
 use crate::cluster::heartbeat::Ignored;
@@ -131,27 +131,27 @@ impl Pool {
 }
 
 /// Tells the first time that a CPF does what it should not.
-pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: ProtocolViolation) {
+pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: Complaint) {
     let (what, counted) = match complaint {
-        ProtocolViolation::Fenced => {
+        Complaint::Fenced => {
             ("sent a message for a UE that it does not serve, or no longer serves: ignored", "fenced")
         }
-        ProtocolViolation::AckRefused => {
+        Complaint::AckRefused => {
             ("acknowledged a checkpoint that cannot exist yet: ignored", "checkpoint_acks_refused")
         }
-        ProtocolViolation::Unreadable => (
+        Complaint::Unreadable => (
             "has a checkpoint that is not the announced one, or lacks one that it acknowledged: it does not serve the UE from it",
             "states_unreadable",
         ),
-        ProtocolViolation::Diverged => (
+        Complaint::Diverged => (
             "gave other outputs in a replay than before: the UE has to register again (a fault of ours; please report it)",
             "diverged",
         ),
-        ProtocolViolation::NasCountReuse => (
+        Complaint::NasCountReuse => (
             "would reuse a NAS COUNT under the same keys: the output is not sent, and the UE has to register again (a fault of ours; please report it)",
             "nas_count_reuse",
         ),
-        ProtocolViolation::Lagging => {
+        Complaint::Lagging => {
             ("does not acknowledge checkpoints in time: logs no longer wait for it", "replicas_lagging")
         }
     };
