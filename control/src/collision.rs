@@ -8,12 +8,13 @@ use whimbrel_nas::mm::{Message, MmStatus};
 use whimbrel_ngap::ie::{Cause, CauseNas};
 use whimbrel_ngap::msg::{HandoverRequired, PathSwitchRequest};
 
-use crate::amf::{self, Phase, Received, Security};
+use crate::amf::{self, Received};
 use crate::envelope::{AssociationId, Command, HandoverTarget, Payload};
 use crate::event::{Deregistered, Dropped, Event};
 use crate::input::Input;
-use crate::shard::{Lane, Procedure, Ue};
+use crate::procedure::{Lane, Procedure, Ue};
 use crate::smf;
+use crate::state::{Phase, Security};
 
 #[cfg(test)]
 mod tests;

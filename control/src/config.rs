@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-use crate::amf::NeighbourId;
+use crate::n14::NeighbourId;
 use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
 

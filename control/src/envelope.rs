@@ -13,12 +13,12 @@ use whimbrel_ids::{
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
-use crate::amf::NeighbourId;
 use crate::digest::digest;
 use crate::event::Event;
 use crate::flat::{Flat, octets};
+use crate::n14::NeighbourId;
 use crate::open;
-use crate::smf::{Modification, Tunnel};
+use crate::state::{Modification, Tunnel};
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
@@ -175,7 +175,7 @@ pub enum Payload {
     Tick,
     /// Something that concerns the UE but is not its message.
     Command(Command),
-    /// A message of another AMF ([`N14`](crate::amf::N14)).
+    /// A message of another AMF ([`N14`](crate::n14::N14)).
     Neighbour {
         /// Who says it.
         from: NeighbourId,
@@ -389,7 +389,7 @@ pub enum Effect {
     Neighbour {
         /// Which.
         to: NeighbourId,
-        /// The message ([`N14`](crate::amf::N14)).
+        /// The message ([`N14`](crate::n14::N14)).
         octets: Flat,
     },
     /// A question to a broker. It may leave more than once: the broker gives the same answer.

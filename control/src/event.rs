@@ -11,10 +11,9 @@ use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, Subject, UeId};
 use crate::flat::text::{self, Text};
 use crate::policy::FlowName;
+use crate::procedure::Procedure;
 use crate::refusal::Refusal;
-use crate::shard::Procedure;
-use crate::smf::Modification;
-use crate::ue_context::Seen;
+use crate::state::{Modification, Seen};
 
 /// Something that happened to a UE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 
-use crate::amf::Body;
 use crate::envelope::OutputId;
+use crate::n14::Body;
 use crate::open;
 use crate::smf::N2Outcome;
 use crate::udm;

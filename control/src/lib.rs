@@ -3,6 +3,7 @@
 //! | where | what |
 //! | --- | --- |
 //! | [`envelope`] | what enters a UE's machine and what leaves it |
+//! | `state` | the plain data of a UE, which checkpoints hold |
 //! | [`Shard`] | runs the machines of one thread's UEs |
 //! | [`flat`] | how UEs, inputs and outputs travel between processes |
 //! | `collision` | which procedure an input belongs to, and what becomes of those that run |
@@ -22,6 +23,7 @@ pub mod event;
 mod filter;
 pub mod flat;
 mod input;
+mod n14;
 pub mod open;
 pub mod policy;
 mod prf;
@@ -30,11 +32,11 @@ pub mod refusal;
 pub mod remedy;
 mod shard;
 pub mod smf;
+mod state;
 mod summary;
 #[cfg(test)]
 mod tests;
 pub mod udm;
-mod ue_context;
 #[cfg(test)]
 mod ue_harness;
 mod upf;
@@ -47,9 +49,10 @@ pub use envelope::{
 pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
 pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
 pub use prf::Prf;
+pub use procedure::Procedure;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
-pub use shard::{Procedure, Shard};
+pub use shard::Shard;
+pub use state::{AmfContext, CROSSING, Connection, Seen, Source, UeContext};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
-pub use ue_context::{AmfContext, CROSSING, Connection, Seen, Source, UeContext};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

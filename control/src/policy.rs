@@ -11,7 +11,7 @@ use whimbrel_ids::{FiveQi, serde_as_octets};
 use whimbrel_nas::ie::PacketFilter;
 
 use crate::filter;
-use crate::udm::{Ambr, Arp};
+use crate::state::{Ambr, Arp};
 
 /// Flows that a policy may have: what is left of the 63 identifiers of one session (TS 24.501 §9.11.4.12) is the UE's.
 pub const FLOWS_MAX: usize = 16;

@@ -13,7 +13,7 @@ use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 
 use crate::config::Config;
 use crate::flat::text::{self, Text};
-use crate::udm::SessionTypes;
+use crate::state::SessionTypes;
 
 /// Refusals of a UE (5GMM), in classes that the operator may give another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

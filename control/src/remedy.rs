@@ -7,7 +7,7 @@ use whimbrel_ids::{Dnn, SNssai, Supi, Tac, Tai};
 
 use crate::config::Config;
 use crate::refusal::Refusal;
-use crate::udm::{ServiceArea, Subscription};
+use crate::state::{ServiceArea, Subscription};
 
 /// What the subscriber store says of a subscriber.
 #[derive(Clone, Copy, Debug)]
@@ -401,7 +401,7 @@ mod tests {
         config.amf.slices = configured.iter().map(|t| s(t)).collect();
         let mut subscription = ue_harness::subscription();
         let one = subscription.slices[0].clone();
-        let slice = |t: &&str| crate::udm::SubscribedSlice { s_nssai: s(t), ..one.clone() };
+        let slice = |t: &&str| crate::state::SubscribedSlice { s_nssai: s(t), ..one.clone() };
         subscription.slices = subscribed.iter().map(slice).collect();
         (config, subscription)
     }

@@ -7,10 +7,9 @@ use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Pei, Qfi, SNssai, Seid, S
 
 use crate::envelope::UeId;
 use crate::policy::Gbr;
-use crate::shard::Lane;
-use crate::smf::{self, DEFAULT_QFI, SmContext, Tunnel, UpState};
-use crate::udm::{Ambr, Arp};
-use crate::ue_context::{Connection, Seen, UeContext};
+use crate::procedure::Lane;
+use crate::smf;
+use crate::state::{Ambr, Arp, Connection, DEFAULT_QFI, Seen, SmContext, Tunnel, UeContext, UpState};
 use crate::upf::UpfId;
 
 /// What is shown of a UE.

@@ -14,9 +14,8 @@ use whimbrel_security::NasCounts;
 
 use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
 use crate::event::{Deregistered, Dropped, Event};
-use crate::smf::SmContext;
+use crate::state::{SmContext, UeContext};
 use crate::udm::{self, Identity, Request};
-use crate::ue_context::UeContext;
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
 fn sm_container(n: u8, pti: u8, body: impl Into<sm::Body>) -> UlNasTransport {

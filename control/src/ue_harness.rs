@@ -25,9 +25,10 @@ use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, 
 use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, UeId};
 use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::shard::Shard;
-use crate::smf::{SmContext, Tunnel, UpState};
-use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
-use crate::ue_context::{Connection, UeContext};
+use crate::state::{
+    Ambr, Arp, Connection, SessionTypes, SmContext, SubscribedDnn, SubscribedSlice, Subscription, Tunnel,
+    UeContext, UpState,
+};
 
 const ASSOCIATION: AssociationId = AssociationId(3);
 pub(crate) const RAN_ID: RanUeNgapId = RanUeNgapId(70);

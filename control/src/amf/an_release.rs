@@ -7,7 +7,7 @@ use super::connection::{lost, send_release_command};
 use super::{reach, target};
 use crate::event::Event;
 use crate::input::Input;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
 /// Begins to let the UE's connection go; the gNB may have asked.

@@ -2,23 +2,11 @@
 //!
 //! TS 33.501 §6.9.2.1, TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
 
-use serde::{Deserialize, Serialize};
-use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
+use whimbrel_nas::ie::UeSecurityCapability;
 use whimbrel_ngap::ie::{NewSecurityContextInd, SecurityContext, SecurityKey, UeSecurityCapabilities};
-use whimbrel_security::{KGnb, Nh};
+use whimbrel_security::KGnb;
 
-use crate::ue_context::AmfContext;
-
-/// The next hop that the AMF keeps of a UE whose radio is secured, and its chaining count.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NextHop {
-    nh: Nh,
-    /// NH chaining count: three bits (TS 38.413 §9.3.1.88).
-    ncc: u8,
-    /// Name of the K_AMF that the chain began with. The keys of the radio are those of another context if a newer one is
-    /// in force.
-    of: Option<NgKsi>,
-}
+use crate::state::{AmfContext, NextHop};
 
 /// What the next gNB derives its key from.
 #[derive(Clone)]
@@ -86,6 +74,8 @@ pub(crate) fn ue_security_capabilities(capability: &UeSecurityCapability) -> UeS
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_nas::ie::NgKsi;
+
     use super::*;
     use whimbrel_security::{KAmf, NasCount};
 

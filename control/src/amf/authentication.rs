@@ -9,11 +9,10 @@ use whimbrel_security::{Abba, KAmf, KSeaf};
 
 use super::connection::send_nas;
 use super::identification::ask_suci;
-use super::nas::Security;
 use super::{eap_aka_prime, five_g_aka, udm_client};
-use crate::procedure::End;
+use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 use crate::udm::{AuthData, Identity, Resynchronisation, Vector};
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] makes one, and the security mode demands it.

@@ -7,14 +7,14 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 
+use super::ask::ask;
 use super::connection::send_nas;
-use super::nas::Security;
 use super::slices::{Slices, nssai, rejected_nssai};
 use super::{end, ladn, ue_context_modification};
 use crate::event::Event;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
-use crate::shard::{Lane, Procedure, Ue};
+use crate::procedure::{End, Lane, Procedure, Repeated, Ue};
+use crate::state::Security;
 
 /// Tells the network's name and time, as UEs show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
 pub(crate) fn tell_network_name(ue: Ue) {

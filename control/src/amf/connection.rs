@@ -17,16 +17,16 @@ use whimbrel_ngap::{Message, peek};
 
 use super::an_release;
 use super::context_setup::context_answered;
-use super::nas::{self, First, Security};
+use super::nas::{self, First};
 use super::ran_node::error_indication;
 use super::{handover, location_reporting, paging, radio_capability_check, rrc_inactive, target};
 use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
-use crate::ue_context::{Connection, Seen, UeContext};
+use crate::state::{Connection, Security, Seen, UeContext};
 
 /// The first message of a connection.
 ///

@@ -16,15 +16,15 @@ use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
 use super::as_security::{begin_chain, ue_security_capabilities};
 use super::connection::{ids, send, send_nas, ue_ambr};
 use super::mobility_restrictions::mobility_restriction_list;
-use super::nas::{Security, protect};
+use super::nas::protect;
 use super::nas_transport::n1_sm;
 use super::target::{handover_over, is_settled};
 use super::{location_reporting, radio_capability_check, rrc_inactive};
 use crate::input::Input;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Ue};
 use crate::smf;
+use crate::state::Security;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
 struct Item {

@@ -6,14 +6,14 @@ use whimbrel_nas::mm::{
     DeregistrationRequestUeOriginating, DeregistrationRequestUeTerminated,
 };
 
+use super::ask::ask;
 use super::connection::send_nas;
 use super::end;
-use super::nas::Security;
 use super::paging::page_if_awaited;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue};
+use crate::state::Security;
 
 /// The UE leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {

@@ -6,12 +6,12 @@ use whimbrel_nas::ie::{EapMessage, MmCause, NgKsi};
 use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict};
 
+use super::ask::ask_past;
 use super::authentication::{Step, abba};
 use super::five_g_aka::is_answer;
-use super::nas::Security;
-use crate::procedure::{End, Repeated, ask_past};
+use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 use crate::udm::Resynchronisation;
 
 /// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.

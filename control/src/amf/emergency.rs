@@ -12,9 +12,8 @@ use super::authentication::{Claim, Failure, authenticate};
 use super::identification::ask_suci;
 use super::security_mode::{Secured, secure_nas, secure_nothing};
 use crate::config::Emergency;
-use crate::procedure::End;
+use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
 use crate::udm::Identity;
 
 /// Whether a UE registers for emergency services.

@@ -8,10 +8,10 @@ use super::udm_client;
 use super::{an_release, n14};
 use crate::envelope::Disposition;
 use crate::event::Event;
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
-use crate::ue_context::AmfContext;
+use crate::state::AmfContext;
 
 /// The UE's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {

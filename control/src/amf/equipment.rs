@@ -3,11 +3,11 @@
 use whimbrel_nas::ie::{IdentityType, MobileIdentity};
 use whimbrel_nas::mm::{self, IdentityRequest};
 
-use super::nas::Security;
+use super::ask::ask;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
+use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 
 /// N5g-eir_EquipmentIdentityCheck, by the operator's list. A UE that did not tell its IMEISV with SECURITY MODE COMPLETE
 /// is asked for it, under protection, where there is a list to look it up in.

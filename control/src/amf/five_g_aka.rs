@@ -4,12 +4,12 @@ use whimbrel_nas::ie::{self, MmCause, NgKsi};
 use whimbrel_nas::mm::{self, AuthenticationFailure, AuthenticationRequest, AuthenticationResponse};
 use whimbrel_security::{AuthenticationVector, Auts, ResStar};
 
+use super::ask::ask_past;
 use super::authentication::{Step, abba};
-use super::nas::Security;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask_past};
+use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 use crate::udm::Resynchronisation;
 
 /// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the UE

@@ -20,16 +20,16 @@ use super::as_security::settle_chain;
 use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
-use super::target::{self, By, Phase, Target};
+use super::target;
 use super::{end, location_reporting, n14, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event, Sign};
 use crate::input::Input;
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Admitted};
-use crate::ue_context::{Connection, Source, UeContext};
+use crate::state::{By, Connection, Phase, Source, Target, UeContext};
 
 /// How long a UE may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
 /// is seconds), for it is the source that is to give up first.

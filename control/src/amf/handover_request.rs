@@ -12,12 +12,12 @@ use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
 use super::mobility_restrictions::mobility_restriction_list;
-use super::target::{By, Phase};
 use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
+use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::shard::Ue;
 use crate::smf;
+use crate::state::{By, Phase};
 
 /// The sessions that the source wants handed over.
 pub(crate) struct Asked {

@@ -3,11 +3,11 @@
 use whimbrel_nas::ie::{IdentityType, MobileIdentity, Suci};
 use whimbrel_nas::mm::{self, IdentityRequest, RegistrationRequest};
 
-use super::nas::Security;
+use super::ask::ask;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
+use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 use crate::udm::Identity;
 
 /// Who the UE is: from its request, or by asking. A 5G-GUTI that led nowhere, here or at the AMF that gave it, says nothing

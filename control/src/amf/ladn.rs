@@ -6,8 +6,8 @@ use whimbrel_nas::mm::{ConfigurationUpdateCommand, RegistrationRequest};
 
 use super::configuration_update;
 use crate::config::Config;
-use crate::shard::Ue;
-use crate::ue_context::UeContext;
+use crate::procedure::Ue;
+use crate::state::UeContext;
 
 /// The local data networks that the UE subscribes to, as far as they are within its registration area: those that it asks
 /// for, or all (TS 24.501 §5.5.1.2.4).
@@ -42,7 +42,7 @@ fn local(p: &UeContext, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
 /// The operator has other data networks: a UE that is there is told where the local ones are (TS 24.501 §5.4.4.2).
 pub(crate) fn changed(ue: Ue) {
     let there = ue.with(|p| {
-        let free = p.lanes.procedure(crate::shard::Lane::Mobility).is_none();
+        let free = p.lanes.procedure(crate::procedure::Lane::Mobility).is_none();
         p.amf.registered && free && p.amf.connection.as_ref().is_some_and(|c| c.secured)
     });
     if let Some(information) = information(ue, None).filter(|_| there) {

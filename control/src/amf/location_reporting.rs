@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, Tai};
 use whimbrel_ngap::ie::{
     AreaOfInterest, AreaOfInterestItem, EventType, LocationReportingRequestType, NgranCgi, ReportArea,
@@ -17,29 +16,14 @@ use super::connection::{ids, locate, out_of_state, send};
 use super::paging;
 use crate::envelope::Locate;
 use crate::event::{Event, Sign};
-use crate::shard::Ue;
-
-/// Areas that are watched for one UE at most; TS 38.413 §9.3.1.65 counts 64 references.
-const AREAS_MAX: usize = 16;
+use crate::procedure::Ue;
+use crate::state::{AREAS_MAX, Locating};
 
 /// For so long a UE that cannot be asked at once is waited for: longer than it is paged.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// From 1900, where time stamps begin (TS 38.413 §9.3.1.75, as in NTP), to 1970, in seconds.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
-
-/// What the operator wants to hear of a UE's place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Locating {
-    /// Where it is now is wanted, until then.
-    now: Option<Instant>,
-    /// Each change of its cell.
-    cells: bool,
-    /// Tracking areas that are watched, each under the reference of its place here.
-    areas: Vec<Option<Tai>>,
-    /// The gNB could not be told yet: the UE is on its way to another, or its context is being set up.
-    unsaid: bool,
-}
 
 impl Locating {
     /// Whether no more areas are watched than can be.
@@ -207,7 +191,7 @@ pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
 }
 
 /// Whether an idle UE is paged to hear where it is.
-pub(crate) fn is_wanted(ue: &crate::ue_context::UeContext, now: Instant) -> bool {
+pub(crate) fn is_wanted(ue: &crate::state::UeContext, now: Instant) -> bool {
     ue.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
 }
 

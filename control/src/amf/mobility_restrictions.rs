@@ -7,10 +7,9 @@ use whimbrel_ids::{Tac, Tai};
 use whimbrel_nas::ie::{PartialServiceArea, PartialTaiList, ServiceAreaList};
 use whimbrel_ngap::ie::{ForbiddenAreaInformationItem, MobilityRestrictionList, ServiceAreaInformationItem};
 
+use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::shard::Ue;
-use crate::udm::{MobilityRestrictions, ServiceArea};
-use crate::ue_context::UeContext;
+use crate::state::{MobilityRestrictions, ServiceArea, UeContext};
 
 /// The most tracking areas of one list (TS 24.501 §9.11.3.49, TS 38.413 §9.3.1.85: 16).
 const AREAS_MAX: usize = 16;

@@ -1,7 +1,6 @@
 //! The security envelope of NAS messages on the network's side: TS 24.501 §4.4, initial messages TS 33.501 §6.4.6;
 //! TS 33.512 §4.2.2.1.4, §4.2.2.3.1.
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Guti, Tmsi};
 use whimbrel_nas::ie::MobileIdentity;
 use whimbrel_nas::{Envelope, mm};
@@ -10,7 +9,8 @@ use whimbrel_security::{Direction, NasCount, SecurityHeaderType};
 use super::unread::Unread;
 use crate::digest::digest;
 use crate::event::Dropped;
-use crate::shard::Ue;
+use crate::procedure::Ue;
+use crate::state::Security;
 
 /// A 5GMM message that may be acted upon.
 #[derive(Debug)]
@@ -35,17 +35,6 @@ pub(crate) enum First {
     Elsewhere(Tmsi),
     /// It is nothing that can begin a connection.
     Unreadable(Unread),
-}
-
-/// How a downlink message is protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Security {
-    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists what UEs take so).
-    Plain,
-    /// Integrity and cipher under the context in force; plain where there is none.
-    Current,
-    /// Integrity under the context that is being proposed (SECURITY MODE COMMAND).
-    Proposed,
 }
 
 /// Reads the first message of a connection for this slot. `known`: the slot holds a UE with a security context.
@@ -150,7 +139,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
 /// Opens a protected message under the context that its header type names: the proposed one or the one in force
 /// (TS 24.501 §9.3.1).
 fn open(
-    amf: &mut crate::ue_context::AmfContext,
+    amf: &mut crate::state::AmfContext,
     header: SecurityHeaderType,
     octets: &[u8],
 ) -> Option<(Vec<u8>, NasCount)> {

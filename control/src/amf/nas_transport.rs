@@ -7,11 +7,11 @@ use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 
 use super::connection::send_nas;
 use super::mobility_restrictions::service_allowed;
-use super::nas::Security;
 use crate::event::{Dropped, Event};
+use crate::procedure::{Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Procedure, Ue};
 use crate::smf::{self, SmContextCreateData};
+use crate::state::Security;
 
 /// A payload from the UE.
 pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {

@@ -1,20 +1,20 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a UE is paged first:
 //! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Guti, PduSessionId, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     AmfPagingTarget, AssistanceDataForPaging, NextPagingAreaScope, NgranCgi, PagingAttemptInformation,
-    PagingPriority, RecommendedCellItem, UePagingIdentity, UeRadioCapabilityForPaging,
+    PagingPriority, UePagingIdentity, UeRadioCapabilityForPaging,
 };
 use whimbrel_ngap::msg::{Paging, UeContextReleaseComplete};
 
 use super::{deregistration, location_reporting, reach};
 use crate::envelope::Effect;
 use crate::event::Deregistered;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::smf::{self, UpState};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::smf;
+use crate::state::UpState;
 
 /// How often a UE is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
 const PAGINGS: u8 = 4;
@@ -22,27 +22,6 @@ const PAGINGS: u8 = 4;
 /// The longest UE radio capability for paging that is kept: it travels in every PAGING, and is a list of bands with a few octets
 /// each (TS 38.331 §6.2.2, UERadioPagingInformation).
 const CAPABILITY_OCTETS_MAX: usize = 512;
-
-/// Cells, and gNBs and areas, that a gNB recommends (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413 §9.4.7).
-const RECOMMENDED_MAX: usize = 16;
-
-/// What gNBs told that helps to page a UE: returned to them unread.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct PagingAid {
-    /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
-    capability: Option<UeRadioCapabilityForPaging>,
-    /// The cells that the last gNB recommends (TS 38.413 §9.3.1.71, TS 23.501 §5.4.6.2); 16 at most.
-    recommended: Vec<RecommendedCellItem>,
-    /// The gNBs and areas that it recommends; 16 at most.
-    nodes: Vec<AmfPagingTarget>,
-}
-
-impl PagingAid {
-    /// Whether PAGING has room for it.
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.recommended.len() <= RECOMMENDED_MAX && self.nodes.len() <= RECOMMENDED_MAX
-    }
-}
 
 /// UE RADIO CAPABILITY INFO INDICATION (TS 38.413 §8.14.1.2).
 pub(super) fn keep_capability(ue: Ue, capability: UeRadioCapabilityForPaging) {

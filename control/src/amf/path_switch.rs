@@ -12,15 +12,15 @@ use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 use super::as_security::{advance_chain, ue_security_capabilities};
 use super::connection::{emit, locate, location, part, refuse_names, send};
 use super::mobility_restrictions::permitted;
-use super::target::{self, By, Further, Target};
+use super::target;
 use super::{end, location_reporting, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event, Sign};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Switched};
-use crate::ue_context::Connection;
+use crate::state::{By, Connection, Further, Target};
 
 /// Step 1b: the target names the UE by the identity that its source had for it.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
@@ -120,7 +120,7 @@ fn is_there(c: &Connection, target: &Target) -> bool {
 
 /// What must hold before anything is touched. A context that the source was asked for counts: it may have answered.
 fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
-    let connection = |p: &mut crate::ue_context::UeContext| {
+    let connection = |p: &mut crate::state::UeContext| {
         p.amf.connection.as_ref().is_some_and(|c| {
             (c.context_set_up || c.context_pending) && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id
         })

@@ -8,10 +8,9 @@
 use whimbrel_nas::ie::NetworkFeatureSupport;
 use whimbrel_ngap::ie::RrcEstablishmentCause;
 
+use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::shard::Ue;
-use crate::udm::Priority;
-use crate::ue_context::UeContext;
+use crate::state::{Priority, UeContext};
 
 /// Keeps back what is not urgent, where the network is congested: as far as is known before the UE proves who it is.
 pub(crate) fn uncongested(ue: Ue) -> Result<(), Refusal> {

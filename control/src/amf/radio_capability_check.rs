@@ -3,26 +3,12 @@
 //! The gNB is asked where the operator wants it, once it has the UE's context, and again when the UE's radio has changed.
 //! What it says counts from the next registration on (TS 23.501 §5.16.3.2).
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
 use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
 
 use super::connection::{ids, out_of_state, send};
-use crate::shard::Ue;
-
-/// What is known of a UE's radio and IMS voice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum VoiceMatch {
-    /// Nobody was asked.
-    #[default]
-    Unknown,
-    /// The gNB is asked.
-    Asked,
-    /// It carries voice.
-    Supported,
-    /// It does not.
-    NotSupported,
-}
+use crate::procedure::Ue;
+use crate::state::VoiceMatch;
 
 /// The UE's radio is another: what was known of it holds no longer.
 pub(crate) fn forget(ue: Ue) {

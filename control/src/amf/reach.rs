@@ -9,8 +9,8 @@ use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest};
 use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTimeWindow, PagingDrx};
 
 use crate::config::{Config, Timers};
-use crate::shard::Ue;
-use crate::ue_context::{Reach, UeContext};
+use crate::procedure::Ue;
+use crate::state::{Reach, UeContext};
 
 /// The longest active time: what is longer is better served without MICO.
 const T3324_MAX: Duration = Duration::from_secs(3600);

@@ -5,8 +5,8 @@
 //! told once.
 
 use crate::event::Event;
-use crate::shard::{Lane, Ue};
-use crate::ue_context::UeContext;
+use crate::procedure::{Lane, Ue};
+use crate::state::UeContext;
 
 /// Somebody wants to know when the UE can be reached.
 pub(crate) fn wanted(ue: Ue) {

@@ -15,7 +15,6 @@ use super::connection::{ids, send_nas};
 use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
-use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
 use super::service_request::Activation;
 use super::slices::{self, Slices};
@@ -25,10 +24,10 @@ use super::{
 };
 use crate::event::Event;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, attempt};
+use crate::procedure::{End, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
-use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
+use crate::state::Security;
 use crate::udm::Identity;
 
 /// Begins the registration that a message asks for.

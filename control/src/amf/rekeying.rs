@@ -6,9 +6,8 @@ use super::authentication::{Claim, Failure, authenticate};
 use super::security_mode::secure_nas;
 use super::{an_release, end, ue_context_modification};
 use crate::event::Event;
-use crate::procedure::End;
+use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Identity;
 
 /// After each message of a UE: where its COUNTs come near their end and nothing else runs, it is challenged.

@@ -12,14 +12,14 @@ use whimbrel_security::{
     Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, Side,
 };
 
+use super::ask::ask;
 use super::authentication::{ABBA, Authenticated};
 use super::emergency::NO_KEYS_KSI;
-use super::nas::Security;
 use crate::config::Config;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
+use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::shard::Ue;
+use crate::state::Security;
 
 /// Proof that a NAS security context is in force for an authenticated subscriber.
 pub(crate) struct Secured {

@@ -7,13 +7,12 @@ use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
 use super::connection::send_nas;
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
-use super::nas::Security;
 use super::{configuration_update, end, priority, registration};
 use crate::event::Event;
-use crate::procedure::End;
+use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
+use crate::state::Security;
 
 /// Begins the service request that a message asks for. It came protected, from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {

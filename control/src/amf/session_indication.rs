@@ -6,7 +6,7 @@ use whimbrel_ngap::transfer::PduSessionResourceModifyIndicationUnsuccessfulTrans
 
 use super::connection::send;
 use crate::event::Event;
-use crate::shard::{Lane, Procedure, Ue};
+use crate::procedure::{Lane, Procedure, Ue};
 use crate::smf::{self, Moved};
 
 /// A gNB moves its end of sessions' tunnels. It is confirmed once the UPF sends there.

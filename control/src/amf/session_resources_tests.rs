@@ -11,7 +11,7 @@ use whimbrel_ngap::transfer::*;
 
 use crate::envelope::{Batch, Command, Payload};
 use crate::event::{Dropped, Event};
-use crate::smf::UpState;
+use crate::state::UpState;
 use crate::ue_harness::{CIPHERED, INTEGRITY, RAN_ID, UeHarness, config, n2, psi};
 
 /// An idle UE with so many sessions, whose packets wait.

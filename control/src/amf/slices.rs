@@ -7,9 +7,9 @@ use whimbrel_nas::ie::{GprsTimer3, MappedSNssai, Nssai, Opaque, RejectedNssai, S
 use whimbrel_nas::mm::RegistrationRequest;
 
 use crate::config::Config;
+use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::shard::Ue;
-use crate::udm::Subscription;
+use crate::state::Subscription;
 
 /// The slices that the UE may use here, and those that it asked for in vain.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,11 +9,10 @@ use whimbrel_ngap::ie::CauseNas;
 use super::slices::{admit, configured};
 use super::{an_release, configuration_update, deregistration, end, udm_client, ue_context_modification};
 use crate::event::{Deregistered, Event};
-use crate::procedure::End;
+use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
-use crate::udm::Subscription;
+use crate::state::Subscription;
 
 /// Nudm_SDM_Notification. One that comes while something else runs on the UE waits until that is over.
 pub(crate) fn notified(ue: Ue) {
@@ -111,7 +110,7 @@ async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Resul
 fn withdraw_sessions(ue: Ue, new: &Subscription) {
     let gone: Vec<_> = ue.with(|p| {
         let allowed = &p.amf.allowed_nssai;
-        let subscribed = |s: &crate::smf::SmContext| {
+        let subscribed = |s: &crate::state::SmContext| {
             let slice = new.slice(s.s_nssai).filter(|_| allowed.contains(&s.s_nssai));
             slice.is_some_and(|slice| slice.dnns.iter().any(|d| d.dnn == s.dnn))
         };

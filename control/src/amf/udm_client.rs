@@ -6,10 +6,10 @@ use whimbrel_ids::{SNssai, Supi};
 
 use crate::envelope::Effect;
 use crate::input::Input;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Ue};
-use crate::udm::{Answer, AuthData, Identity, Request, Resynchronisation, Subscription, UdmError};
+use crate::state::Subscription;
+use crate::udm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError};
 
 /// Nudm_UEAuthentication_Get.
 pub(crate) async fn auth_data(

@@ -8,9 +8,8 @@ use super::as_security::begin_chain;
 use super::connection::{ids, locate, send, ue_ambr};
 use super::rrc_inactive;
 use crate::input::Input;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Ue};
 
 /// K_gNB of the K_AMF that has just come into use (TS 33.501 §6.9.4.2), where the gNB has a context.
 pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {

@@ -16,7 +16,7 @@ use whimbrel_security::{
 
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
 use crate::event::{Dropped, Event};
-use crate::shard::Procedure;
+use crate::procedure::Procedure;
 use crate::udm::{Answer, AuthData, Request, Vector};
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
@@ -311,7 +311,7 @@ fn a_handover_meets_each_procedure() {
 #[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a UE on its way
 fn a_message_meets_each_phase_of_a_handover() {
     use super::Verdict::{Proceed, Wait};
-    use crate::amf::{Phase, Security};
+    use crate::state::{Phase, Security};
     for security in [Security::Plain, Security::Current, Security::Proposed] {
         let preparing = super::message_meets(Some(Phase::Preparing), security);
         assert_eq!(super::message_meets(Some(Phase::Waiting), security), preparing);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, Pei, SNssai, Tac, Tai};
 use whimbrel_nas::ie::SscMode;
 
-use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn};
+use crate::state::{Ambr, Arp, SessionTypes, SubscribedDnn};
 
 /// The policies; the default asks for nothing beyond the standard.
 #[derive(Clone, Debug, Serialize, Deserialize)]

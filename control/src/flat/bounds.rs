@@ -7,8 +7,7 @@ use whimbrel_nas::ie::TAI_LIST_MAX;
 use super::FlatError;
 use crate::amf::ALLOWED_SLICES_MAX;
 use crate::policy::{APPLICATION_NAME_MAX, FILTERS_MAX};
-use crate::smf::{DEFAULT_RULE, FlowRule, QosFlow, SmContext};
-use crate::ue_context::UeContext;
+use crate::state::{DEFAULT_RULE, FlowRule, QosFlow, SmContext, UeContext};
 
 /// QoS flows of a session: their identifiers are of six bits, and one is the default flow's (TS 24.501 §9.11.4.12).
 const FLOWS_MAX: usize = 63;

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2};
 use crate::envelope::UeId;
-use crate::ue_context::UeContext;
+use crate::state::UeContext;
 
 /// Version of the form that is written: another number with every change of it.
 pub(super) const VERSION: u16 = 3;

@@ -4,9 +4,9 @@
 //! a time.
 
 use super::{Flat, FlatError, Form, Writer, read_frame};
-use crate::amf::N14;
 use crate::config::Config;
 use crate::envelope::{Batch, Effect, Envelope, Payload, UeId};
+use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]: another number with every change of it.

@@ -7,7 +7,7 @@
 //! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
 //! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
 //! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration that inputs are run under |
-//! | [`N14::to_flat`](crate::amf::N14::to_flat) | what two AMFs say to each other of a UE |
+//! | [`N14::to_flat`](crate::n14::N14::to_flat) | what two AMFs say to each other of a UE |
 //!
 //! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
 //! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
@@ -51,7 +51,7 @@ pub enum Form {
     Batch = 4,
     /// A [`Config`](crate::config::Config).
     Config = 5,
-    /// An [`N14`](crate::amf::N14).
+    /// An [`N14`](crate::n14::N14).
     N14 = 6,
 }
 

@@ -12,13 +12,11 @@ use whimbrel_pfcp::msg::SessionReportRequest;
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::*;
-use crate::amf::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
+use crate::n14::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
 use crate::shard::Shard;
-use crate::smf::{Modification, SmContext};
-use crate::udm::Ambr;
-use crate::ue_context::{AmfContext, UeContext};
+use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
 use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
@@ -232,7 +230,7 @@ fn what_contradicts_itself_is_refused() {
     let wrong: [fn(&mut UeContext); 8] = [
         |p| {
             let mico = Some(Duration::MAX);
-            p.amf.set_reach(crate::ue_context::Reach { mico, ..p.amf.reach() });
+            p.amf.set_reach(crate::state::Reach { mico, ..p.amf.reach() });
         },
         |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules[0].id = 1),
         |p| {
@@ -418,7 +416,7 @@ fn fill(ue: &mut UeContext) {
     subscription.slices.extend(vec![slice; many]);
     amf.subscription = Some(Arc::new(subscription));
     let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
-    amf.set_reach(crate::ue_context::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
+    amf.set_reach(crate::state::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
     for s in ue.sessions.values_mut() {
         s.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
         s.arp.priority = 255;

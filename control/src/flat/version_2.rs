@@ -11,9 +11,8 @@ use whimbrel_nas::sm::Pti;
 use crate::config::UpSecurity;
 use crate::envelope::UeId;
 use crate::policy::{FlowGate, FlowName, Gbr};
-use crate::smf::{self, Counted, Marks, Tunnel, UpState};
-use crate::udm::{Ambr, Arp};
-use crate::ue_context::AmfContext;
+use crate::smf;
+use crate::state::{Ambr, AmfContext, Arp, Counted, Marks, Tunnel, UpState};
 use crate::upf::UpfId;
 
 #[derive(Deserialize)]

@@ -5,39 +5,23 @@
 //! thread-local place ([`active`]) that the copyable [`Ue`] handles of its procedures reach into; between inputs
 //! it lies in its slot. No waker is needed: what a procedure awaits is a logged input, and the shard knows which.
 
-mod active;
-mod lane;
 mod shared;
-mod ue;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::collision;
 use crate::config::Config;
 use crate::envelope::{Batch, Disposition, Envelope, Payload, UeId};
-use crate::ue_context::UeContext;
+use crate::procedure::active::{self, Spawned, Task};
+use crate::procedure::{Lane, Ue};
+use crate::state::UeContext;
 
-pub use lane::Procedure;
-pub(crate) use lane::{Interrupt, Lane, Lanes};
 use shared::Shared;
-pub(crate) use ue::Ue;
 
 /// How often lanes may be polled for one input. A procedure step polls once; an input that starts procedures on
 /// all lanes and wakes each a few times stays far below. Beyond it, two lanes wake each other for ever.
 const POLLS_MAX: usize = 256;
-
-/// A procedure in flight. It is never serialised: replay from the last checkpoint rebuilds it.
-type Task = Pin<Box<dyn Future<Output = ()>>>;
-
-/// A procedure that is to run once its lane is free.
-struct Spawned {
-    lane: Lane,
-    procedure: Procedure,
-    task: Task,
-}
 
 /// A UE at rest, and its procedures in flight.
 struct Slot {

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::udm::Subscription;
-use crate::ue_context::UeContext;
+use crate::state::{Subscription, UeContext};
 
 /// Distinct values that are kept: makes of UEs times kinds of cells, or an operator's tariffs, with room to spare.
 /// Beyond it each UE keeps its own.

@@ -7,12 +7,11 @@
 use whimbrel_ids::{PduSessionId, Tac, Tai};
 use whimbrel_nas::ie::{MmCause, SmCause};
 
-use super::context::{SmContext, UpState};
 use super::path_switch::is_being_released;
 use super::{release, up_connection};
 use crate::config::Config;
-use crate::shard::Ue;
-use crate::ue_context::UeContext;
+use crate::procedure::Ue;
+use crate::state::{SmContext, UeContext, UpState};
 
 /// Why the user plane of a session may not be had in a tracking area (TS 24.501 §5.6.1.4.1).
 pub(crate) fn barred(p: &UeContext, s: &SmContext, config: &Config, tac: Tac) -> Option<MmCause> {

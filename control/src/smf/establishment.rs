@@ -10,7 +10,6 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
-use super::context::{SmContext, UpState};
 use super::qos::{Ground, initial_flows, marks};
 use super::up_connection::{Answer, lead, set_up};
 use super::{
@@ -21,10 +20,9 @@ use crate::amf;
 use crate::config::{Config, UpProtection, UpSecurity};
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::refusal::{Refusal, UPF_CONGESTED};
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::udm::{SessionTypes, SubscribedDnn};
+use crate::state::{SessionTypes, SmContext, SubscribedDnn, UpState};
 use crate::upf::UpfId;
 
 /// What the AMF tells the SMF of a session to be (TS 29.502 §6.1.6.2.2).

@@ -15,15 +15,16 @@ use whimbrel_pfcp::ie::FTeid;
 use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::CreatedPdr;
 
-use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel, tunnel};
+use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use super::path_switch::{end_without_gnb, is_being_released};
 use super::{rule_change, up_connection};
 use crate::amf;
 use crate::config::HandoverDownlink;
 use crate::envelope::OutputId;
+use crate::procedure::{Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Ue};
+use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UpState};
 
 /// A session that the target takes.
 pub(crate) struct Admitted {

@@ -4,14 +4,10 @@
 //! Which there are is settled when the session begins, by its policy of then: every change of where packets go is one of all its FARs,
 //! whatever its flows do meanwhile.
 
-use serde::{Deserialize, Serialize};
 use whimbrel_pfcp::ie::{FarId, TransportLevelMarking};
 
 use super::rules::DOWNLINK_FAR;
-
-/// The DSCPs of a session's packets to its gNB, a downlink FAR each, the default flow's first. None: one FAR, without marking.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marks(Box<[u8]>);
+use crate::state::Marks;
 
 impl Marks {
     /// Of a default flow and of the others that the session may have.

@@ -42,25 +42,18 @@ use crate::amf;
 use crate::collision;
 use crate::event::Event;
 use crate::input::Input;
+use crate::procedure::{Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Lane, Procedure, Ue};
-use crate::udm::Ambr;
-use crate::ue_context::UeContext;
-use pending_setup::SetupUse;
+use crate::state::{Ambr, Security, SetupUse, UeContext};
 use status::{pti_is_taken, status};
 
-pub use context::{SmContext, Tunnel, UpState};
-pub use marking::Marks;
+pub use crate::state::{Counted, FlowRule, Marks, Modification, QosFlow, SmContext, Tunnel, UpState, Wanted};
 pub use n4::{
     Downlink, deletion, deletion_of_orphan, departure, gives_away, modification, no_forwarding,
     no_such_session,
 };
-pub use qos::{FlowRule, QosFlow};
-pub use usage::Counted;
-pub use wanted::{Modification, Wanted};
 
 pub(crate) use area::{area_changed, barred, where_awaited};
-pub(crate) use context::DEFAULT_QFI;
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
     Admitted, admitted, ask_paths, expect, handover_required, is_forwarding, no_departure, paths_switched,
@@ -73,16 +66,14 @@ pub(crate) use notify::notified;
 pub(crate) use operation::deferred;
 pub(crate) use path_switch::{Switched, is_being_released, not_switched, switch_paths};
 pub(crate) use pending_setup::{
-    PendingSetup, await_abandoned_setups, context_answered, gnb_left, is_setup_pending, release_sent,
-    setup_requested,
+    await_abandoned_setups, context_answered, gnb_left, is_setup_pending, release_sent, setup_requested,
 };
 pub(crate) use policy_change::{policy_changed, subscription_changed};
-pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{
     forget_all, forget_inactive, leave_upf, release_all, release_locally, upf_restarted, withdraw,
 };
-pub(crate) use relocation::{Coming, await_paths, came, claim, disown, give_away, take, upfs};
+pub(crate) use relocation::{await_paths, came, claim, disown, give_away, take, upfs};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
     asked_for, awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active,
@@ -184,7 +175,7 @@ fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
 /// A 5GSM message to the UE, through the AMF.
 fn send(ue: Ue, psi: PduSessionId, message: sm::Message) {
     if let Some(n1) = amf::n1_sm(psi, &message) {
-        amf::send_nas(ue, &n1, amf::Security::Current);
+        amf::send_nas(ue, &n1, Security::Current);
     }
 }
 

@@ -18,20 +18,17 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyUnsuccessfulTransfer,
 };
 
-use super::context::{DEFAULT_QFI, UpState};
-use super::qos::{Ground, QosFlow, level_qos};
+use super::qos::{Ground, level_qos};
 use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
-use super::wanted::{Wanted, policies, want, without};
+use super::wanted::{policies, want, without};
 use super::{N2Outcome, n4, operation, pco, reanchoring, release, release_locally, up_connection};
-use crate::amf;
-use crate::amf::bits;
+use crate::amf::{self, bits};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
-use crate::procedure::{End, Repeated, attempt};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::ue_context::UeContext;
+use crate::state::{DEFAULT_QFI, QosFlow, UeContext, UpState, Wanted};
 
 /// Whether a change waits for an idle UE.
 pub(crate) fn is_wanted(ue: &UeContext) -> bool {

@@ -9,9 +9,10 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyConfirmTransfer, PduSessionResourceModifyIndicationTransfer,
 };
 
-use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
+use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
-use crate::shard::{Interrupt, Ue};
+use crate::procedure::{Interrupt, Ue};
+use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
 /// What became of a session's tunnel: the transfer of the confirmation, or why it stays where it was.
 pub(crate) struct Moved {

@@ -19,8 +19,6 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::context::Tunnel;
-use super::marking::Marks;
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
 use super::usage::count;
@@ -29,10 +27,9 @@ use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
 use crate::policy::DEFAULT_PRECEDENCE;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Ue};
-use crate::udm::SubscribedDnn;
+use crate::state::{Marks, SubscribedDnn, Tunnel};
 use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.

@@ -4,9 +4,9 @@ use whimbrel_ids::Qfi;
 use whimbrel_ngap::ie::{NotificationCause, PduSessionResourceItem};
 use whimbrel_ngap::transfer::PduSessionResourceNotifyTransfer;
 
-use super::context::DEFAULT_QFI;
 use super::{up_connection, wanted};
-use crate::shard::Ue;
+use crate::procedure::Ue;
+use crate::state::DEFAULT_QFI;
 
 /// Flows that the gNB released are taken from UE and UPF; of the others it is noted whether their rates are kept. A gNB
 /// that released the default flow has no use for the session's packets.

@@ -6,8 +6,8 @@
 use whimbrel_ids::PduSessionId;
 
 use crate::event::{Event, SessionOutcome};
-use crate::shard::{Procedure, Ue};
-use crate::smf::Modification;
+use crate::procedure::{Procedure, Ue};
+use crate::state::Modification;
 
 /// A procedure has ended that may carry out orders of the operator. A procedure that the UE began does not.
 pub(super) fn ended(ue: Ue, psi: PduSessionId, procedure: Procedure, outcome: SessionOutcome) {

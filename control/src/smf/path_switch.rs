@@ -7,11 +7,12 @@ use whimbrel_ngap::transfer::{
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestSetupFailedTransfer, PathSwitchRequestTransfer,
 };
 
-use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
+use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use super::{release, up_connection};
 use crate::event::Event;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
 /// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
 pub(crate) struct Switched {

@@ -9,28 +9,8 @@ use whimbrel_ids::PduSessionId;
 
 use super::N2Outcome;
 use crate::input::Input;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::ue_context::UeContext;
-
-/// A setup that the gNB has yet to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PendingSetup {
-    psi: PduSessionId,
-    /// The request was INITIAL CONTEXT SETUP REQUEST.
-    in_context: bool,
-    use_of: SetupUse,
-}
-
-/// What becomes of resources that the gNB sets up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SetupUse {
-    /// The session takes them.
-    Wanted,
-    /// The session has ended: they are released.
-    Unwanted,
-    /// PDU SESSION RESOURCE RELEASE COMMAND was sent after the request: the gNB releases them itself.
-    ReleaseSent,
-}
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::state::{PendingSetup, SetupUse, UeContext};
 
 /// The gNB is asked for the resources of a session.
 pub(crate) fn setup_requested(ue: Ue, psi: PduSessionId, in_context: bool) {

@@ -4,16 +4,14 @@
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
-use super::context::SmContext;
-use super::qos::{FlowRule, Ground, Numbering, QosFlow, flow_of};
+use super::qos::{Ground, Numbering, flow_of};
 use super::release;
 use super::wanted::{policies, want};
 use crate::amf;
 use crate::config::{Config, DataNetwork};
 use crate::policy::{FlowPolicy, Setup};
-use crate::shard::Ue;
-use crate::udm::{Ambr, Arp, SubscribedDnn, Subscription};
-use crate::ue_context::UeContext;
+use crate::procedure::Ue;
+use crate::state::{Ambr, Arp, FlowRule, QosFlow, SmContext, SubscribedDnn, Subscription, UeContext};
 
 /// What becomes of a session.
 enum Verdict {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
     BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowDescription, QosRule,
@@ -15,56 +14,11 @@ use whimbrel_ngap::ie::{
     ReflectiveQosAttribute,
 };
 
-use super::context::{DEFAULT_QFI, SmContext};
-use super::marking::Marks;
 use crate::amf::bits;
 use crate::config::{Config, DataNetwork, Smf};
 use crate::filter;
-use crate::policy::{DEFAULT_PRECEDENCE, FlowGate, FlowName, FlowPolicy, Gbr, Setup, Treatment};
-use crate::udm::Arp;
-
-/// A QoS flow beside the default one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QosFlow {
-    /// Its identifier.
-    pub qfi: Qfi,
-    /// The policy that it comes from.
-    pub name: FlowName,
-    /// 5QI.
-    pub five_qi: FiveQi,
-    /// Allocation and retention priority.
-    pub arp: Arp,
-    /// The rates of a GBR flow.
-    pub gbr: Option<Gbr>,
-    /// Which directions pass.
-    pub gate: FlowGate,
-    /// Its QoS rules.
-    pub rules: Vec<FlowRule>,
-    /// The place of its DSCP among the session's markings.
-    pub mark: u8,
-    /// The UE learns its uplink rules from its packets, and is told none.
-    pub reflective: bool,
-    /// The UE asked for it, and may change it.
-    pub of_ue: bool,
-    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
-    pub fulfilled: bool,
-}
-
-/// A QoS rule of a flow (TS 23.501 §5.7.1.4).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowRule {
-    /// Its identifier, 1 to 255.
-    pub id: u8,
-    /// The lowest is tried first.
-    pub precedence: u8,
-    /// Which packets it takes.
-    pub filters: Vec<PacketFilter>,
-    /// Instead: the packets of this application. UEs are not told of it.
-    pub application: Option<Box<str>>,
-}
-
-/// The default rule's identifier.
-pub(crate) const DEFAULT_RULE: u8 = 1;
+use crate::policy::{DEFAULT_PRECEDENCE, FlowName, FlowPolicy, Gbr, Setup, Treatment};
+use crate::state::{Arp, DEFAULT_QFI, DEFAULT_RULE, FlowRule, Marks, QosFlow, SmContext};
 
 /// A 5QI with its priority and rates as the gNB is told.
 pub(super) fn level_qos(
@@ -156,11 +110,6 @@ pub(super) fn default_rule() -> QosRule {
 }
 
 impl SmContext {
-    /// The flow of this identifier, if it is none but the default one.
-    pub fn flow(&self, qfi: Qfi) -> Option<&QosFlow> {
-        self.flows.iter().find(|f| f.qfi == qfi)
-    }
-
     /// All rules and flows of the session, as a UE is told first.
     pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
         let mut rules = vec![default_rule()];

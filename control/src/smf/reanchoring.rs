@@ -10,10 +10,9 @@ use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_nas::ie::{Container, ExtendedPco, PcoDirection, SmCause};
 use whimbrel_nas::sm::ModificationCommand;
 
-use super::context::SmContext;
 use super::release;
-use crate::shard::Ue;
-use crate::ue_context::UeContext;
+use crate::procedure::Ue;
+use crate::state::{SmContext, UeContext};
 
 /// Step 2: the UE is told to set the successor up, and how long the session stays.
 pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {

@@ -4,14 +4,12 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm::{self, Pti, ReleaseCommand};
 
-use super::context::UpState;
 use super::{N2Outcome, n4, operation, up_connection};
 use crate::amf;
 use crate::event::{Event, SessionOutcome};
 use crate::input::Input;
-use crate::procedure::{End, Repeated, attempt};
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::ue_context::UeContext;
+use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
+use crate::state::{UeContext, UpState};
 use crate::upf::UpfId;
 
 /// The UE asks (TS 24.501 §6.4.3).

@@ -9,17 +9,17 @@ use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 use whimbrel_pfcp::ie::FSeid;
 use whimbrel_pfcp::msg::SessionModificationRequest;
 
-use super::context::{SmContext, UpState};
 use super::establishment::tell;
 use super::handover::Admitted;
 use super::n4::{self, Downlink};
 use super::path_switch::end_without_gnb;
 use super::up_connection::{is_active, rest};
-use crate::amf::Given;
 use crate::config::Config;
 use crate::envelope::UeId;
 use crate::event::SessionChange;
-use crate::shard::{Interrupt, Ue};
+use crate::n14::Given;
+use crate::procedure::{Interrupt, Ue};
+use crate::state::{Coming, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
 /// Where each session is, by the address that another SMF knows its UPF by.
@@ -69,18 +69,6 @@ pub(crate) async fn give_away(
     }
     given.sort_unstable_by_key(|g| g.psi);
     Ok(given)
-}
-
-/// A session that may come, as its present SMF has it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
-    /// Which.
-    pub(crate) psi: PduSessionId,
-    /// Our name of it towards the UPF.
-    pub(crate) cp_seid: Seid,
-    upf: UpfId,
-    /// The UPF's session, which is not ours yet: until it is, the UE's record does not have it.
-    up_seid: Seid,
 }
 
 /// Whether a session can be taken over: its slice and data network are had here, and its UPF is one of ours. It is made ours but for what

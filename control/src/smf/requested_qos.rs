@@ -7,13 +7,12 @@ use whimbrel_nas::ie::{
     SmCause,
 };
 
-use super::context::DEFAULT_QFI;
-use super::qos::{DEFAULT_RULE, FlowRule, Ground, Numbering, QosFlow, numbered};
+use super::qos::{Ground, Numbering, numbered};
 use crate::filter;
 use crate::policy::{
     DEFAULT_PRECEDENCE, DERIVED_PRECEDENCE, FILTERS_MAX, FlowPolicy, Gbr, Setup, is_gbr, is_non_gbr,
 };
-use crate::udm::Ambr;
+use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow};
 
 const SEMANTIC: SmCause = SmCause::SemanticErrorInQosOperation;
 const SYNTACTICAL: SmCause = SmCause::SyntacticalErrorInQosOperation;

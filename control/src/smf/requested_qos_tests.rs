@@ -4,7 +4,7 @@ use whimbrel_nas::ie::{BitRate, FilterComponent as C, FilterDirection, RuleBindi
 
 use super::*;
 use crate::policy::FlowGate;
-use crate::udm::Arp;
+use crate::state::Arp;
 
 fn qfi(n: u8) -> Qfi {
     Qfi::new(n).unwrap()

@@ -6,11 +6,9 @@ use whimbrel_pfcp::ie::{Choice, FTeid, Rqi, UeIpAddress};
 use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::{CreatePdr, RemovePdr, RemoveQer, UpdatePdr, UpdateQer};
 
-use super::context::{SmContext, Tunnel};
-use super::qos::QosFlow;
 use super::rules::{Pdrs, SESSION_QER, create_qer, gate, qer_id, rates, rules_of};
 use crate::policy::{FlowGate, Gbr};
-use crate::udm::Ambr;
+use crate::state::{Ambr, QosFlow, SmContext, Tunnel};
 
 impl Pdrs<'_> {
     /// Those of a session that stands, with what the UPF chose.

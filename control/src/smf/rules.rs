@@ -15,13 +15,11 @@ use whimbrel_pfcp::ie::{
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
 
-use super::context::{DEFAULT_QFI, SmContext};
 use super::marking::downlink_far;
-use super::qos::{DEFAULT_RULE, FlowRule, QosFlow};
 use crate::config::Buffering;
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
-use crate::udm::{Ambr, SubscribedDnn};
+use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn};
 
 const UPLINK_FAR: FarId = FarId(1);
 /// Where packets for the UE go.

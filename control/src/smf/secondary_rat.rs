@@ -4,7 +4,7 @@ use whimbrel_ngap::msg::SecondaryRatDataUsageReport;
 use whimbrel_ngap::transfer::SecondaryRatDataUsageReportTransfer;
 
 use crate::amf;
-use crate::shard::Ue;
+use crate::procedure::Ue;
 
 /// What went over a secondary radio is counted, by session. All of it has passed the UPF, too: this is a part of what the session
 /// has used, not more of it.

@@ -6,8 +6,8 @@
 use whimbrel_ids::{Dnn, PduSessionId, SNssai, Tac};
 
 use crate::config::Upf;
+use crate::procedure::Ue;
 use crate::refusal::{Refusal, UPF_CONGESTED};
-use crate::shard::Ue;
 use crate::upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
 
 /// UPFs that were asked in vain, a bit each.

@@ -10,7 +10,7 @@ use whimbrel_nas::sm::{
 
 use super::{release_locally, send};
 use crate::amf;
-use crate::shard::{Lane, Procedure, Ue};
+use crate::procedure::{Lane, Procedure, Ue};
 
 /// 5GSM STATUS (§6.5.2).
 pub(super) fn status(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) {

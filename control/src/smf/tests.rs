@@ -25,10 +25,9 @@ use whimbrel_ngap::transfer::{
 use crate::envelope::{Batch, Command, Effect, Payload};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
+use crate::procedure::Procedure;
 use crate::refusal::Refusal;
-use crate::shard::Procedure;
-use crate::smf::Modification;
-use crate::udm::{Ambr, Arp};
+use crate::state::{Ambr, Arp, Modification};
 use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness, config, n2, psi};
 
 mod area;

@@ -9,7 +9,7 @@ use whimbrel_ngap::transfer::{
 };
 
 use super::N2Outcome;
-use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel};
+use super::context::an_tunnel;
 use super::establishment::tell;
 use super::n4::{Downlink, modify};
 use super::path_switch::is_being_released;
@@ -17,10 +17,9 @@ use super::wanted;
 use crate::amf;
 use crate::event::SessionChange;
 use crate::input::Input;
-use crate::procedure::End;
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::ue_context::UeContext;
+use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UeContext, UpState};
 
 /// Why a gNB gave no tunnel.
 pub(super) enum Answer {

@@ -1,22 +1,12 @@
 //! What the UPF says that a session has used (TS 29.244 §5.2.2.3): each report counts once.
 
-use serde::{Deserialize, Serialize};
 use whimbrel_ids::PduSessionId;
 use whimbrel_pfcp::ie::UrSeqn;
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::rules::SESSION_URR;
-use crate::shard::Ue;
-
-/// Which reports of a session were counted: the newest one, and those before it. They may come in another order than they
-/// were made in, the answer to a modification before a report on its way, and a UPF may say one again under another
-/// sequence number of PFCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    newest: u32,
-    /// The lowest bit is the one just before the newest.
-    before: u64,
-}
+use crate::procedure::Ue;
+use crate::state::Counted;
 
 impl Counted {
     /// Notes a report. Whether it is to be counted: what is too old to be told from one that was, is not.

@@ -1,62 +1,16 @@
 //! What a session is to have: the wishes that a modification makes true as soon as it can (TS 23.502 §4.3.3.2 step 1).
 
-use serde::{Deserialize, Serialize};
-use whimbrel_ids::{FiveQi, PduSessionId, Qfi};
+use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{SmCause, SscMode};
 
-use super::context::SmContext;
-use super::qos::{Ground, QosFlow, flow_of};
+use super::qos::{Ground, flow_of};
 use super::{operation, release, up_connection};
 use crate::amf;
 use crate::config::Config;
 use crate::event::SessionOutcome;
-use crate::policy::{FlowGate, FlowName, FlowPolicy, merged};
-use crate::shard::Ue;
-use crate::udm::{Ambr, Arp};
-use crate::ue_context::UeContext;
-
-/// What a session is to have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Its QoS flows beside the default one.
-    pub flows: Vec<QosFlow>,
-    /// Its AMBR.
-    pub ambr: Ambr,
-    /// 5QI of its default QoS flow.
-    pub five_qi: FiveQi,
-    /// Priority of its default QoS flow.
-    pub arp: Arp,
-    /// The UE was told to set its successor up (TS 23.502 §4.3.5.2).
-    pub leaving: bool,
-}
-
-impl Wanted {
-    /// What a session has.
-    pub(super) fn of(s: &SmContext) -> Self {
-        let (ambr, five_qi, arp) = (s.ambr, s.five_qi, s.arp);
-        Self { flows: s.flows.clone(), ambr, five_qi, arp, leaving: s.is_leaving() }
-    }
-}
-
-/// What an operator changes in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Modification {
-    /// Sets up the flow that the policy has under this name.
-    AddFlow(FlowName),
-    /// Takes down the flow of this name.
-    RemoveFlow(FlowName),
-    /// Gives it this AMBR.
-    Ambr(Ambr),
-    /// Moves a session of SSC mode 2 or 3 to another anchor: it is released, and the UE asks anew (TS 23.502 §4.3.5.1); or
-    /// the UE asks for its successor first (TS 23.502 §4.3.5.2).
-    Reanchor,
-    /// Opens or closes the gates of the flow of this name (TS 29.244 §5.4.3).
-    Gate(FlowName, FlowGate),
-    /// Lets its user plane go; the UE stays connected (TS 23.502 §4.3.7).
-    Deactivate,
-    /// Ends it (TS 23.502 §4.3.4.2 step 1e).
-    Release,
-}
+use crate::policy::{FlowName, FlowPolicy, merged};
+use crate::procedure::Ue;
+use crate::state::{Modification, SmContext, UeContext, Wanted};
 
 /// Changes what a session is to have. Nothing happens where that is what it has, which the answer says.
 pub(super) fn want(ue: Ue, psi: PduSessionId, change: impl FnOnce(&mut Wanted)) -> Option<SessionOutcome> {

@@ -14,19 +14,19 @@ use whimbrel_nas::mm::{self, RegistrationRequest};
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_security::NasSecurityContext;
 
-use super::source::{self, Departure, alone};
-use super::target::{InboundTransfer, PATIENCE, completed, record};
-use super::{Between, Body, Completed, NeighbourId, Relation, Shown, Transferred, say};
+use super::say;
+use super::source::{self, alone};
+use super::target::{PATIENCE, completed, record};
 use crate::amf::connection::{lost, out_of_state, part, send_release_command};
 use crate::amf::nas;
 use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
-use crate::procedure::End;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::smf::{self, Coming};
-use crate::ue_context::{AmfContext, UeContext};
+use crate::n14::{Body, Completed, NeighbourId, Relation, Shown, Transferred};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::smf;
+use crate::state::{AmfContext, Between, Coming, Departure, InboundTransfer, UeContext};
 
 /// How long a UE may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
 /// (T3560).

@@ -13,9 +13,7 @@ use whimbrel_ngap::msg::{
     HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
 };
 
-use super::{
-    Between, Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContextCreateData, say,
-};
+use super::say;
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::{
     ids, lost, out_of_state, release_command, send, send_nas, send_release_command,
@@ -23,57 +21,16 @@ use crate::amf::connection::{
 use crate::amf::handover::{self, EXECUTION, FORWARDING, Failed};
 use crate::amf::handover_request::Asked;
 use crate::amf::mobility_restrictions::permitted;
-use crate::amf::nas::Security;
-use crate::amf::target::{self, Phase};
+use crate::amf::target;
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
+use crate::n14::{Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContextCreateData};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
-use crate::ue_context::UeContext;
-
-/// A UE that goes over to another AMF's gNB, as long as it has a record here.
-#[derive(Clone, Debug)]
-pub(crate) struct Departure {
-    to: NeighbourId,
-    relation: Relation,
-    phase: Phase,
-    /// The serving gNB is gone: the UE has nowhere else to be.
-    source_lost: bool,
-    /// What is to be said to the UE if it stays.
-    held: Vec<(mm::Message, Security)>,
-    /// It has come there, and these sessions with it.
-    given: Option<Vec<Given>>,
-}
-
-impl Departure {
-    /// Of an idle UE that registers there.
-    pub(super) fn idle(to: NeighbourId, relation: Relation) -> Self {
-        Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
-    }
-
-    /// Whether it is this one.
-    pub(super) fn is(&self, to: NeighbourId, relation: Relation) -> bool {
-        (self.to, self.relation) == (to, relation)
-    }
-
-    /// Its state is under way.
-    pub(super) fn executing(&mut self) {
-        self.phase = Phase::Executing;
-    }
-
-    /// The other AMF may have spoken to it.
-    pub(crate) fn may_have_come(&self) -> bool {
-        self.phase == Phase::Executing
-    }
-}
-
-/// COUNTs that another AMF may have used before a UE's way there came to nothing: more than it says before it has keys of its own, two
-/// challenges, each five times (T3560), what it says to a message that it does not serve, a refusal. Ten such ways of which
-/// the UE hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
-pub(crate) const SAID_ELSEWHERE: u8 = 24;
+use crate::state::{Between, Departure, Phase, Security, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: NeighbourId) {

@@ -18,75 +18,22 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
-use super::{
-    Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContextCreateData, registration, say,
-};
+use super::{registration, say};
 use crate::amf::as_security::Fresh;
 use crate::amf::connection::{emit, locate, location, out_of_state};
 use crate::amf::handover::{self, Failed};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
-use crate::amf::target::{self, Target};
-use crate::amf::{end, udm_client};
+use crate::amf::{end, target, udm_client};
 use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::procedure::End;
+use crate::n14::{Body, Completed, Created, Keys, NeighbourId, Relation, UeContextCreateData};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::smf::{self, Admitted, Coming};
-use crate::ue_context::{AmfContext, Connection, UeContext};
-
-/// Where a UE comes from.
-#[derive(Clone, Debug)]
-pub(crate) struct InboundTransfer {
-    from: NeighbourId,
-    relation: Relation,
-    /// The sessions that come along, from when the UE is here until it is certain that they are ours.
-    pub(super) coming: Vec<Coming>,
-    by: By,
-}
-
-/// How a UE comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Handover,
-    /// Idle; its context was asked for, and the relation names the question.
-    Question,
-    /// Idle, and its source has answered.
-    Answer,
-}
-
-impl InboundTransfer {
-    fn new(from: NeighbourId, relation: Relation) -> Self {
-        Self { from, relation, coming: Vec::new(), by: By::Handover }
-    }
-
-    /// Of an idle UE, of which the source is asked.
-    pub(super) fn asked(from: NeighbourId, relation: Relation) -> Self {
-        Self { by: By::Question, ..Self::new(from, relation) }
-    }
-
-    /// The source answers, and names the UE. Whether it was asked.
-    pub(super) fn answered(&mut self, from: NeighbourId, relation: Relation) -> bool {
-        let asked = (By::Question, self.from, self.relation.token);
-        let ours = asked == (self.by, from, relation.token);
-        if ours {
-            (self.relation, self.by) = (relation, By::Answer);
-        }
-        ours
-    }
-
-    pub(super) fn is_handover(&self) -> bool {
-        self.by == By::Handover
-    }
-
-    /// Where the source of an idle UE hears what became of it, once it has answered.
-    pub(super) fn status_to(&self) -> Option<To> {
-        (self.by == By::Answer).then_some((self.from, self.relation))
-    }
-}
+use crate::smf::{self, Admitted};
+use crate::state::{AmfContext, Between, Coming, Connection, InboundTransfer, Target, UeContext};
 
 impl Keys {
     pub(super) fn of(fresh: &Fresh) -> Self {

@@ -11,8 +11,7 @@ use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest, ServiceAccept, S
 
 use super::*;
 use crate::config::Ladn;
-use crate::smf::{SmContext, UpState};
-use crate::udm::{MobilityRestrictions, ServiceArea};
+use crate::state::{MobilityRestrictions, ServiceArea, SmContext, UpState};
 use crate::ue_harness::INTEGRITY;
 
 fn tac(n: u32) -> Tac {

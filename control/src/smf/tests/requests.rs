@@ -13,7 +13,7 @@ use whimbrel_pfcp::ie::Cause as PfcpCause;
 use super::*;
 use crate::config::{Config, Emergency, UpProtection, UpSecurity};
 use crate::envelope::OutputId;
-use crate::udm::{SessionTypes, Subscription};
+use crate::state::{SessionTypes, Subscription};
 
 fn wish() -> EstablishmentRequest {
     let full = IntegrityDataRate::Full;
@@ -407,7 +407,7 @@ fn a_gnb_gives_a_session_up() {
     m.pdu_session_resource_released_list_not = vec![PduSessionResourceItem::new(psi(1), transfer)];
     let batch = harness.ngap(m);
     let batches = harness.settle(batch);
-    assert_eq!(harness.context().unwrap().sessions[&psi(1)].up, crate::smf::UpState::Inactive);
+    assert_eq!(harness.context().unwrap().sessions[&psi(1)].up, crate::state::UpState::Inactive);
     assert!(told(&mut harness, &batches).is_empty());
 }
 
@@ -448,5 +448,5 @@ fn a_gnb_brings_one_session_of_two_up() {
     let batch = harness.ngap(m);
     harness.settle(batch);
     let up = |n| harness.context().unwrap().sessions[&psi(n)].up;
-    assert_eq!((up(1), up(2)), (crate::smf::UpState::Active, crate::smf::UpState::Inactive));
+    assert_eq!((up(1), up(2)), (crate::state::UpState::Active, crate::state::UpState::Inactive));
 }

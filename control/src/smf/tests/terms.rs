@@ -8,8 +8,8 @@ use whimbrel_pfcp::ie::Cause as PfcpCause;
 
 use super::*;
 use crate::envelope::OutputId;
-use crate::smf::{SmContext, UpState};
-use crate::udm::{Answer, SessionTypes, Subscription};
+use crate::state::{SessionTypes, SmContext, Subscription, UpState};
+use crate::udm::Answer;
 
 fn session(harness: &UeHarness) -> &SmContext {
     &harness.context().unwrap().sessions[&psi(1)]

@@ -5,28 +5,40 @@
 //! time of one input. A borrow cannot outlive the closure it is given to, nor cross an await.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Tmsi};
 
-use super::Spawned;
+use super::{Lane, Procedure};
 use crate::config::Config;
 use crate::envelope::{Batch, Envelope};
-use crate::ue_context::UeContext;
+use crate::state::UeContext;
 use crate::upf::UpfStates;
 
+/// A procedure in flight. It is never serialised: replay from the last checkpoint rebuilds it.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A procedure that is to run once its lane is free.
+pub(crate) struct Spawned {
+    pub(crate) lane: Lane,
+    pub(crate) procedure: Procedure,
+    pub(crate) task: Task,
+}
+
 /// All that one input may touch.
-pub(super) struct Active {
-    pub(super) ue: Box<UeContext>,
-    pub(super) config: Arc<Config>,
-    pub(super) batch: Batch,
-    pub(super) queued: Vec<Spawned>,
-    pub(super) clock: u64,
-    pub(super) now: Instant,
-    pub(super) tmsi: Tmsi,
-    pub(super) seed: [u8; 16],
-    pub(super) draws: u8,
-    pub(super) upfs: UpfStates,
+pub(crate) struct Active {
+    pub(crate) ue: Box<UeContext>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) batch: Batch,
+    pub(crate) queued: Vec<Spawned>,
+    pub(crate) clock: u64,
+    pub(crate) now: Instant,
+    pub(crate) tmsi: Tmsi,
+    pub(crate) seed: [u8; 16],
+    pub(crate) draws: u8,
+    pub(crate) upfs: UpfStates,
 }
 
 thread_local! {
@@ -34,7 +46,7 @@ thread_local! {
 }
 
 /// Brings a UE in for one input.
-pub(super) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
+pub(crate) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
     let active = Active {
         ue,
         config,
@@ -52,7 +64,7 @@ pub(super) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config
 }
 
 /// Takes the UE out, with all that its input caused.
-pub(super) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
+pub(crate) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
     let Active { ue, queued, mut batch, .. } =
         ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
     ue.conclude(&mut batch);
@@ -60,12 +72,12 @@ pub(super) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
 }
 
 /// Takes out what a panic left: the UE as it was when its input failed, fit to be looked at and for nothing else.
-pub(super) fn abandon() -> Option<Box<UeContext>> {
+pub(crate) fn abandon() -> Option<Box<UeContext>> {
     ACTIVE.with_borrow_mut(Option::take).map(|a| a.ue)
 }
 
 /// Whether an input runs on this thread.
-pub(super) fn is_occupied() -> bool {
+pub(crate) fn is_occupied() -> bool {
     ACTIVE.with_borrow(Option::is_some)
 }
 
@@ -73,6 +85,6 @@ pub(super) fn is_occupied() -> bool {
 ///
 /// # Panics
 /// Outside an input, or within another `with`: both are mistakes of ours that no input can cause.
-pub(super) fn with<R>(f: impl FnOnce(&mut Active) -> R) -> R {
+pub(crate) fn with<R>(f: impl FnOnce(&mut Active) -> R) -> R {
     ACTIVE.with_borrow_mut(|a| f(a.as_mut().expect("procedures run within an input")))
 }

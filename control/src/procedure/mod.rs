@@ -1,14 +1,19 @@
-//! What all procedures share: how they end, and how a message is repeated until it is answered.
+//! What all procedures share: the handle of their UE, the lanes that they run on, how they end, and how a message is
+//! repeated until it is answered.
+
+pub(crate) mod active;
+mod lane;
+mod ue;
 
 use std::time::Duration;
 
-use whimbrel_nas::mm;
-
-use crate::amf::{Security, send_nas};
-use crate::event::{Dropped, Event};
+use crate::event::Event;
 use crate::input::Input;
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Ue};
+
+pub use lane::Procedure;
+pub(crate) use lane::{Interrupt, Lane, Lanes};
+pub(crate) use ue::Ue;
 
 /// How a procedure ended that did not complete.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ impl From<Interrupt> for End {
 }
 
 /// A NAS message is sent five times in all before its procedure is aborted (TS 24.501 §5.4.1.3.7 b and its kin).
-const ATTEMPTS: u8 = 5;
+pub(crate) const ATTEMPTS: u8 = 5;
 
 /// A message that is repeated while its timer expires.
 pub(crate) struct Repeated {
@@ -79,40 +84,4 @@ pub(crate) async fn attempt(
     }
     ue.event(Event::Repeated(repeated.what));
     Ok(None)
-}
-
-/// Sends a 5GMM message and repeats it until one of the accepted messages comes.
-pub(crate) async fn ask(
-    ue: Ue,
-    message: Box<mm::Message>,
-    security: Security,
-    repeated: Repeated,
-    accepts: fn(&Input) -> bool,
-) -> Result<Box<mm::Message>, End> {
-    ask_past(ue, message, security, repeated, accepts, |_| false).await
-}
-
-/// The same, where the UE may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
-/// been repeated.
-pub(crate) async fn ask_past(
-    ue: Ue,
-    message: Box<mm::Message>,
-    security: Security,
-    mut repeated: Repeated,
-    accepts: fn(&Input) -> bool,
-    stale: impl Fn(&mm::Message) -> bool,
-) -> Result<Box<mm::Message>, End> {
-    let mut passed = 0;
-    send_nas(ue, &message, security);
-    loop {
-        match attempt(ue, &mut repeated, accepts).await? {
-            Some(Input::Mm(answer)) if passed < ATTEMPTS && stale(&answer) => {
-                passed += 1;
-                let subject = ue.with(|p| p.subject());
-                ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
-            }
-            Some(Input::Mm(answer)) => return Ok(answer),
-            _ => send_nas(ue, &message, security),
-        }
-    }
 }

@@ -130,7 +130,7 @@ impl Lanes {
     }
 
     /// Occupies a free lane.
-    pub(super) fn occupy(&mut self, lane: Lane, procedure: Procedure) {
+    pub(crate) fn occupy(&mut self, lane: Lane, procedure: Procedure) {
         debug_assert!(self.procedure(lane).is_none(), "a lane runs one procedure at a time");
         let at = self.0.partition_point(|o| o.lane < lane);
         let occupied = Occupied {
@@ -147,13 +147,13 @@ impl Lanes {
     }
 
     /// The first lane that has something to do. It is taken as polled.
-    pub(super) fn ready(&mut self) -> Option<Lane> {
+    pub(crate) fn ready(&mut self) -> Option<Lane> {
         let o = self.0.iter_mut().find(|o| o.fresh || o.mail.is_some())?;
         o.fresh = false;
         Some(o.lane)
     }
 
-    pub(super) fn finished(&mut self, lane: Lane) {
+    pub(crate) fn finished(&mut self, lane: Lane) {
         self.0.retain(|o| o.lane != lane);
         if lane != Lane::Handover {
             // What does not wait for it gives it back.
@@ -169,7 +169,7 @@ impl Lanes {
     }
 
     /// Notes what the procedure of `lane` awaits from here on.
-    pub(super) fn await_input(
+    pub(crate) fn await_input(
         &mut self,
         lane: Lane,
         accepts: fn(&Input) -> bool,
@@ -181,7 +181,7 @@ impl Lanes {
         (o.accepts, o.deadline, o.answers, o.repeats) = (accepts, deadline, answers, repeats);
     }
 
-    pub(super) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
+    pub(crate) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;

@@ -9,13 +9,14 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Tmsi};
 
 use super::active;
-use super::{Interrupt, Lane, Procedure, Spawned};
+use super::active::Spawned;
+use super::{Interrupt, Lane, Procedure};
 use crate::config::Config;
 use crate::envelope::{Effect, Output, OutputId};
 use crate::event::Event;
 use crate::input::Input;
 use crate::prf::Prf;
-use crate::ue_context::UeContext;
+use crate::state::UeContext;
 use crate::upf::UpfStates;
 
 /// The largest future of a procedure, in octets: ten thousand UEs in the middle of a procedure stay within
@@ -32,7 +33,7 @@ pub(crate) struct Ue {
 }
 
 impl Ue {
-    pub(super) fn new(lane: Lane) -> Self {
+    pub(crate) fn new(lane: Lane) -> Self {
         Self { lane }
     }
 

@@ -1,0 +1,45 @@
+//! Questions to the UE: a 5GMM message that is repeated until it is answered.
+
+use whimbrel_nas::mm;
+
+use super::connection::send_nas;
+use crate::event::{Dropped, Event};
+use crate::input::Input;
+use crate::procedure::{ATTEMPTS, End, Repeated, Ue, attempt};
+use crate::state::Security;
+
+/// Sends a 5GMM message and repeats it until one of the accepted messages comes.
+pub(crate) async fn ask(
+    ue: Ue,
+    message: Box<mm::Message>,
+    security: Security,
+    repeated: Repeated,
+    accepts: fn(&Input) -> bool,
+) -> Result<Box<mm::Message>, End> {
+    ask_past(ue, message, security, repeated, accepts, |_| false).await
+}
+
+/// The same, where the UE may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
+/// been repeated.
+pub(crate) async fn ask_past(
+    ue: Ue,
+    message: Box<mm::Message>,
+    security: Security,
+    mut repeated: Repeated,
+    accepts: fn(&Input) -> bool,
+    stale: impl Fn(&mm::Message) -> bool,
+) -> Result<Box<mm::Message>, End> {
+    let mut passed = 0;
+    send_nas(ue, &message, security);
+    loop {
+        match attempt(ue, &mut repeated, accepts).await? {
+            Some(Input::Mm(answer)) if passed < ATTEMPTS && stale(&answer) => {
+                passed += 1;
+                let subject = ue.with(|p| p.subject());
+                ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+            }
+            Some(Input::Mm(answer)) => return Ok(answer),
+            _ => send_nas(ue, &message, security),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The plain data of a UE: what a checkpoint holds. Procedures read and write it; nothing here sends, waits or decides.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `ue_context` | the whole |
+//! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
+//! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
+//! | `subscription` | what the UDM says of the subscriber |
+
+mod amf_context;
+mod connection;
+mod context_transfer;
+mod handover;
+mod qos_flow;
+mod sm_context;
+mod subscription;
+mod ue_context;
+
+pub use amf_context::{AmfContext, Seen};
+pub use connection::{CROSSING, Connection, Source};
+pub use handover::Target;
+pub use qos_flow::{FlowRule, Marks, QosFlow};
+pub use sm_context::{Counted, Modification, SmContext, Tunnel, UpState, Wanted};
+pub use subscription::{
+    Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
+    Subscription,
+};
+pub use ue_context::UeContext;
+
+pub(crate) use amf_context::{AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
+pub(crate) use connection::{PendingSetup, SetupUse};
+pub(crate) use context_transfer::{Between, Coming, Departure, InboundTransfer};
+pub(crate) use handover::{By, Further, Phase};
+pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};

@@ -1,0 +1,61 @@
+//! The QoS flows and QoS rules of a PDU session (TS 23.501 §5.7.1).
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::{FiveQi, Qfi};
+use whimbrel_nas::ie::PacketFilter;
+
+use super::subscription::Arp;
+use crate::policy::{FlowGate, FlowName, Gbr};
+
+/// A QoS flow beside the default one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QosFlow {
+    /// Its identifier.
+    pub qfi: Qfi,
+    /// The policy that it comes from.
+    pub name: FlowName,
+    /// 5QI.
+    pub five_qi: FiveQi,
+    /// Allocation and retention priority.
+    pub arp: Arp,
+    /// The rates of a GBR flow.
+    pub gbr: Option<Gbr>,
+    /// Which directions pass.
+    pub gate: FlowGate,
+    /// Its QoS rules.
+    pub rules: Vec<FlowRule>,
+    /// The place of its DSCP among the session's markings.
+    pub mark: u8,
+    /// The UE learns its uplink rules from its packets, and is told none.
+    pub reflective: bool,
+    /// The UE asked for it, and may change it.
+    pub of_ue: bool,
+    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
+    pub fulfilled: bool,
+}
+
+/// A QoS rule of a flow (TS 23.501 §5.7.1.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRule {
+    /// Its identifier, 1 to 255.
+    pub id: u8,
+    /// The lowest is tried first.
+    pub precedence: u8,
+    /// Which packets it takes.
+    pub filters: Vec<PacketFilter>,
+    /// Instead: the packets of this application. UEs are not told of it.
+    pub application: Option<Box<str>>,
+}
+
+/// The default rule's identifier.
+pub(crate) const DEFAULT_RULE: u8 = 1;
+
+/// The QoS flow that every session has. Its identifier is ours to choose (TS 23.501 §5.7.1.3).
+pub(crate) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
+    Some(qfi) => qfi,
+    None => panic!("1 is a QFI"),
+};
+
+/// The DSCPs of a session's packets to its gNB, a downlink FAR each, the default flow's first. None: one FAR, without marking.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks(pub(crate) Box<[u8]>);
