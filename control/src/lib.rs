@@ -6,7 +6,7 @@
 //! | `state` | the plain data of a UE, which checkpoints hold |
 //! | [`Shard`] | runs the machines of one thread's UEs |
 //! | [`flat`] | how UEs, inputs and outputs travel between processes |
-//! | `collision` | which procedure an input belongs to, and what becomes of those that run |
+//! | `dispatch`, `collision` | which procedure an input belongs to, and what becomes of those that run |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
 //! | [`refusal`], [`event`] | why not, and what happened |
 //!
@@ -18,6 +18,7 @@ pub mod amf;
 mod collision;
 pub mod config;
 mod digest;
+mod dispatch;
 pub mod envelope;
 pub mod event;
 mod filter;

@@ -3,8 +3,9 @@
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::Cause;
 
-use super::connection::{lost, send_release_command};
-use super::{reach, target};
+use super::connection::lost;
+use super::n2::send_release_command;
+use super::{end, nas_dispatch, reach, target};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
@@ -32,6 +33,20 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
     });
 }
 
+/// The gNB wants the connection gone (TS 23.502 §4.2.6 step 1b). It does not wait for what runs over it.
+pub(crate) fn requested(ue: Ue, cause: Cause) {
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+        return nas_dispatch::duplicate(ue);
+    }
+    if ue.with(|p| p.awaits_release()) {
+        return end::dismiss(ue);
+    }
+    if target::source_leaves(ue, &cause) {
+        return; // a UE that is on its way to another gNB is that one's
+    }
+    start(ue, cause);
+}
+
 /// A UE without connection is watched: it shows up within the periodic registration timer, or is deregistered
 /// (TS 24.501 §5.3.7, TS 23.501 §5.4.1.1). One that is not registered has nothing to come back to.
 pub(crate) fn begin_reachability(ue: Ue) {
@@ -52,6 +67,6 @@ pub(crate) fn begin_reachability(ue: Ue) {
         p.amf.registered
     });
     if !registered {
-        super::end::dismiss(ue);
+        end::dismiss(ue);
     }
 }

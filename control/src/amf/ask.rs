@@ -2,7 +2,7 @@
 
 use whimbrel_nas::mm;
 
-use super::connection::send_nas;
+use super::n2::send_nas;
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::procedure::{ATTEMPTS, End, Repeated, Ue, attempt};

@@ -7,8 +7,8 @@ use whimbrel_nas::ie::{self, NgKsi};
 use whimbrel_nas::mm::AuthenticationReject;
 use whimbrel_security::{Abba, KAmf, KSeaf};
 
-use super::connection::send_nas;
 use super::identification::ask_suci;
+use super::n2::send_nas;
 use super::{eap_aka_prime, five_g_aka, udm_client};
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;

@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 
 use super::ask::ask;
-use super::connection::send_nas;
+use super::n2::send_nas;
 use super::slices::{Slices, nssai, rejected_nssai};
 use super::{end, ladn, ue_context_modification};
 use crate::event::Event;

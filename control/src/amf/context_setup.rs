@@ -14,8 +14,8 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
 
 use super::as_security::{begin_chain, ue_security_capabilities};
-use super::connection::{ids, send, send_nas, ue_ambr};
 use super::mobility_restrictions::mobility_restriction_list;
+use super::n2::{ids, send, send_nas, ue_ambr};
 use super::nas::protect;
 use super::nas_transport::n1_sm;
 use super::target::{handover_over, is_settled};

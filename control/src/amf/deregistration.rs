@@ -7,8 +7,8 @@ use whimbrel_nas::mm::{
 };
 
 use super::ask::ask;
-use super::connection::send_nas;
 use super::end;
+use super::n2::send_nas;
 use super::paging::page_if_awaited;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;

@@ -3,7 +3,7 @@
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::CauseNas;
 
-use super::connection::{ids, send_release_command};
+use super::n2::{ids, send_release_command};
 use super::udm_client;
 use super::{an_release, n14};
 use crate::envelope::Disposition;

@@ -17,10 +17,11 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
 
 use super::as_security::settle_chain;
-use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
+use super::n2::{emit, ids, out_of_state, part, send};
 use super::target;
+use super::user_location::{locate, location};
 use super::{end, location_reporting, n14, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
@@ -71,7 +72,8 @@ impl From<Interrupt> for Failed {
     }
 }
 
-/// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: where the target's identity leads, if it leads anywhere.
+/// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: the gNB that the target identity names, if it is connected here. An earlier handover gives way
+/// (TS 38.413 §8.4.1.4): its gNB has started again without cancelling it, or the UE is at another gNB by now.
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
     if let Ok(tai) = to_gnb(&m) {
         location_reporting::sign(ue, || Sign::Required(m.cause.to_string(), tai));

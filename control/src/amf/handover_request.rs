@@ -8,16 +8,16 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
 use super::as_security::{Fresh, offer_chain, ue_security_capabilities};
-use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
 use super::mobility_restrictions::mobility_restriction_list;
+use super::n2::emit;
 use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::smf;
-use crate::state::{By, Phase};
+use crate::state::{By, Phase, bits};
 
 /// The sessions that the source wants handed over.
 pub(crate) struct Asked {

@@ -12,8 +12,9 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{LocationReport, LocationReportingControl, LocationReportingFailureIndication};
 
-use super::connection::{ids, locate, out_of_state, send};
+use super::n2::{ids, out_of_state, send};
 use super::paging;
+use super::user_location::locate;
 use crate::envelope::Locate;
 use crate::event::{Event, Sign};
 use crate::procedure::Ue;

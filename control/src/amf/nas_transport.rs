@@ -5,8 +5,8 @@ use whimbrel_ids::{Dnn, PduSessionId, SNssai};
 use whimbrel_nas::ie::{GprsTimer3, MmCause, PayloadContainer, PayloadContainerType, RequestType};
 use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 
-use super::connection::send_nas;
 use super::mobility_restrictions::service_allowed;
+use super::n2::send_nas;
 use crate::event::{Dropped, Event};
 use crate::procedure::{Procedure, Ue};
 use crate::refusal::Refusal;
@@ -22,11 +22,11 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     }
     let Some(psi) = m.pdu_session_id else {
         // TS 24.501 §7.7.2: an element that this payload makes mandatory is missing.
-        super::connection::out_of_state(ue);
+        super::n2::out_of_state(ue);
         return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), Security::Current);
     };
     if !ue.with(|p| p.amf.registered) {
-        return super::connection::out_of_state(ue);
+        return super::n2::out_of_state(ue);
     }
     let known = ue.with(|p| p.sessions.contains_key(&psi));
     match m.request_type {
@@ -74,7 +74,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
             };
             let back_off = refusal.back_off(&ue.config());
             let subject = ue.with(|p| p.subject());
-            let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+            let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
             let procedure = Procedure::PduSessionEstablishment;
             ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
             let mut answer = returned(psi, m.payload_container.clone(), cause);

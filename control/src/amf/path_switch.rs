@@ -10,9 +10,10 @@ use whimbrel_ngap::msg::{PathSwitchRequest, PathSwitchRequestAcknowledge, PathSw
 use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 
 use super::as_security::{advance_chain, ue_security_capabilities};
-use super::connection::{emit, locate, location, part, refuse_names, send};
 use super::mobility_restrictions::permitted;
+use super::n2::{emit, part, refuse_names, send};
 use super::target;
+use super::user_location::{locate, location};
 use super::{end, location_reporting, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
@@ -22,7 +23,8 @@ use crate::refusal::Refusal;
 use crate::smf::{self, Switched};
 use crate::state::{By, Connection, Further, Target};
 
-/// Step 1b: the target names the UE by the identity that its source had for it.
+/// Step 1b: the target names the UE by the identity that its source had for it. A handover that still runs ends with that (TS 38.413 §8.4.4): the UE is
+/// at another gNB than the one it was sent to.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     // The UE came to its source through the core, and the source's word of that is under way.
     let Some(Further { association, request: m }) = target::further(ue, Further { association, request: m })
@@ -269,6 +271,6 @@ fn asked(m: &PathSwitchRequest) -> Vec<PduSessionId> {
 
 fn refused(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
-    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+    let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure: Procedure::PathSwitch, subject, ran_ue_ngap_id, refusal });
 }

@@ -6,7 +6,7 @@
 use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
 use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
 
-use super::connection::{ids, out_of_state, send};
+use super::n2::{ids, out_of_state, send};
 use crate::procedure::Ue;
 use crate::state::VoiceMatch;
 

@@ -11,10 +11,10 @@ use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, Registratio
 use whimbrel_ngap::ie::CauseNas;
 
 use super::authentication::{Claim, Failure, authenticate};
-use super::connection::{ids, send_nas};
 use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
+use super::n2::{ids, send_nas};
 use super::security_mode::{Secured, secure_nas};
 use super::service_request::Activation;
 use super::slices::{self, Slices};

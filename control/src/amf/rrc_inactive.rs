@@ -9,8 +9,8 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::RrcInactiveTransitionReport;
 
-use super::connection::locate;
 use super::reach;
+use super::user_location::locate;
 use crate::procedure::Ue;
 
 /// 5G-S-TMSI modulo 1024 (TS 38.413 §9.3.3.23, TS 38.304 §7.1): its lower bits are the 5G-TMSI's.

@@ -4,9 +4,9 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{MmCause, PduSessionSet, ReactivationErrors, ServiceType};
 use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
 
-use super::connection::send_nas;
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
+use super::n2::send_nas;
 use super::{configuration_update, end, priority, registration};
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
@@ -147,7 +147,7 @@ impl Activation {
 /// connection is let go, and T3517 has it ask again (TS 24.501 §5.6.1.7 b).
 fn not_served(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
-    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+    let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure: Procedure::ServiceRequest, subject, ran_ue_ngap_id, refusal });
     super::an_release::start(ue, whimbrel_ngap::ie::CauseNas::Unspecified.into());
 }

@@ -4,7 +4,7 @@ use whimbrel_ngap::ie::PduSessionResourceItem;
 use whimbrel_ngap::msg::{PduSessionResourceModifyConfirm, PduSessionResourceModifyIndication};
 use whimbrel_ngap::transfer::PduSessionResourceModifyIndicationUnsuccessfulTransfer;
 
-use super::connection::send;
+use super::n2::send;
 use crate::event::Event;
 use crate::procedure::{Lane, Procedure, Ue};
 use crate::smf::{self, Moved};

@@ -4,15 +4,13 @@
 //! stands in the UE's context, so that whatever ends the handover finds whom to tell.
 
 use whimbrel_ids::PduSessionId;
-use whimbrel_nas::mm;
-use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
 use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextReleaseCommand};
 
-use super::connection::{emit, ids, lost, out_of_state, part, release_command, send, send_nas, uplink_nas};
+use super::connection::lost;
 use super::context_setup::is_context_pending;
+use super::n2::{emit, ids, out_of_state, part, release_command, send, send_nas};
 use super::{handover, location_reporting, n14, path_switch};
-use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::input::Input;
@@ -20,27 +18,6 @@ use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
 use crate::smf;
 use crate::state::{By, Connection, Further, Phase, Security, Target, UeContext};
-
-/// More messages than the procedures of one UE have under way at once: one of the UE's and one of each session.
-const HELD_MAX: usize = 16;
-
-/// Keeps a message for a UE that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
-/// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
-pub(crate) fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
-    let Some(target) = &mut ue.amf.target else { return n14::source::hold(ue, message, security) };
-    if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
-        return false;
-    }
-    keep(&mut target.held, message, security);
-    true
-}
-
-/// What is being repeated need not be said twice; what is too much, its timer repeats.
-pub(crate) fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security: Security) {
-    if held.len() < HELD_MAX && !held.iter().any(|(held, _)| held == message) {
-        held.push((message.clone(), security));
-    }
-}
 
 /// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
 /// §4.9.1.3.1).
@@ -85,44 +62,8 @@ pub(crate) fn awaits_source(ue: &UeContext) -> bool {
     ue.lanes.awaits(Lane::Handover, &Input::SessionSettled)
 }
 
-/// A message of the target.
-pub(crate) fn received(ue: Ue, message: Message) {
-    match message {
-        Message::UplinkNasTransport(m) => uplink_nas(ue, m),
-        Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
-            let input = Input::Ngap(Box::new(message));
-            if ue.with(|p| p.lanes.deliver(Lane::Handover, input)).is_err() {
-                out_of_state(ue);
-            }
-        }
-        // It gives the UE up before it has come (TS 38.413 §8.3.2).
-        Message::UeContextReleaseRequest(m) => {
-            if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
-                release_target(ue, &target, m.cause);
-            }
-            gone(ue);
-        }
-        Message::ErrorIndication(m) => match m.cause {
-            Some(Cause::RadioNetwork(
-                CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
-            )) => gone(ue), // it does not have the UE (§10.6)
-            _ => out_of_state(ue),
-        },
-        _ => out_of_state(ue),
-    }
-}
-
-/// A message of the gNB that the UE has left.
-pub(crate) fn received_of_source(ue: Ue, message: Message) {
-    match message {
-        Message::UeContextReleaseRequest(_) => release_source(ue), // it wants what it gets anyway
-        Message::ErrorIndication(_) => source_gone(ue, |_| true),
-        _ => out_of_state(ue),
-    }
-}
-
 /// The gNB that the UE has left has no connection of it any more. What is under way to it from there still passes.
-fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
+pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
         if let Some(source) = &mut p.amf.source {
             source.connection.take_if(is_it);
@@ -162,7 +103,7 @@ pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
 }
 
 /// The target has lost the UE, or is lost itself. The UE stays where it was, if that is still there.
-fn gone(ue: Ue) {
+pub(crate) fn gone(ue: Ue) {
     let Some(target) = take(ue) else { return };
     if target.by.is_at_source() {
         let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;

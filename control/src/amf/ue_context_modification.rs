@@ -5,8 +5,9 @@ use whimbrel_ngap::ie::SecurityKey;
 use whimbrel_ngap::msg::UeContextModificationRequest;
 
 use super::as_security::begin_chain;
-use super::connection::{ids, locate, send, ue_ambr};
+use super::n2::{ids, send, ue_ambr};
 use super::rrc_inactive;
+use super::user_location::locate;
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::Refusal;

@@ -10,8 +10,8 @@ mod shared;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::collision;
 use crate::config::Config;
+use crate::dispatch;
 use crate::envelope::{Batch, Disposition, Envelope, Payload, UeId};
 use crate::procedure::active::{self, Spawned, Task};
 use crate::procedure::{Lane, Ue};
@@ -82,10 +82,10 @@ impl Shard {
         (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
         active::enter(slot.ue, slot.queued, self.config.clone(), envelope);
-        collision::admit(Ue::new(Lane::Mobility), &envelope.payload);
+        dispatch::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut slot.tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
-            collision::settle(Ue::new(Lane::Mobility));
+            dispatch::housekeeping(Ue::new(Lane::Mobility));
             run(&mut slot.tasks);
         }
         let (mut ue, queued, batch) = active::leave();

@@ -11,9 +11,8 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
 use super::qos::level_qos;
-use crate::amf::bits;
 use crate::config::UpProtection;
-use crate::state::{DEFAULT_QFI, SmContext, Tunnel};
+use crate::state::{DEFAULT_QFI, SmContext, Tunnel, bits};
 
 impl SmContext {
     /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.

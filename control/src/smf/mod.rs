@@ -3,23 +3,23 @@
 //! The AMF calls it as TS 29.502 names it (`create_sm_context`, `update_sm_context`), and it calls the AMF as TS 29.518
 //! does (`n1_n2_message_transfer`). In one process both are function calls within the UE's machine.
 
-mod area;
+pub(crate) mod area;
 mod context;
 mod establishment;
-mod handover;
+pub(crate) mod handover;
 mod marking;
-mod modification;
+pub(crate) mod modification;
 mod modify_indication;
-mod n4;
+pub(crate) mod n4;
 mod notify;
 mod operation;
 mod path_switch;
 mod pco;
-mod pending_setup;
-mod policy_change;
+pub(crate) mod pending_setup;
+pub(crate) mod policy_change;
 mod qos;
-mod reanchoring;
-mod release;
+pub(crate) mod reanchoring;
+pub(crate) mod release;
 mod relocation;
 mod requested_qos;
 mod rule_change;
@@ -31,7 +31,7 @@ mod status;
 mod tests;
 mod up_connection;
 mod usage;
-mod wanted;
+pub(crate) mod wanted;
 
 use whimbrel_ids::{PduSessionId, SNssai};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
@@ -53,33 +53,26 @@ pub use n4::{
     no_such_session,
 };
 
-pub(crate) use area::{area_changed, barred, where_awaited};
+pub(crate) use area::{barred, where_awaited};
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
-    Admitted, admitted, ask_paths, expect, handover_required, is_forwarding, no_departure, paths_switched,
+    Admitted, admitted, ask_paths, handover_required, is_forwarding, no_departure, paths_switched,
     ready_for_departure, release_at_gnb, stop_forwarding, why_not_admitted,
 };
-pub(crate) use modification::{begin_wanted, is_wanted};
+pub(crate) use modification::is_wanted;
 pub(crate) use modify_indication::{Moved, move_tunnels};
-pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
 pub(crate) use operation::deferred;
 pub(crate) use path_switch::{Switched, is_being_released, not_switched, switch_paths};
-pub(crate) use pending_setup::{
-    await_abandoned_setups, context_answered, gnb_left, is_setup_pending, release_sent, setup_requested,
-};
-pub(crate) use policy_change::{policy_changed, subscription_changed};
-pub(crate) use reanchoring::lifetimes_over;
-pub(crate) use release::{
-    forget_all, forget_inactive, leave_upf, release_all, release_locally, upf_restarted, withdraw,
-};
+pub(crate) use pending_setup::{context_answered, gnb_left, is_setup_pending, release_sent, setup_requested};
+pub(crate) use policy_change::subscription_changed;
+pub(crate) use release::{forget_all, forget_inactive, release_all, release_locally, withdraw};
 pub(crate) use relocation::{await_paths, came, claim, disown, give_away, take, upfs};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
     asked_for, awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active,
     is_coming_up, reactivate, with_user_plane,
 };
-pub(crate) use wanted::by_operator as modify_by_operator;
 
 /// What a gNB did with a session (TS 38.413 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

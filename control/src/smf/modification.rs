@@ -23,12 +23,12 @@ use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
 use super::wanted::{policies, want, without};
 use super::{N2Outcome, n4, operation, pco, reanchoring, release, release_locally, up_connection};
-use crate::amf::{self, bits};
+use crate::amf;
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
-use crate::state::{DEFAULT_QFI, QosFlow, UeContext, UpState, Wanted};
+use crate::state::{DEFAULT_QFI, QosFlow, UeContext, UpState, Wanted, bits};
 
 /// Whether a change waits for an idle UE.
 pub(crate) fn is_wanted(ue: &UeContext) -> bool {

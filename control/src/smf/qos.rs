@@ -14,11 +14,10 @@ use whimbrel_ngap::ie::{
     ReflectiveQosAttribute,
 };
 
-use crate::amf::bits;
 use crate::config::{Config, DataNetwork, Smf};
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowName, FlowPolicy, Gbr, Setup, Treatment};
-use crate::state::{Arp, DEFAULT_QFI, DEFAULT_RULE, FlowRule, Marks, QosFlow, SmContext};
+use crate::state::{Arp, DEFAULT_QFI, DEFAULT_RULE, FlowRule, Marks, QosFlow, SmContext, bits};
 
 /// A 5QI with its priority and rates as the gNB is told.
 pub(super) fn level_qos(

@@ -32,3 +32,4 @@ pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{Between, Coming, Departure, InboundTransfer};
 pub(crate) use handover::{By, Further, Phase};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
+pub(crate) use subscription::bits;

@@ -164,3 +164,8 @@ pub struct Arp {
     /// May lose resources to others.
     pub preemptable: bool,
 }
+
+/// kbit/s in bit/s, within what the information element holds (TS 38.413 §9.3.1.4: 4 Tbit/s).
+pub(crate) fn bits(kbps: u64) -> u64 {
+    kbps.saturating_mul(1000).min(4_000_000_000_000)
+}

@@ -7,7 +7,7 @@ pub(crate) mod registration;
 pub(crate) mod source;
 pub(crate) mod target;
 
-use super::connection::out_of_state;
+use super::n2::out_of_state;
 use crate::envelope::{Effect, HandoverTarget};
 use crate::input::Input;
 use crate::n14::{Body, N14, NeighbourId, Relation};

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair};
 use whimbrel_ngap::msg::{
@@ -15,12 +14,11 @@ use whimbrel_ngap::msg::{
 
 use super::say;
 use crate::amf::as_security::{offer_chain, settle_chain};
-use crate::amf::connection::{
-    ids, lost, out_of_state, release_command, send, send_nas, send_release_command,
-};
+use crate::amf::connection::lost;
 use crate::amf::handover::{self, EXECUTION, FORWARDING, Failed};
 use crate::amf::handover_request::Asked;
 use crate::amf::mobility_restrictions::permitted;
+use crate::amf::n2::{ids, out_of_state, release_command, send, send_nas, send_release_command};
 use crate::amf::target;
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
@@ -311,16 +309,6 @@ pub(super) fn over(ue: Ue, d: &Departure) {
         }
     }
     target::go_on(ue);
-}
-
-/// Keeps a message for a UE whose state is under way: its keys may not say anything that the target does not know of.
-pub(crate) fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
-    let Some(d) = ue.amf.departure_mut() else { return false };
-    if d.phase == Phase::Waiting {
-        return false;
-    }
-    target::keep(&mut d.held, message, security);
-    true
 }
 
 /// The gNB that sends the UE away lets it go, or is lost: the UE may arrive all the same. Whether it is so.

@@ -20,10 +20,11 @@ use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
 use super::{registration, say};
 use crate::amf::as_security::Fresh;
-use crate::amf::connection::{emit, locate, location, out_of_state};
 use crate::amf::handover::{self, Failed};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
+use crate::amf::n2::{emit, out_of_state};
+use crate::amf::user_location::{locate, location};
 use crate::amf::{end, target, udm_client};
 use crate::envelope::HandoverTarget;
 use crate::event::Event;

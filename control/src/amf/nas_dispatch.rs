@@ -1,0 +1,125 @@
+//! 5GMM messages, each to its procedure, and which of two that collide goes on: TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.4.6.3, §5.5.1.2.8,
+//! §5.5.1.3.8, §5.5.2.2.7, §5.5.2.3.5, §5.6.1.8.
+
+use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
+use whimbrel_nas::mm::{Message, MmStatus};
+
+use super::n2::{out_of_state, send_nas};
+use super::nas::Received;
+use super::{deregistration, end, nas_transport, registration, service_request};
+use crate::event::{Dropped, Event};
+use crate::input::Input;
+use crate::procedure::{Lane, Procedure, Ue};
+use crate::smf;
+use crate::state::Security;
+
+/// A 5GMM message that passed the security rules.
+pub(crate) fn received(ue: Ue, received: Received) {
+    let Received { message, protected, content, sealed } = received;
+    let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
+    let repeated = ue.with(|p| p.amf.answering == content);
+    if ue.with(|p| p.awaits_release()) {
+        match message {
+            Message::RegistrationRequest(_) => end::registers_in_time(ue, protected),
+            Message::ServiceRequest(_)
+            | Message::ControlPlaneServiceRequest(_)
+            | Message::DeregistrationRequestUeOriginating(_) => {}
+            _ => return out_of_state(ue),
+        }
+    }
+    match message {
+        // §5.5.1.2.8 d, e: the same request again has REGISTRATION ACCEPT sent again if that was sent, else it changes
+        // nothing; another one starts over.
+        Message::RegistrationRequest(_) if running == Some(Procedure::Registration) && repeated => {
+            let again = Input::Mm(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, again)).is_err() {
+                duplicate(ue);
+            }
+        }
+        // §5.5.2.3.5 d, e, f: the network's deregistration goes on; an initial registration takes its place.
+        Message::RegistrationRequest(ref m)
+            if running == Some(Procedure::DeregistrationByNetwork)
+                && m.registration_type.kind != RegistrationKind::Initial =>
+        {
+            out_of_state(ue);
+        }
+        Message::ServiceRequest(_) if running == Some(Procedure::DeregistrationByNetwork) => {
+            out_of_state(ue);
+        }
+        Message::RegistrationRequest(m) => {
+            if protected && let MobileIdentity::Guti(guti) = &m.mobile_identity {
+                registration::settle_tmsi(ue, guti.tmsi);
+            }
+            if m.registration_type.kind == RegistrationKind::Initial {
+                smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
+                deregistration::begins_anew(ue);
+            }
+            registration::start(ue, Box::new(m), protected, content, sealed);
+        }
+        // §5.6.1.8 c.
+        Message::ServiceRequest(_) if running == Some(Procedure::ServiceRequest) && repeated => duplicate(ue),
+        Message::ServiceRequest(m) if protected && ue.with(|p| p.amf.registered) => {
+            if let MobileIdentity::STmsi(s_tmsi) = &m.s_tmsi {
+                registration::settle_tmsi(ue, s_tmsi.tmsi);
+            }
+            service_request::start(ue, m, content);
+        }
+        Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => {
+            service_request::reject_stranger(ue)
+        }
+        // §5.5.2.2.7 b: whatever runs, the UE leaves.
+        Message::DeregistrationRequestUeOriginating(m) => deregistration::by_ue(ue, &m),
+        Message::UlNasTransport(m) => nas_transport::uplink(ue, m),
+        Message::MmStatus(_) | Message::NotificationResponse(_) => out_of_state(ue),
+        Message::IdentityResponse(_)
+        | Message::AuthenticationResponse(_)
+        | Message::AuthenticationFailure(_)
+        | Message::SecurityModeComplete(_)
+        | Message::SecurityModeReject(_)
+        | Message::RegistrationComplete(_)
+        | Message::ConfigurationUpdateComplete(_)
+        | Message::DeregistrationAcceptUeTerminated(_) => {
+            // §5.4.4.6 e: it answers a command whose procedure gave way to another. Which 5G-GUTI is good, the UE shows next.
+            let completes = matches!(message, Message::ConfigurationUpdateComplete(_));
+            let stray = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Mm(Box::new(message)))).is_err();
+            if stray && completes {
+                return out_of_state(ue);
+            }
+            if stray {
+                incompatible(ue, protected);
+            }
+        }
+        // What only a network sends, or what no function here serves.
+        Message::RegistrationAccept(_)
+        | Message::RegistrationReject(_)
+        | Message::DeregistrationAcceptUeOriginating(_)
+        | Message::DeregistrationRequestUeTerminated(_)
+        | Message::ServiceReject(_)
+        | Message::ServiceAccept(_)
+        | Message::SliceAuthenticationCommand(_)
+        | Message::SliceAuthenticationComplete(_)
+        | Message::SliceAuthenticationResult(_)
+        | Message::ConfigurationUpdateCommand(_)
+        | Message::AuthenticationRequest(_)
+        | Message::AuthenticationReject(_)
+        | Message::AuthenticationResult(_)
+        | Message::IdentityRequest(_)
+        | Message::SecurityModeCommand(_)
+        | Message::Notification(_)
+        | Message::DlNasTransport(_) => incompatible(ue, protected),
+    }
+}
+
+pub(crate) fn duplicate(ue: Ue) {
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+    ue.remark(|b| b.no_effect = true);
+}
+
+/// TS 24.501 §7.4: 5GMM STATUS, if the UE proved to be itself; strangers get no echo.
+fn incompatible(ue: Ue, protected: bool) {
+    out_of_state(ue);
+    if protected {
+        send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), Security::Current);
+    }
+}

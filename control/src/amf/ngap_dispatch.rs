@@ -1,0 +1,371 @@
+//! NGAP messages of a UE, each to its procedure (TS 38.413 §10.4, messages at a wrong time; §10.6, that name the wrong UE).
+
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
+use whimbrel_nas::mm;
+use whimbrel_ngap::ie::{Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeNgapIdPair};
+use whimbrel_ngap::msg::{
+    DownlinkNasTransport, ErrorIndication, UeContextResumeFailure, UeContextSuspendFailure,
+    UplinkNasTransport,
+};
+use whimbrel_ngap::{Message, peek};
+
+use super::connection::{adopt, lost};
+use super::context_setup::context_answered;
+use super::n2::{emit, ids, is_releasing, out_of_state, refuse_names, release_command, send, send_nas};
+use super::nas::{self, First};
+use super::ran_node::error_indication;
+use super::user_location::locate;
+use super::{
+    an_release, handover, location_reporting, nas_dispatch, paging, path_switch, radio_capability_check,
+    rrc_inactive, session_indication, target,
+};
+use crate::envelope::{AssociationId, Disposition, HandoverTarget};
+use crate::event::{Dropped, Event};
+use crate::input::Input;
+use crate::procedure::{Lane, Ue};
+use crate::smf;
+use crate::state::{Security, UeContext};
+
+/// The first message of a connection.
+///
+/// It touches the UE that it names only if it proves to come from that UE; else it is a stranger's, and runs
+/// in a slot of its own.
+pub(crate) fn initial_ue_message(
+    ue: Ue,
+    association: AssociationId,
+    amf_ue_ngap_id: AmfUeNgapId,
+    octets: &[u8],
+    addressed: bool,
+) {
+    let m = match Message::decode(octets) {
+        Ok(Message::InitialUeMessage(m)) => m,
+        Ok(_) => return refuse_first(ue, association, Some(error_indication(CauseProtocol::SemanticError))),
+        Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
+    };
+    let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
+    // One whose former AMF has it still is that one's.
+    let is_here = |p: &mut UeContext| p.amf.between.is_none() || p.amf.tmsi.is_some();
+    let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
+    // One that is still proving who it is bears no 5G-TMSI: what names it by one means whoever had its slot before.
+    if known && !ue.with(bears) || !known && connected {
+        return ue.remark(|b| b.disposition = Disposition::Stranger);
+    }
+    match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
+        First::Stranger => ue.remark(|b| b.disposition = Disposition::Stranger),
+        First::Elsewhere(tmsi) => ue.remark(|b| b.disposition = Disposition::Elsewhere(tmsi)),
+        First::Unreadable(unread) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why: unread.why });
+            // Nothing follows on such a connection: the gNB is told to let it go (TS 24.501 §7.2.1).
+            refuse_first(ue, association, None);
+            if let Some(answer) = unread.answer() {
+                let mut pdu = Vec::new();
+                answer.encode(&mut pdu);
+                let transport = DownlinkNasTransport::new(amf_ue_ngap_id, m.ran_ue_ngap_id, pdu);
+                emit(ue, association, &transport.into(), None);
+            }
+            let ids = UeNgapIdPair::new(amf_ue_ngap_id, m.ran_ue_ngap_id);
+            emit(ue, association, &release_command(ids, CauseNas::Unspecified).into(), None);
+        }
+        First::Read(received) => {
+            adopt(ue, association, amf_ue_ngap_id, &m, received.protected);
+            nas_dispatch::received(ue, *received);
+        }
+    }
+}
+
+/// Ends the slot that a first message got if it holds nothing yet.
+fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndication>) {
+    if let Some(answer) = answer {
+        emit(ue, association, &answer.into(), None);
+    }
+    if ue.with(|p| p.amf.security.is_none() && p.amf.connection.is_none()) {
+        ue.remark(|b| b.disposition = Disposition::Ended);
+    }
+}
+
+/// A later message of a connection. `to`: where HANDOVER REQUIRED leads.
+pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Option<&HandoverTarget>) {
+    let named = peek(octets);
+    let ids = named.and_then(|n| Some((n.amf_ue_ngap_id?, n.ran_ue_ngap_id)));
+    let message = match Message::decode(octets) {
+        Ok(m) => m,
+        Err(refusal) => {
+            if let Some(answer) = refusal.error_indication() {
+                emit(ue, association, &answer.into(), None);
+            }
+            return;
+        }
+    };
+    // Its sender has no connection of this UE yet: it names another's.
+    if let Message::PathSwitchRequest(m) = message {
+        return path_switch::start(ue, association, Box::new(m));
+    }
+    match side(ue, association, ids) {
+        Ok(Side::Serving) => dispatch(ue, message, to),
+        Ok(Side::Target) => of_target(ue, message),
+        Ok(Side::Source) => of_source(ue, message),
+        Err(cause) => {
+            // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
+            let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
+            let silent = ids.is_some_and(|(amf_id, _)| has_parted(ue, association, amf_id, ends)) || ends;
+            if let Some((amf_id, ran_id)) = ids
+                && !silent
+            {
+                refuse_names(ue, association, cause, amf_id, ran_id);
+            }
+            if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
+                lost(ue); // both sides let go of a connection whose names they do not agree on (§10.6)
+            }
+        }
+    }
+}
+
+/// Whether a gNB names a connection that was over before it could know. `ends`: it knows by now.
+fn has_parted(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId, ends: bool) -> bool {
+    let now = ue.now();
+    ue.with(|p| {
+        let Some(parted) = &mut p.amf.parted else { return false };
+        let crossed = parted.has(now, association, amf_ue_ngap_id);
+        if ends {
+            parted.confirmed(association, amf_ue_ngap_id);
+        }
+        if parted.forget(now) {
+            p.amf.parted = None;
+        }
+        crossed
+    })
+}
+
+/// Which of the UE's gNBs a message came from.
+enum Side {
+    Serving,
+    /// The one that takes the UE over.
+    Target,
+    /// The one that it has left, which still forwards what it has.
+    Source,
+}
+
+/// The connection that a message belongs to: its association, both identities (TS 38.413 §10.6).
+fn side(
+    ue: Ue,
+    association: AssociationId,
+    ids: Option<(AmfUeNgapId, Option<RanUeNgapId>)>,
+) -> Result<Side, CauseRadioNetwork> {
+    let (amf, ran) = ids.ok_or(CauseRadioNetwork::UnknownLocalUeNgapId)?;
+    ue.with(|p| {
+        let of_target = p.amf.target.as_ref().is_some_and(|t| {
+            let named = ran.is_none_or(|ran| t.ran_ue_ngap_id.is_none_or(|known| known == ran));
+            t.association == association && t.amf_ue_ngap_id == amf && named
+        });
+        let serving =
+            p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
+        let of_source = p
+            .amf
+            .source
+            .as_ref()
+            .and_then(|s| s.connection.as_ref())
+            .is_some_and(|c| c.association == association && c.amf_ue_ngap_id == amf);
+        match serving {
+            _ if of_target => Ok(Side::Target),
+            _ if of_source => Ok(Side::Source),
+            Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(Side::Serving),
+            Some(_) => Err(CauseRadioNetwork::InconsistentRemoteUeNgapId),
+            None => Err(CauseRadioNetwork::UnknownLocalUeNgapId),
+        }
+    })
+}
+
+/// The longest UE radio capability that is stored: segments of UECapabilityInformation make 16 of 9000 octets at most
+/// (TS 38.331 §5.7.7), and what is longer the next gNB asks the UE for.
+const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
+
+fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
+    match message {
+        Message::UplinkNasTransport(m) => uplink_nas(ue, m),
+        Message::UeContextReleaseRequest(m) => an_release::requested(ue, m.cause),
+        Message::UeRadioCapabilityInfoIndication(m) => {
+            if (1..=RADIO_CAPABILITY_OCTETS_MAX).contains(&m.ue_radio_capability.len()) {
+                ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+                radio_capability_check::forget(ue);
+                radio_capability_check::begin(ue);
+            }
+            if let Some(capability) = m.ue_radio_capability_for_paging {
+                paging::keep_capability(ue, capability);
+            }
+        }
+        Message::UeRadioCapabilityCheckResponse(m) => radio_capability_check::answered(ue, &m),
+        Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_) => {
+            context_answer(ue, message)
+        }
+        Message::PduSessionResourceSetupResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_setup_list_su_res, smf::N2Outcome::SetUp);
+            smf::n2_items(
+                ue,
+                m.pdu_session_resource_failed_to_setup_list_su_res,
+                smf::N2Outcome::SetupFailed,
+            );
+        }
+        Message::PduSessionResourceReleaseResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_released_list_rel_res, smf::N2Outcome::Released);
+        }
+        Message::PduSessionResourceModifyResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_modify_list_mod_res, smf::N2Outcome::Modified);
+            let failed = m.pdu_session_resource_failed_to_modify_list_mod_res;
+            smf::n2_items(ue, failed, smf::N2Outcome::ModifyFailed);
+        }
+        Message::PduSessionResourceModifyIndication(m) => session_indication::start(ue, m),
+        Message::UeContextReleaseComplete(ref m) => {
+            if is_releasing(ue) {
+                if let Some(place) = &m.user_location_information {
+                    locate(ue, place); // TS 23.502 §4.2.6 step 4
+                }
+                paging::keep_recommended(ue, m);
+            }
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
+                // Whatever awaited it has given way: the connection is gone all the same.
+                if is_releasing(ue) { lost(ue) } else { out_of_state(ue) }
+            }
+        }
+        Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_) => {
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
+                out_of_state(ue);
+            }
+        }
+        Message::PduSessionResourceNotify(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
+            smf::notified(ue, m.pdu_session_resource_notify_list);
+        }
+        // What is being repeated anyway is sent again now (TS 38.413 §8.6.4).
+        Message::NasNonDeliveryIndication(_) => {
+            ue.event(Event::Repeated("NAS NON DELIVERY INDICATION"));
+            ue.with(|p| p.lanes.undelivered());
+        }
+        Message::ErrorIndication(m) => match m.cause {
+            Some(Cause::RadioNetwork(
+                CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
+            )) => target::serving_lost(ue), // the gNB does not have this connection (§10.6)
+            _ => out_of_state(ue),
+        },
+        Message::HandoverRequired(m) => handover::start(ue, Box::new(m), to.cloned()),
+        Message::HandoverCancel(m) => target::cancel(ue, m),
+        Message::UplinkRanStatusTransfer(m) => handover::ran_status_transfer(ue, m),
+        Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
+        Message::LocationReport(m) => location_reporting::reported(ue, &m),
+        Message::LocationReportingFailureIndication(m) => location_reporting::failed(ue, &m),
+        // §8.11.4: whom the trace is of, the operator learns with it.
+        Message::CellTrafficTrace(m) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::CellTraffic { subject, trace: m.ngran_trace_id, cell: m.ngran_cgi });
+        }
+        // Nobody suspends here: there is no CIoT optimisation (TS 23.501 §5.31.18), and the UE stays as it is.
+        Message::UeContextSuspendRequest(m) => {
+            let failure = UeContextSuspendFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
+            send(ue, &failure.into(), None);
+        }
+        Message::UeContextResumeRequest(m) => {
+            let failure = UeContextResumeFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
+            send(ue, &failure.into(), None);
+        }
+        Message::RrcInactiveTransitionReport(m) => rrc_inactive::reported(ue, &m),
+        Message::SecondaryRatDataUsageReport(m) => smf::secondary_rat_usage(ue, m),
+        // There is no LMF to whom it could go, and the procedure has no answer (TS 38.413 §8.10.3).
+        Message::UplinkUeAssociatedNrppaTransport(_) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+        }
+        // Of a handover that is over: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+        Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
+            out_of_state(ue)
+        }
+        _ => {
+            out_of_state(ue);
+            let mut answer = error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState);
+            (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = ids(ue).unzip();
+            send(ue, &answer.into(), None);
+        }
+    }
+}
+
+/// The cause of what is not to be had here, and never was.
+fn unserved() -> Cause {
+    CauseProtocol::MessageNotCompatibleWithReceiverState.into()
+}
+
+/// UPLINK NAS TRANSPORT (TS 38.413 §8.6.3).
+pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
+    if let Some(location) = &m.user_location_information {
+        locate(ue, location);
+    }
+    match nas::receive(ue, &m.nas_pdu) {
+        Ok(received) if is_releasing(ue) && !crosses_release(&received.message) => out_of_state(ue),
+        Ok(received) => nas_dispatch::received(ue, received),
+        Err(unread) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why: unread.why });
+            if let Some(answer) = unread.answer() {
+                send_nas(ue, &answer, Security::Current);
+            }
+        }
+    }
+}
+
+/// To the procedure that awaits it; one that a session's setup caused is awaited by nobody but the sessions in it.
+fn context_answer(ue: Ue, message: Message) {
+    let input = Input::Ngap(Box::new(message));
+    if let Err(Input::Ngap(message)) = ue.with(|p| p.lanes.deliver(Lane::Mobility, input))
+        && context_answered(ue, *message).is_err()
+    {
+        an_release::requested(ue, CauseRadioNetwork::FailureInRadioInterfaceProcedure.into());
+    }
+}
+
+/// What a UE said before it heard that its connection ends, and what counts all the same. A request is made again on the
+/// next connection, for it cannot be answered on this one.
+const fn crosses_release(message: &mm::Message) -> bool {
+    matches!(
+        message,
+        mm::Message::DeregistrationRequestUeOriginating(_)
+            | mm::Message::DeregistrationAcceptUeTerminated(_)
+            | mm::Message::ConfigurationUpdateComplete(_)
+            | mm::Message::RegistrationComplete(_)
+    )
+}
+
+/// A message of the target.
+fn of_target(ue: Ue, message: Message) {
+    match message {
+        Message::UplinkNasTransport(m) => uplink_nas(ue, m),
+        Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Handover, input)).is_err() {
+                out_of_state(ue);
+            }
+        }
+        // It gives the UE up before it has come (TS 38.413 §8.3.2).
+        Message::UeContextReleaseRequest(m) => {
+            if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
+                target::release_target(ue, &target, m.cause);
+            }
+            target::gone(ue);
+        }
+        Message::ErrorIndication(m) => match m.cause {
+            Some(Cause::RadioNetwork(
+                CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
+            )) => target::gone(ue), // it does not have the UE (§10.6)
+            _ => out_of_state(ue),
+        },
+        _ => out_of_state(ue),
+    }
+}
+
+/// A message of the gNB that the UE has left.
+fn of_source(ue: Ue, message: Message) {
+    match message {
+        Message::UeContextReleaseRequest(_) => target::release_source(ue), // it wants what it gets anyway
+        Message::ErrorIndication(_) => target::source_gone(ue, |_| true),
+        _ => out_of_state(ue),
+    }
+}

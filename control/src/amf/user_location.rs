@@ -1,0 +1,30 @@
+//! User location information of NGAP (TS 38.413 §9.3.1.16): where the UE is.
+
+use whimbrel_ids::Tai;
+use whimbrel_ngap::ie::UserLocationInformation;
+
+use super::location_reporting;
+use crate::procedure::Ue;
+use crate::state::Seen;
+
+/// The tracking area that a gNB tells.
+pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
+    match location {
+        UserLocationInformation::UserLocationInformationNr(nr) => Some(nr.tai),
+        UserLocationInformation::UserLocationInformationEutra(eutra) => Some(eutra.tai),
+        _ => None,
+    }
+}
+
+/// Notes where the UE is.
+pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
+    let at = ue.now();
+    let (tai, cell) = (location(told), location_reporting::cell(told));
+    ue.with(|p| {
+        p.amf.moved |= tai.is_some() && p.amf.tai != tai;
+        p.amf.tai = tai.or(p.amf.tai);
+        if let Some(cell) = cell {
+            p.amf.seen = Some(Seen { cell, at });
+        }
+    });
+}

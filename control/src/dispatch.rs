@@ -1,0 +1,114 @@
+//! Inputs of a UE, each to the network function that it is for; and what is due after each input.
+
+use whimbrel_ngap::ie::CauseNas;
+
+use crate::amf;
+use crate::envelope::{Command, Payload};
+use crate::event::Deregistered;
+use crate::input::Input;
+use crate::procedure::{Lane, Ue};
+use crate::smf;
+
+/// Brings an input to where it belongs.
+pub(crate) fn admit(ue: Ue, payload: &Payload) {
+    match payload {
+        Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed } => {
+            amf::ngap_dispatch::initial_ue_message(ue, *association, *amf_ue_ngap_id, octets, *addressed);
+        }
+        Payload::Ngap { association, octets } => amf::ngap_dispatch::uplink(ue, *association, octets, None),
+        Payload::HandoverRequired { association, octets, target } => {
+            amf::ngap_dispatch::uplink(ue, *association, octets, target.as_ref());
+        }
+        Payload::PfcpAnswer { to, upf, octets } => smf::n4::answered(ue, *to, *upf, octets.as_deref()),
+        Payload::PfcpReport { upf, psi, octets } => smf::n4::report(ue, *upf, *psi, octets),
+        Payload::Udm { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(Box::new(answer.clone())))).is_err();
+            if late {
+                ue.remark(|b| b.no_effect = true);
+            }
+        }
+        Payload::Neighbour { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
+        Payload::Broker { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();
+            if late {
+                ue.remark(|b| b.no_effect = true);
+            }
+        }
+        Payload::Tick => tick(ue),
+        Payload::Command(command) => handle_command(ue, *command),
+    }
+}
+
+/// A deadline has come: of an await, or of the UE's own.
+fn tick(ue: Ue) {
+    let now = ue.now();
+    ue.with(|p| p.lanes.expire(now));
+    if ue.with(|p| p.leaving_until().is_some_and(|t| t <= now)) {
+        smf::reanchoring::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
+    }
+    if ue.with(|p| p.amf.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
+        amf::target::release_source(ue); // TS 23.502 §4.9.1.3.3 steps 14 and 15
+    }
+    if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
+        ue.with(|p| p.amf.reachable_until = None);
+        return amf::deregistration::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
+    }
+    if ue.with(|p| p.amf.connection_until.is_some_and(|t| t <= now)) {
+        if ue.with(|p| p.awaits_release()) {
+            return amf::end::dismiss(ue); // TS 24.501 §5.3.1.3: it has not registered again
+        }
+        ue.with(|p| p.amf.connection_until = None);
+        if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
+            amf::an_release::start(ue, CauseNas::NormalRelease.into());
+        }
+    }
+}
+
+fn handle_command(ue: Ue, command: Command) {
+    match command {
+        Command::ConnectionLost(association) => {
+            amf::target::association_lost(ue, association);
+        }
+        // The UDM has the subscriber elsewhere already: there is nothing to deregister there.
+        Command::Superseded => {
+            ue.with(|p| p.amf.registered = false);
+            amf::deregistration::implicitly(ue, Deregistered::Superseded);
+        }
+        Command::Deregister => amf::deregistration::by_network(ue),
+        Command::TellReachable => amf::reachability::wanted(ue),
+        Command::Locate(wish) => amf::location_reporting::ask(ue, wish),
+        Command::ModifySession(psi, modification) => smf::wanted::by_operator(ue, psi, modification),
+        Command::SubscriptionChanged => amf::subscription_change::notified(ue),
+        Command::PolicyChanged => {
+            smf::policy_change::policy_changed(ue);
+            smf::area::area_changed(ue);
+            amf::ladn::changed(ue);
+        }
+        Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
+        Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
+        Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
+        #[cfg(feature = "fault-injection")]
+        Command::Panic => ue.with(|_| panic!("a fault was injected")),
+    }
+}
+
+/// After each input: a UE that is not registered, and for which nothing is under way, has nothing to stay for. What
+/// strangers leave behind would else fill the table.
+pub(crate) fn housekeeping(ue: Ue) {
+    if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
+        return amf::end::dismiss(ue);
+    }
+    // What waited for the UE's procedure to end; each looks itself whether it is due.
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility).is_none()) {
+        amf::rekeying::begin_if_due(ue);
+        amf::subscription_change::begin_if_due(ue);
+    }
+    if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
+        smf::area::area_changed(ue);
+    }
+    amf::deregistration::deregister_if_wanted(ue);
+    amf::reachability::tell_if_wanted(ue);
+    smf::modification::begin_wanted(ue);
+    smf::pending_setup::await_abandoned_setups(ue);
+    amf::end::watch_connection(ue);
+}
