@@ -195,6 +195,11 @@ impl Broker {
         self.users.insert(id, user);
     }
 
+    /// What B knows of a user.
+    pub fn user(&self, id: UserId) -> Option<&User> {
+        self.users.get(&id)
+    }
+
     /// Revokes a user's key. From now on it gets no grant, not even one given before.
     pub fn revoke_user(&mut self, id: UserId) {
         if let Some(user) = self.users.get_mut(&id) {
@@ -211,6 +216,13 @@ impl Broker {
     pub fn begin_epoch(&mut self, id: u8, key: PrivateKey) {
         self.current = EpochKey { id, public: key.share() };
         self.epochs.insert(id, key);
+    }
+
+    /// Keeps the key of a former epoch, after a start.
+    pub fn keep_epoch(&mut self, id: u8, key: PrivateKey) {
+        if id != self.current.id {
+            self.epochs.insert(id, key);
+        }
     }
 
     /// Ends an epoch: what was sealed to its key opens no more. Not that of the current one.

@@ -99,6 +99,11 @@ impl PrivateKey {
         Self(octets.into())
     }
 
+    /// Its octets: secret, so hand them only to what must hold them.
+    pub fn to_octets(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
     pub(crate) fn ephemeral(seed: &Seed) -> Self {
         Self::new(*seed.derive("ephemeral key"))
     }

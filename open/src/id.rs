@@ -69,6 +69,25 @@ impl fmt::Display for OperatorId {
     }
 }
 
+impl FromStr for OperatorId {
+    type Err = ParseIdError;
+
+    /// Reads `999/70`, or with a NID `999/70:0000000001f`.
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        let wrong = ParseIdError {
+            expected: "a PLMN and perhaps a NID of 11 digits, such as 999/70 or 999/70:0000000001f",
+        };
+        let (plmn, nid) = match s.split_once(':') {
+            None => (s, None),
+            Some((plmn, nid)) if nid.len() == 11 && nid.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                (plmn, Some(u64::from_str_radix(nid, 16).ok().and_then(Nid::new).ok_or(wrong)?))
+            }
+            Some(_) => return Err(wrong),
+        };
+        Ok(Self { plmn: plmn.parse().map_err(|_| wrong)?, nid })
+    }
+}
+
 /// A broker (B): the domain that its users carry as realm.
 ///
 /// Lower-case labels of letters, digits and hyphens, at least two of them; never an address, so that a UE cannot make an
@@ -201,5 +220,10 @@ mod tests {
         assert!(Nid::new((1 << 44) - 1).is_some() && Nid::new(1 << 44).is_none());
         let operator = OperatorId { plmn: PlmnId::TEST, nid: Nid::new(0x1f) };
         assert_eq!(operator.to_string(), "999/70:0000000001f");
+        assert_eq!("999/70:0000000001f".parse(), Ok(operator));
+        assert_eq!("999/70".parse(), Ok(OperatorId { plmn: PlmnId::TEST, nid: None }));
+        for wrong in ["999/70:1f", "999/70:+000000001f", "999/70:", "999"] {
+            assert!(wrong.parse::<OperatorId>().is_err(), "{wrong}");
+        }
     }
 }

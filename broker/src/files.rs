@@ -1,0 +1,113 @@
+//! Keys and SAP certificates in files: hexadecimal digits, with comments behind `#`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use whimbrel_open::crypto::{SigningKey, VerifyingKey};
+use whimbrel_open::msg::{Certificate, Subject};
+use zeroize::Zeroizing;
+
+use crate::{hex, unhex};
+
+/// Octets of a key or certificate file: the longest certificate is a tenth of it.
+const FILE_OCTETS_MAX: u64 = 16 << 10;
+
+/// Writes a new file that its owner alone can read. Errors: one sentence, also if the file exists.
+pub fn write_private(path: &Path, text: &str) -> Result<(), String> {
+    write(path, text, 0o600)
+}
+
+/// Writes a new file. Errors: one sentence, also if the file exists.
+pub fn write_public(path: &Path, text: &str) -> Result<(), String> {
+    write(path, text, 0o644)
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), String> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    file.and_then(|mut f| f.write_all(text.as_bytes())).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            format!("{} exists; choose another name or remove it", path.display())
+        }
+        _ => format!("{} cannot be written: {e}", path.display()),
+    })
+}
+
+/// The octets of a file. Errors: one sentence.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let cannot = |e: std::io::Error| format!("{} cannot be read: {e}", path.display());
+    if fs::metadata(path).map_err(cannot)?.len() > FILE_OCTETS_MAX {
+        return Err(format!("{} is too long for a key or a certificate", path.display()));
+    }
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(cannot)?);
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let digits: Zeroizing<String> = Zeroizing::new(lines.flat_map(str::split_whitespace).collect());
+    unhex(&digits).ok_or_else(|| format!("{} does not hold hexadecimal digits", path.display()))
+}
+
+/// Makes a signing key in a new file that its owner alone can read. Errors: one sentence.
+pub fn make_key(path: &Path) -> Result<SigningKey, String> {
+    let octets = Zeroizing::new(crate::random::<32>()?);
+    let key = SigningKey::new(&octets);
+    let text = Zeroizing::new(format!(
+        "# Ed25519 private key. Keep a copy in a safe place.\n{}\n",
+        hex(&octets[..])
+    ));
+    write_private(path, &text)?;
+    Ok(key)
+}
+
+/// Reads a signing key. Errors: one sentence, also if others can read the file.
+pub fn read_key(path: &Path) -> Result<SigningKey, String> {
+    let meta = fs::metadata(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    if meta.permissions().mode() & 0o077 != 0 {
+        return Err(format!("others can read {0}; run chmod 600 {0}", path.display()));
+    }
+    let octets = Zeroizing::new(read(path)?);
+    let octets: &[u8; 32] = octets[..]
+        .try_into()
+        .map_err(|_| format!("{} does not hold a key of 64 hexadecimal digits", path.display()))?;
+    Ok(SigningKey::new(octets))
+}
+
+/// A public key of 64 hexadecimal digits.
+pub fn public_key(text: &str) -> Option<VerifyingKey> {
+    VerifyingKey::from_octets(unhex(text.trim())?.try_into().ok()?)
+}
+
+/// A certificate as the text of its file.
+pub fn certificate_text(certificate: &Certificate) -> String {
+    let subject = match &certificate.subject {
+        Subject::Operator(id) => format!("operator {id}"),
+        Subject::Broker(domain) => format!("broker {domain}"),
+    };
+    let (from, until) = (certificate.validity.from, certificate.validity.until);
+    format!(
+        "# SAP certificate of {subject}\n# public key {}\n# serial {}, valid from {from} until {until} (seconds since 1970)\n{}\n",
+        hex(&certificate.key.octets()),
+        certificate.serial,
+        hex(&certificate.to_octets())
+    )
+}
+
+/// Reads a certificate. Errors: one sentence.
+pub fn read_certificate(path: &Path) -> Result<Certificate, String> {
+    Certificate::parse(&read(path)?).map_err(|e| format!("{} is no SAP certificate: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("broker.key");
+        let key = make_key(&path).unwrap();
+        assert_eq!(read_key(&path).unwrap().verifying_key(), key.verifying_key());
+        assert!(make_key(&path).unwrap_err().contains("exists"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(read_key(&path).unwrap_err().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,48 @@
+//! The broker of CellBricks as a service: chapter 3.4.1's B as a program that operators reach over HTTP/2 and TLS 1.3.
+//!
+//! | part | here |
+//! | --- | --- |
+//! | the thread that runs the machine of `whimbrel-open` and commits its records before answers leave | [`engine`] |
+//! | what is durable: users, epoch keys, operators, answers, grants | [`storage`] |
+//! | HTTP/2 over TLS for operators, HTTP/1.1 for health and metrics | [`server`] |
+//! | the operator's warm connection to a broker | [`client`] |
+//! | keys and certificates in files, the profile of a SIM | [`files`], [`profile`] |
+//! | X.509 certificates of TLS | [`tls`] |
+//!
+//! An edge crate: it has sockets, threads, a clock and randomness. The decisions are those of `whimbrel_open::broker`.
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod clock;
+pub mod engine;
+pub mod files;
+mod hex;
+pub mod metrics;
+pub mod profile;
+pub mod server;
+pub mod storage;
+pub mod tls;
+
+pub use clock::now;
+pub use hex::{hex, unhex};
+
+/// The path of an attach request at a broker.
+pub const ATTACH_PATH: &str = "/sap/v1/attach";
+/// The media type of SAP messages.
+pub const MEDIA_TYPE: &str = "application/octet-stream";
+/// The TCP port of brokers whose address comes from DNS: fixed, so that a domain chosen by a UE cannot lead an operator to another service.
+pub const PORT: u16 = 7443;
+
+/// Random octets of the system. Errors: one sentence.
+pub fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut octets = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match rustix::rand::getrandom(&mut octets[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(format!("the system gives no random octets: {e}")),
+        }
+    }
+    Ok(octets)
+}
