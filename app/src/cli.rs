@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
+use crate::command::broker::BrokerCommand;
+use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
@@ -53,6 +55,16 @@ enum Command {
     },
     /// Print the defaults as a commented YAML file.
     Config,
+    /// A broker: the home of users whom operators serve without a contract (docs/open.md).
+    Broker {
+        #[command(subcommand)]
+        command: BrokerCommand,
+    },
+    /// Keys and SAP certificates of operators, brokers and authorities (docs/open.md).
+    Open {
+        #[command(subcommand)]
+        command: OpenCommand,
+    },
     /// Subscribers: who may register, with which keys and services.
     Subscriber {
         #[command(subcommand)]
@@ -245,6 +257,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Ran(options) => return command::ran::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
+        Command::Broker { command } => command::broker::run(command),
+        Command::Open { command } => command::open::run(command),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),
         Command::Ue { command: UeCommand::List { at } } => command::show::ues(at.client()?, at.json),

@@ -18,6 +18,7 @@ mod local_time;
 mod log_limiter;
 mod logging;
 mod observe;
+mod open;
 mod playground;
 mod subscribers;
 

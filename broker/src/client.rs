@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -48,6 +48,8 @@ pub enum AskError {
     Http(Domain, u16),
     /// The connection broke before the answer.
     Broken(Domain, String),
+    /// The answer is longer than any answer of a broker.
+    TooLong(Domain),
     /// No answer in time.
     Late(Domain, Duration),
 }
@@ -69,6 +71,9 @@ impl fmt::Display for AskError {
                 write!(f, "{domain} answers with HTTP status {status}, not as a broker")
             }
             Self::Broken(domain, e) => write!(f, "the connection to {domain} broke: {e}"),
+            Self::TooLong(domain) => {
+                write!(f, "the answer of {domain} is longer than any answer of a broker")
+            }
             Self::Late(domain, within) => {
                 write!(f, "{domain} has not answered within {} ms", within.as_millis())
             }
@@ -211,7 +216,10 @@ async fn exchange(mut sender: Sender, domain: &Domain, octets: &[u8]) -> Result<
         return Err(AskError::Http(domain.clone(), status));
     }
     let body = Limited::new(response.into_body(), ANSWER_OCTETS_MAX).collect().await;
-    body.map(|b| b.to_bytes().to_vec()).map_err(|e| AskError::Broken(domain.clone(), e.to_string()))
+    body.map(|b| b.to_bytes().to_vec()).map_err(|e| match e.is::<LengthLimitError>() {
+        true => AskError::TooLong(domain.clone()),
+        false => AskError::Broken(domain.clone(), e.to_string()),
+    })
 }
 
 fn broken(domain: &Domain, e: &hyper::Error) -> AskError {

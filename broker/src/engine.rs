@@ -123,6 +123,11 @@ impl Engine {
         Ok(Self { sender, metrics, thread: Some(thread) })
     }
 
+    /// Whether the thread runs; it ends by itself only in a panic.
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+
     /// Where requests go.
     pub fn entrance(&self) -> Entrance {
         Entrance { sender: self.sender.clone(), metrics: self.metrics.clone() }

@@ -1,9 +1,11 @@
 //! What each command does, one a file. A command fails with one sentence, which the caller prints.
 
+pub(crate) mod broker;
 pub(crate) mod check;
 pub(crate) mod cpf;
 pub(crate) mod demo;
 pub(crate) mod locate;
+pub(crate) mod open;
 pub(crate) mod operation;
 pub(crate) mod radio;
 pub(crate) mod ran;

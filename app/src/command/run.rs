@@ -320,7 +320,7 @@ fn wrong(config: &Config, e: &OpenError) -> String {
 }
 
 /// A stream that gets an octet for each SIGINT and SIGTERM.
-fn signals() -> Result<UnixStream, String> {
+pub(super) fn signals() -> Result<UnixStream, String> {
     let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
     let (read, write) = UnixStream::pair().map_err(cannot)?;
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -356,7 +356,7 @@ fn stop(control: ControlThread, signals: &mut UnixStream) {
 }
 
 /// Waits for a signal, or until the core is no longer alive.
-fn wait(signals: &mut UnixStream, alive: impl Fn() -> bool) {
+pub(super) fn wait(signals: &mut UnixStream, alive: impl Fn() -> bool) {
     let mut octet = [0];
     while alive() {
         match signals.read(&mut octet) {

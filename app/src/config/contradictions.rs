@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     interfaces(config, pass);
     super::upf::check(config, pass);
     super::neighbours::check(config, pass);
+    super::open::check(config, pass);
     cluster(config, pass);
 }
 

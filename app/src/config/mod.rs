@@ -5,6 +5,7 @@
 
 mod access;
 mod amf;
+pub(crate) mod broker;
 mod buffering;
 mod cluster;
 mod contradictions;
@@ -18,6 +19,7 @@ mod interfaces;
 pub(crate) mod isolation;
 mod limits;
 mod neighbours;
+pub(crate) mod open;
 mod overload;
 pub(crate) mod problem;
 mod refusals;
@@ -83,6 +85,7 @@ pub(crate) struct Config {
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
     pub(crate) neighbours: Neighbours,
+    pub(crate) open: Option<open::Open>,
     pub(crate) handover: handover::Handover,
     pub(crate) markings: BTreeMap<FiveQi, u8>,
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
@@ -119,30 +122,42 @@ pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), Loa
     let found =
         file.map(Path::to_path_buf).or_else(|| PLACES.iter().map(PathBuf::from).find(|place| place.exists()));
     let Some(file) = found else { return parse("", Path::new("(defaults)")).map(|c| (c, None)) };
+    parse(&text_of(&file)?, &file).map(|config| (config, Some(file)))
+}
+
+/// The text of a configuration file.
+fn text_of(file: &Path) -> Result<String, LoadError> {
     let cannot = |why: &dyn fmt::Display| {
         let fix = "name an existing file, or none for the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
     };
-    let size = std::fs::metadata(&file).map_err(|e| cannot(&e))?.len();
+    let size = std::fs::metadata(file).map_err(|e| cannot(&e))?.len();
     if size > FILE_OCTETS_MAX {
         return Err(cannot(&format_args!("it has {size} octets, more than {FILE_OCTETS_MAX}")));
     }
-    let octets = std::fs::read(&file).map_err(|e| cannot(&e))?;
-    let text = String::from_utf8(octets)
-        .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))?;
-    parse(&text, &file).map(|config| (config, Some(file)))
+    let octets = std::fs::read(file).map_err(|e| cannot(&e))?;
+    String::from_utf8(octets)
+        .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))
 }
 
 /// Reads a text that stood in `file`.
 pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
+    parse_as(text, file, |pass, node| {
+        let config = all_keys(pass, node);
+        contradictions::check(&config, pass);
+        config
+    })
+}
+
+/// Reads a text that stood in `file`, by the function that knows its keys.
+fn parse_as<T>(text: &str, file: &Path, read: impl FnOnce(&mut Pass, &Node) -> T) -> Result<T, LoadError> {
     let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
     let text = text.trim_start_matches('\u{feff}');
     let node = yaml::parse(text)
         .map_err(|(at, what)| refused(vec![Problem { at, key: String::new(), what, fix: String::new() }]))?;
     let mut pass = Pass::default();
-    let config = all_keys(&mut pass, &node);
-    contradictions::check(&config, &mut pass);
-    if pass.problems.is_empty() { Ok(config) } else { Err(refused(pass.problems)) }
+    let value = read(&mut pass, &node);
+    if pass.problems.is_empty() { Ok(value) } else { Err(refused(pass.problems)) }
 }
 
 /// A new version of a running configuration.
@@ -168,7 +183,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "store" store, "api" api, "log" log,
+        "cluster" cluster, "open" open, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -209,6 +224,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
         neighbours: neighbours::read(&mut root),
+        open: open::read(&mut root),
         handover: handover::read(&mut root),
         markings: flow::markings(&mut root),
         downlink_data: flow::downlink_data(&mut root),

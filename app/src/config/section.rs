@@ -35,6 +35,11 @@ impl Pass {
         Self { text: Some(String::new()), ..Self::default() }
     }
 
+    /// Whether this pass prints the defaults and reads no file.
+    pub(crate) fn is_printing(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// What was printed.
     pub(crate) fn into_text(self) -> String {
         self.text.unwrap_or_default()

@@ -61,7 +61,7 @@ impl Config {
                 pagings_per_s: self.limits.pagings_per_s,
             },
             overload: self.overload,
-            open: None,
+            open: self.open.as_ref().map(super::open::Open::control),
         }
     }
 

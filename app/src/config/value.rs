@@ -35,6 +35,8 @@ macro_rules! plain_values {
     )*};
 }
 
+pub(crate) use plain_values;
+
 plain_values! {
     PlmnId: "a PLMN of 3 digits (MCC), a slash and 2 or 3 digits (MNC), such as 999/70";
     SNssai: "a slice as SST or SST-SD (SD in six hexadecimal digits), such as 1 or 1-0000ab";

@@ -49,6 +49,7 @@ use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Condition, Console, Counter, Gauge, Sample, Target};
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
+use crate::open::Brokers;
 
 /// How long to look for the next message before blocking. Waking up costs 30 µs, ten times what a message costs.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
@@ -250,6 +251,8 @@ struct Control {
     pool: Option<Pool>,
     /// Other AMFs of this network.
     neighbours: Option<PeerAmfs>,
+    /// Brokers whose users are served.
+    brokers: Option<Brokers>,
     n2: Option<Transport>,
     /// The associations as the file has them that keeps them for the next start.
     remembered: Vec<Former>,
@@ -346,6 +349,9 @@ impl Control {
         };
         let version = told.version;
         let neighbours = PeerAmfs::open(&parts.config.neighbours, told.amf.amf_id, now)?;
+        let open = parts.config.open.as_ref().filter(|_| !parts.upf_alone);
+        let brokers =
+            open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
         let watched = pair.is_some().then(|| InputWatchdog::start("cta")).transpose()?;
         let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
@@ -367,6 +373,7 @@ impl Control {
             smf_n4: parts.smf_n4,
             pool,
             neighbours,
+            brokers,
             n2: parts.n2,
             remembered: Vec::new(),
             remembered_in: parts.remembered_in,
@@ -488,6 +495,7 @@ impl Control {
         }
         busy |= self.cpfs(now);
         busy |= self.other_amfs(now);
+        busy |= self.answers_of_brokers(now);
         self.other_cta(now);
         self.carry_subscribers(now);
         if self.active.next_deadline() <= now {
@@ -615,6 +623,17 @@ impl Control {
             self.give(now, Input::Neighbour(*from, octets));
         }
         !said.is_empty()
+    }
+
+    /// Takes what brokers answered; says whether there was anything.
+    fn answers_of_brokers(&mut self, now: Instant) -> bool {
+        let Some(brokers) = &mut self.brokers else { return false };
+        let answers = brokers.turn();
+        let busy = !answers.is_empty();
+        for (ue, to, answer) in answers {
+            self.give(now, Input::Broker(ue, to, answer));
+        }
+        busy
     }
 
     /// A CPF that served under the former CTA is there: both repeat what the other lacks.
@@ -803,6 +822,12 @@ impl Control {
         if let Some(neighbours) = &mut self.neighbours {
             self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));
             self.out.not_taken.drain(..).for_each(|(from, why)| neighbours.not_taken(from, why));
+        }
+        if let Some(brokers) = &mut self.brokers {
+            for (ue, to, request) in self.out.brokers.drain(..) {
+                let connection = self.active.cta().context(ue).and_then(|ue| ue.amf.connection.as_ref());
+                brokers.ask(now, (ue, to, request), connection.map(|c| c.association));
+            }
         }
         if !self.out.ran_events.is_empty() || !self.out.events.is_empty() {
             self.observer.turned(clock::now().since(now));
@@ -1100,7 +1125,8 @@ impl Control {
             ]
         });
         let neighbours = self.neighbours.iter().flat_map(PeerAmfs::samples);
-        upf.chain(smf_n4).chain(pool).chain(neighbours).chain(pair).chain(bounds).collect()
+        let brokers = self.brokers.iter().flat_map(Brokers::samples);
+        upf.chain(smf_n4).chain(pool).chain(neighbours).chain(brokers).chain(pair).chain(bounds).collect()
     }
 
     fn captured_ngap(

@@ -1,0 +1,159 @@
+//! `whimbrel broker`: runs a broker, and works on its database whether it runs or not.
+
+mod epoch;
+mod init;
+mod operator;
+mod user;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tracing::info;
+use whimbrel_broker::engine::Engine;
+use whimbrel_broker::server;
+use whimbrel_broker::storage::{Sqlite, Storage};
+use whimbrel_ids::Instant;
+
+use super::run::{signals, wait};
+use super::{Done, print, print_json, table};
+use crate::clock::rfc3339;
+use crate::config::broker as config;
+use crate::logging;
+
+#[derive(Subcommand)]
+pub(crate) enum BrokerCommand {
+    /// Write a configuration with new keys into a folder, and print what to do next.
+    Init(init::Options),
+    /// Run the broker until SIGINT or SIGTERM.
+    Run {
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+    /// Check the configuration, keys and certificates without starting anything.
+    Check {
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+    /// Print the defaults as a commented YAML file.
+    Config,
+    /// Users: who has a SIM of this broker.
+    User {
+        #[command(subcommand)]
+        command: user::UserCommand,
+    },
+    /// Operators: which are allowed, and their reputation.
+    Operator {
+        #[command(subcommand)]
+        command: operator::OperatorCommand,
+    },
+    /// Keys to which users seal their identities.
+    Epoch {
+        #[command(subcommand)]
+        command: epoch::EpochCommand,
+    },
+    /// Grants that were given.
+    Grant {
+        #[command(subcommand)]
+        command: GrantCommand,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum GrantCommand {
+    /// List the latest grants, newest first.
+    List {
+        /// How many.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+        /// Print JSON, an array.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+}
+
+/// Where the broker's configuration is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BrokerFile {
+    /// Configuration file; without it, broker.yaml here or in /etc/whimbrel.
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl BrokerFile {
+    /// The database that the configuration names, and what else commands need.
+    fn open(&self) -> Result<(config::BrokerStore, Sqlite), String> {
+        let known = config::load_store(self.file.as_deref()).map_err(|e| e.to_string())?;
+        let storage = Sqlite::open(&known.store).map_err(|e| e.to_string())?;
+        Ok((known, storage))
+    }
+
+    fn storage(&self) -> Result<Sqlite, String> {
+        self.open().map(|(_, storage)| storage)
+    }
+}
+
+pub(crate) fn run(command: BrokerCommand) -> Done {
+    match command {
+        BrokerCommand::Init(options) => init::run(&options),
+        BrokerCommand::Run { config } => serve(&config),
+        BrokerCommand::Check { config } => {
+            let broker = config::load(config.file.as_deref()).map_err(|e| e.to_string())?;
+            print(&format!("the configuration of {} is in order\n", broker.machine.domain))
+        }
+        BrokerCommand::Config => print(&config::defaults()),
+        BrokerCommand::User { command } => user::run(command),
+        BrokerCommand::Operator { command } => operator::run(command),
+        BrokerCommand::Epoch { command } => epoch::run(command),
+        BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
+            grants(&mut config.storage()?, limit, json)
+        }
+    }
+}
+
+fn serve(file: &BrokerFile) -> Done {
+    let broker = config::load(file.file.as_deref()).map_err(|e| e.to_string())?;
+    let mut signals = signals()?;
+    let _logging = logging::start(broker.log)?;
+    let storage = Sqlite::open(&broker.store).map_err(|e| e.to_string())?;
+    let engine = Engine::start(broker.machine, broker.listed_only, broker.epochs, Box::new(storage))?;
+    let server = server::start(broker.listen, broker.admin, broker.tls, engine.entrance())?;
+    info!(address = %server.address, admin = %server.admin, "the broker listens");
+    wait(&mut signals, || engine.is_alive());
+    let died = !engine.is_alive();
+    info!("the broker stops");
+    drop(server);
+    drop(engine);
+    if died {
+        Err("the broker's thread ended: this is a fault of the program, please report it".into())
+    } else {
+        Ok(())
+    }
+}
+
+fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {
+    let grants = storage.grants(limit as usize).map_err(|e| e.to_string())?;
+    if json {
+        let grants = grants.iter().map(|g| {
+            serde_json::json!({
+                "user": g.user, "operator": g.operator, "pseudonym": whimbrel_broker::hex(&g.pseudonym),
+                "valid_from": date(g.validity_s.0), "valid_until": date(g.validity_s.1),
+            })
+        });
+        return print_json(&grants.collect());
+    }
+    let rows: Vec<Vec<String>> = grants
+        .iter()
+        .map(|g| {
+            let (from, until) = (date(g.validity_s.0), date(g.validity_s.1));
+            vec![from, until, g.operator.clone(), g.user.clone(), whimbrel_broker::hex(&g.pseudonym)]
+        })
+        .collect();
+    print(&table(&["FROM", "UNTIL", "OPERATOR", "USER", "PSEUDONYM"], &rows))
+}
+
+/// A second since the Unix epoch as RFC 3339 writes it.
+fn date(secs: u64) -> String {
+    rfc3339(Instant(secs.saturating_mul(1_000_000)))
+}

@@ -1,0 +1,193 @@
+//! `whimbrel broker user`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use whimbrel_broker::profile::SimProfile;
+use whimbrel_broker::storage::{NamedUser, Storage};
+use whimbrel_broker::{files, hex, now, random};
+use whimbrel_open::broker::User;
+use whimbrel_open::crypto::{SigningKey, VerifyingKey};
+use whimbrel_open::id::UserId;
+use whimbrel_open::msg::{EpochKey, Qos};
+use whimbrel_open::user::Sim;
+use whimbrel_store::BitRate;
+use zeroize::Zeroizing;
+
+use super::super::open::public_key;
+use super::super::{Done, print, print_json, table};
+use super::BrokerFile;
+
+/// Users read at once for a list.
+const PAGE: usize = 1_000;
+/// Characters of a name.
+const NAME_CHARS_MAX: usize = 100;
+
+#[derive(Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user and write the profile of its SIM.
+    Add {
+        /// Name by which this broker knows the user.
+        name: String,
+        #[command(flatten)]
+        fields: Box<Fields>,
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+    /// List all users.
+    List {
+        /// Print JSON, an object a line.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+    /// Show one user as JSON.
+    Show {
+        /// Name.
+        name: String,
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+    /// Revoke a user's key: it gets no more grants. A running broker takes it up within a second.
+    Revoke {
+        /// Name.
+        name: String,
+        #[command(flatten)]
+        config: BrokerFile,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Fields {
+    /// Session AMBR uplink that operators must offer.
+    #[arg(long, value_name = "RATE", default_value = "10 Mbps")]
+    uplink: BitRate,
+    /// Session AMBR downlink that operators must offer.
+    #[arg(long, value_name = "RATE", default_value = "50 Mbps")]
+    downlink: BitRate,
+    /// 5QI of the default QoS flow (TS 23.501 §5.7.4).
+    #[arg(long = "5qi", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..))]
+    five_qi: u8,
+    /// The user's public key, where the SIM made its key itself; without it, a key is made here.
+    #[arg(long, value_name = "KEY", value_parser = public_key, conflicts_with = "sim")]
+    public_key: Option<VerifyingKey>,
+    /// File for the SIM's profile, readable by its owner only; without it, NAME.sim.json.
+    #[arg(long, value_name = "FILE")]
+    sim: Option<PathBuf>,
+}
+
+pub(super) fn run(command: UserCommand) -> Done {
+    match command {
+        UserCommand::Add { name, fields, config } => add(&name, &fields, &config),
+        UserCommand::List { json, config } => list(&mut config.storage()?, json),
+        UserCommand::Show { name, config } => {
+            print_json(&shown(&config.storage()?.user(&name).map_err(|e| e.to_string())?))
+        }
+        UserCommand::Revoke { name, config } => {
+            config.storage()?.revoke_user(&name).map_err(|e| e.to_string())?;
+            print(&format!("the key of {name} is revoked\n"))
+        }
+    }
+}
+
+fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(format!("a name has 1 to {NAME_CHARS_MAX} characters"));
+    }
+    let (known, mut storage) = config.open()?;
+    let private = Zeroizing::new(random::<32>()?);
+    let signing = SigningKey::new(&private);
+    let kbps = |rate: BitRate| {
+        u32::try_from(rate.kbps())
+            .map_err(|_| format!("{rate} is more than a grant can carry; write at most 4 Tbps"))
+    };
+    let user = User {
+        key: fields.public_key.unwrap_or(signing.verifying_key()),
+        revoked: false,
+        qos: Qos { ul_kbps: kbps(fields.uplink)?, dl_kbps: kbps(fields.downlink)?, five_qi: fields.five_qi },
+        intercept: false,
+        filters: Vec::new(),
+        counter: 0,
+        ticket: 0,
+    };
+    let id = UserId(random()?);
+    let state = storage.load(now()).map_err(|e| e.to_string())?;
+    let Some(epoch) = state.epochs.last() else { return Err("the database has no epoch key".into()) };
+    let epoch = EpochKey { id: epoch.id, public: epoch.key.share() };
+    let sim = Sim {
+        user: id,
+        broker: known.domain,
+        broker_key: known.key,
+        epoch,
+        signing,
+        counter: 0,
+        ticket: None,
+    };
+    if fields.public_key.is_some() {
+        storage.add_users(&[NamedUser { name: name.into(), id, user }]).map_err(|e| e.to_string())?;
+        return print(&format!(
+            "user {name} is added; its SIM needs: user {}, broker {}, broker_key {}, epoch {}, epoch_key {}\n",
+            hex(&id.0),
+            sim.broker,
+            hex(&sim.broker_key.octets()),
+            epoch.id,
+            hex(&epoch.public.0)
+        ));
+    }
+    let file = fields.sim.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.sim.json")));
+    let profile =
+        serde_json::to_string_pretty(&SimProfile::new(&sim, &private)).map_err(|e| e.to_string())?;
+    // The profile first: a user whose key nobody has would be of no use.
+    files::write_private(&file, &(profile + "\n"))?;
+    if let Err(e) = storage.add_users(&[NamedUser { name: name.into(), id, user }]) {
+        let _ = std::fs::remove_file(&file);
+        return Err(e.to_string());
+    }
+    print(&format!("user {name} is added; the profile of its SIM is in {}\n", file.display()))
+}
+
+fn list(storage: &mut dyn Storage, json: bool) -> Done {
+    let (mut after, mut rows) = (String::new(), Vec::new());
+    loop {
+        let page = storage.list_users(&after, PAGE).map_err(|e| e.to_string())?;
+        let Some(last) = page.last() else { break };
+        after.clone_from(&last.name);
+        for user in &page {
+            if json {
+                print(&(shown(user).to_string() + "\n"))?;
+            } else {
+                let Qos { ul_kbps, dl_kbps, five_qi } = user.user.qos;
+                let state = if user.user.revoked { "revoked" } else { "valid" };
+                let rate = |kbps: u32| {
+                    BitRate::from_bps(u64::from(kbps) * 1_000).map_or("0".into(), |r| r.to_string())
+                };
+                let counter = user.user.counter.to_string();
+                rows.push(vec![
+                    user.name.clone(),
+                    state.into(),
+                    rate(ul_kbps),
+                    rate(dl_kbps),
+                    five_qi.to_string(),
+                    counter,
+                ]);
+            }
+        }
+    }
+    if json { Ok(()) } else { print(&table(&["NAME", "KEY", "UPLINK", "DOWNLINK", "5QI", "COUNTER"], &rows)) }
+}
+
+fn shown(user: &NamedUser) -> Value {
+    let Qos { ul_kbps, dl_kbps, five_qi } = user.user.qos;
+    json!({
+        "name": user.name,
+        "id": hex(&user.id.0),
+        "public_key": hex(&user.user.key.octets()),
+        "revoked": user.user.revoked,
+        "uplink_kbps": ul_kbps,
+        "downlink_kbps": dl_kbps,
+        "five_qi": five_qi,
+        "counter": user.user.counter,
+    })
+}

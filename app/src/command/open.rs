@@ -1,0 +1,97 @@
+//! `whimbrel open`: keys and SAP certificates in files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use whimbrel_broker::{files, hex, now, random};
+use whimbrel_open::crypto::VerifyingKey;
+use whimbrel_open::id::{Domain, OperatorId};
+use whimbrel_open::msg::{Certificate, Subject, Validity};
+
+use super::{Done, print};
+use crate::clock::rfc3339;
+
+#[derive(Subcommand)]
+pub(crate) enum OpenCommand {
+    /// Make a private key in a new file and print its public key: of an operator, a broker or an authority.
+    Key {
+        /// The file, readable by its owner only.
+        file: PathBuf,
+    },
+    /// As an authority: certify that a public key belongs to an operator or a broker.
+    Certify(Box<Certify>),
+    /// Show what a SAP certificate says.
+    Show {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Certify {
+    /// The authority's private key, made by `whimbrel open key`.
+    #[arg(long, value_name = "FILE")]
+    authority: PathBuf,
+    /// The public key to certify, 64 hexadecimal digits.
+    #[arg(long, value_name = "KEY", value_parser = public_key)]
+    public_key: VerifyingKey,
+    /// The operator whose key it is: PLMN, or PLMN and NID, such as 999/70 or 999/70:0000000001f.
+    #[arg(long, value_name = "PLMN[:NID]", required_unless_present = "broker", conflicts_with = "broker")]
+    operator: Option<OperatorId>,
+    /// The broker whose key it is, by its domain.
+    #[arg(long, value_name = "DOMAIN")]
+    broker: Option<Domain>,
+    /// How long the certificate is valid.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=825))]
+    days: u16,
+    /// By this number the certificate can be revoked; without it, a random one.
+    #[arg(long, value_name = "N")]
+    serial: Option<u64>,
+    /// The certificate's file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(super) fn public_key(text: &str) -> Result<VerifyingKey, String> {
+    files::public_key(text).ok_or_else(|| "a public key has 64 hexadecimal digits".into())
+}
+
+pub(crate) fn run(command: OpenCommand) -> Done {
+    match command {
+        OpenCommand::Key { file } => {
+            let key = files::make_key(&file)?;
+            print(&format!("public key {}\n", hex(&key.verifying_key().octets())))
+        }
+        OpenCommand::Certify(options) => certify(*options),
+        OpenCommand::Show { file } => print(&describe(&files::read_certificate(&file)?)),
+    }
+}
+
+fn certify(options: Certify) -> Done {
+    let authority = files::read_key(&options.authority)?;
+    let subject = match (options.operator, options.broker) {
+        (Some(id), _) => Subject::Operator(id),
+        (None, Some(domain)) => Subject::Broker(domain),
+        (None, None) => return Err("name the subject with --operator or --broker".into()),
+    };
+    let serial = options.serial.map_or_else(|| random().map(u64::from_be_bytes), Ok)?;
+    // An hour back, for parties whose clocks are behind.
+    let from = now().as_secs().saturating_sub(3_600);
+    let until = now().as_secs() + u64::from(options.days) * 86_400;
+    let validity = Validity { from, until };
+    let certificate = Certificate::issue(&authority, subject, options.public_key, validity, serial);
+    files::write_public(&options.out, &files::certificate_text(&certificate))?;
+    print(&format!("{}written to {}\n", describe(&certificate), options.out.display()))
+}
+
+/// The fields of a certificate, one a line.
+fn describe(certificate: &Certificate) -> String {
+    let subject = match &certificate.subject {
+        Subject::Operator(id) => format!("operator {id}"),
+        Subject::Broker(domain) => format!("broker {domain}"),
+    };
+    let date = |secs: u64| rfc3339(whimbrel_ids::Instant(secs.saturating_mul(1_000_000)));
+    let (from, until) = (date(certificate.validity.from), date(certificate.validity.until));
+    let (key, serial) = (hex(&certificate.key.octets()), certificate.serial);
+    format!("subject     {subject}\npublic key  {key}\nvalid       {from} to {until}\nserial      {serial}\n")
+}

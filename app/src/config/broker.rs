@@ -1,0 +1,261 @@
+//! The configuration file of `whimbrel broker`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_rustls::rustls::ServerConfig;
+use whimbrel_broker::engine::EpochRule;
+use whimbrel_broker::{PORT, files, tls};
+use whimbrel_open::broker::{BrokerConfig, Policy};
+use whimbrel_open::id::Domain;
+use whimbrel_open::msg::{Price, Subject};
+
+use super::open::{Currency, trust};
+use super::section::{Pass, Section};
+use super::value::words;
+use super::yaml::{Node, NodeValue, Position};
+use super::{LoadError, Log, parse_as, service, text_of};
+
+/// Where the file is looked for if none is named.
+pub(crate) const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
+
+/// Everything that a broker's operator decides.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    pub(crate) machine: BrokerConfig,
+    pub(crate) listed_only: bool,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) store: PathBuf,
+    pub(crate) epochs: EpochRule,
+    pub(crate) log: Log,
+}
+
+/// What the commands need that work on the database alone.
+#[derive(Debug)]
+pub(crate) struct BrokerStore {
+    pub(crate) domain: Domain,
+    pub(crate) store: PathBuf,
+    /// The public key under which the broker signs.
+    pub(crate) key: whimbrel_open::crypto::VerifyingKey,
+}
+
+/// Which operators are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operators {
+    Any,
+    Listed,
+}
+
+words! { Operators { Operators::Any = "any", Operators::Listed = "listed", } }
+
+/// Reads the named file, or the first of [`PLACES`] that exists.
+pub(crate) fn load(file: Option<&Path>) -> Result<Broker, LoadError> {
+    let (text, file) = found(file)?;
+    parse_as(&text, &file, |pass, node| read(pass, node, true).0)?.ok_or_else(|| missing(&file))
+}
+
+/// The same for a command that works on the database: what only the running broker needs may still be missing.
+pub(crate) fn load_store(file: Option<&Path>) -> Result<BrokerStore, LoadError> {
+    let (text, file) = found(file)?;
+    parse_as(&text, &file, |pass, node| read(pass, node, false).1)?.ok_or_else(|| missing(&file))
+}
+
+fn missing(file: &Path) -> LoadError {
+    LoadError::File(format!("{}: the broker's domain or key is missing", file.display()))
+}
+
+fn found(file: Option<&Path>) -> Result<(String, PathBuf), LoadError> {
+    let place = || PLACES.iter().map(PathBuf::from).find(|place| place.exists());
+    let Some(file) = file.map(Path::to_path_buf).or_else(place) else {
+        return Err(LoadError::File(format!(
+            "there is no broker's configuration in {}; make one with `whimbrel broker init`, or name it with -c",
+            PLACES.join(" or ")
+        )));
+    };
+    Ok((text_of(&file)?, file))
+}
+
+/// The defaults as commented YAML.
+pub(crate) fn defaults() -> String {
+    let mut pass = Pass::printing();
+    read(&mut pass, &Node { at: Position::START, value: NodeValue::Null }, false);
+    format!(
+        "# Configuration of a broker (docs/open.md). `whimbrel broker init` writes one with keys and certificates.\n\n{}",
+        pass.into_text()
+    )
+}
+
+fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<BrokerStore>) {
+    let printing = pass.is_printing();
+    let mut root = Section::root(pass, node);
+    let s = &mut root;
+    let domain =
+        s.optional::<Domain>("domain", "broker.example", "The broker's domain: the realm of its users.");
+    let key_file = s.value::<PathBuf>("key_file", "broker.key".into(), "The key that signs grants.");
+    let certificate = s.value::<PathBuf>(
+        "certificate",
+        "broker.cert".into(),
+        "An authority's SAP certificate of that key and domain.",
+    );
+    let store = s.value::<PathBuf>(
+        "store",
+        "broker.db".into(),
+        "The database, made at need, readable by its owner only: users, epoch keys, grants.",
+    );
+    let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+    let listen = s.value("listen", any(PORT), "Where operators connect: HTTP/2 over TLS 1.3.");
+    let admin = s.section(
+        "admin",
+        "HTTP/1.1 with /health and /metrics. It has no login: keep it on loopback.",
+        |s| s.value("address", SocketAddr::from(([127, 0, 0, 1], 8071)), "Address and TCP port."),
+    );
+    let tls = s.section("tls", "The certificate of the domain for TLS (X.509), and its key, in PEM.", |s| {
+        let pem = s.value::<PathBuf>("certificate", "tls.pem".into(), "With the chain to its authority.");
+        let key = s.value::<PathBuf>("key", "tls.key".into(), "");
+        if !runs {
+            return None;
+        }
+        let made = tls::server(&pem, &key);
+        made.map_err(|e| s.refuse("certificate", e, "write the files that the TLS authority gave you")).ok()
+    });
+    let trust = trust(s);
+    let (policy, listed_only) = policy(s);
+    let epochs = s.section("epochs", "Keys to which users seal their identities.", |s| {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        let begin = s.value(
+            "begin_after",
+            days(7),
+            "A new key is made when the current one is so old; 0s: by command only.",
+        );
+        let end = s.value(
+            "end_after",
+            days(60),
+            "A key is destroyed when it is so old: what users seal to it opens no more.",
+        );
+        EpochRule { begin_after_s: begin.as_secs(), end_after_s: end.as_secs() }
+    });
+    let log = service::log(s);
+    if printing {
+        root.finish();
+        return (None, None);
+    }
+    let Some(domain) = domain else {
+        s.refuse("domain", "the broker's domain is missing", "write, for example, `domain: broker.example`");
+        root.finish();
+        return (None, None);
+    };
+    let signing = match files::read_key(&key_file) {
+        Ok(key) => Some(key),
+        Err(what) => {
+            s.refuse(
+                "key_file",
+                what,
+                "name the file that `whimbrel broker init` or `whimbrel open key` made",
+            );
+            None
+        }
+    };
+    let known = signing.as_ref().map(|key| BrokerStore {
+        domain: domain.clone(),
+        store: store.clone(),
+        key: key.verifying_key(),
+    });
+    let certificate = runs.then(|| files::read_certificate(&certificate));
+    let certificate = match certificate {
+        None => None,
+        Some(Err(what)) => {
+            s.refuse("certificate", what, "have an authority make it with `whimbrel open certify --broker`");
+            None
+        }
+        Some(Ok(certificate)) => {
+            let named = certificate.subject == Subject::Broker(domain.clone());
+            if !named {
+                s.refuse(
+                    "certificate",
+                    "the certificate names another broker",
+                    format!("have the authority certify --broker {domain}"),
+                );
+            } else if signing.as_ref().is_some_and(|key| key.verifying_key() != certificate.key) {
+                let fix = "have the authority certify the public key that `whimbrel broker init` printed";
+                s.refuse("certificate", "the certificate is of another key than the one in `key_file`", fix);
+            }
+            Some(certificate)
+        }
+    };
+    root.finish();
+    let broker =
+        signing.zip(certificate).zip(tls).zip(policy).map(|(((signing, certificate), tls), policy)| {
+            let machine = BrokerConfig { domain, certificate, signing, trust, policy };
+            Broker { machine, listed_only, listen, admin, tls, store, epochs, log }
+        });
+    (broker, known)
+}
+
+fn policy(s: &mut Section<'_, '_>) -> (Option<Policy>, bool) {
+    s.section("policy", "On what terms operators may serve the users.", |s| {
+        let operators = s.value(
+            "operators",
+            Operators::Any,
+            "any: every operator that an authority certifies; listed: those of `whimbrel broker operator add`.",
+        );
+        let cap = s.section("price_cap", "The highest price of a MiB, in millionths of a unit of the currency.", |s| {
+            let currency = s.value("currency", Currency(*b"EUR"), "ISO 4217.");
+            let uplink = s.value("uplink", 1_000u32, "1000 are 1.02 EUR a GiB.");
+            let downlink = s.value("downlink", 1_000u32, "");
+            Price::new(currency.0, uplink, downlink)
+        });
+        let floor = s.value("reputation_floor", 10u16, "Operators whose reputation is below this are refused.");
+        let newcomer = s.value("reputation_newcomer", 20u16, "The reputation of an operator of which nothing is known.");
+        let validity = s.value("grant_validity", Duration::from_secs(24 * 3_600), "How long an operator may serve on one grant.");
+        let credit_micros = s.value("credit", 5_000_000u64, "What is paid for a session at most, in millionths of a unit.");
+        let policy = cap.map(|price_cap| Policy {
+            operators: None,
+            price_cap,
+            reputation_floor: floor,
+            reputation_newcomer: newcomer,
+            validity_s: validity.as_secs(),
+            credit_micros,
+        });
+        (policy, operators == Operators::Listed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_defaults_read_back_as_far_as_they_can() {
+        let wrong =
+            parse_as(&defaults(), Path::new("broker.yaml"), |pass, node| read(pass, node, false).1.is_some());
+        let wrong = wrong.unwrap_err().to_string();
+        assert_eq!(wrong.lines().count(), 1, "{wrong}");
+        assert!(wrong.contains("domain: the broker's domain is missing; write"), "{wrong}");
+    }
+
+    #[test]
+    fn what_a_broker_lacks_is_reported_with_its_line_and_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().display();
+        files::make_key(&folder.path().join("broker.key")).unwrap();
+        let text = format!(
+            "domain: b.example\nkey_file: {dir}/broker.key\ncertificate: {dir}/broker.cert\npolicy: {{ operator: any }}\n"
+        );
+        let wrong =
+            parse_as(&text, Path::new("broker.yaml"), |pass, node| read(pass, node, true).0.is_some());
+        let wrong = wrong.unwrap_err().to_string();
+        for part in [
+            "broker.yaml:3:",
+            "have an authority make it",
+            "broker.yaml:4:",
+            "did you mean `operators`?",
+            "tls.certificate",
+        ] {
+            assert!(wrong.contains(part), "{part}: {wrong}");
+        }
+    }
+}
