@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-use crate::n14::NeighbourId;
+use crate::n14::PeerAmfId;
 use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
 
@@ -75,7 +75,7 @@ pub struct Amf {
     pub access: Access,
     /// Events tell every sign of where connected UEs go ([`Sign`](crate::event::Sign)).
     pub signs: bool,
-    /// Other AMFs of this network, by [`NeighbourId`].
+    /// Other AMFs of this network, by [`PeerAmfId`].
     pub neighbours: Vec<Neighbour>,
 }
 
@@ -102,9 +102,9 @@ impl Amf {
     }
 
     /// The other AMF that serves a tracking area.
-    pub fn neighbour_of(&self, tai: Tai) -> Option<NeighbourId> {
+    pub fn neighbour_of(&self, tai: Tai) -> Option<PeerAmfId> {
         let at = self.neighbours.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
-        u8::try_from(at).ok().map(NeighbourId)
+        u8::try_from(at).ok().map(PeerAmfId)
     }
 }
 

@@ -16,7 +16,7 @@ use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 use crate::digest::digest;
 use crate::event::Event;
 use crate::flat::{Flat, octets};
-use crate::n14::NeighbourId;
+use crate::n14::PeerAmfId;
 use crate::open;
 use crate::state::{Modification, Tunnel};
 use crate::udm;
@@ -178,7 +178,7 @@ pub enum Payload {
     /// A message of another AMF ([`N14`](crate::n14::N14)).
     Neighbour {
         /// Who says it.
-        from: NeighbourId,
+        from: PeerAmfId,
         /// The message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
@@ -388,7 +388,7 @@ pub enum Effect {
     /// A message to another AMF, once.
     Neighbour {
         /// Which.
-        to: NeighbourId,
+        to: PeerAmfId,
         /// The message ([`N14`](crate::n14::N14)).
         octets: Flat,
     },

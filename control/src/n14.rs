@@ -28,7 +28,7 @@ use crate::flat::Flat;
 
 /// Another AMF of this network: its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NeighbourId(pub u8);
+pub struct PeerAmfId(pub u8);
 
 /// The name of one UE's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
 /// context; who does not know it has no part in it.

@@ -18,9 +18,12 @@ pub mod region;
 pub mod replication;
 mod version;
 
-pub use cpf::{AtWork, Cpf, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried, Watchdog};
+pub use cpf::{
+    Cpf, CpfOutbox, InputProgress, ReplaySandbox, ReplicatedCpf, ToReplaySandbox, Trial, TrialOutcome,
+    Watchdog,
+};
 pub use cta::{
-    Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Recovered, Replicated,
-    UpfChange,
+    Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox, ProtocolViolation,
+    ReplicationCounters, TakeoverTime, UpfChange,
 };
 pub use version::CodeVersion;

@@ -7,8 +7,8 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    Answer, Answered, Change, Claim, ClaimError, Command, Event, Failure, Home, Input, Kv, Member, MemberId,
-    Membership, Outbox, Place, Present, Request, Roll, Settings, Watched,
+    Answer, Answered, Change, Claim, ClaimError, Command, ConnectedCpf, CpfRoster, CtaInstance, Event,
+    Failure, Home, Input, Kv, Member, MemberId, Membership, Outbox, Request, Settings, Watched,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -187,7 +187,7 @@ impl World {
         let cta_replica = world.place(1);
         world.command(0, Command::Claim(HOME, Claim::Pair(cta_replica)));
         world.run(s(1));
-        assert_eq!(world.home(2), Home { term: 2, active: world.place(0), cta_replica: Some(cta_replica) });
+        assert_eq!(world.home(2), Home { term: 2, primary: world.place(0), cta_replica: Some(cta_replica) });
         world.nodes.iter_mut().for_each(|n| n.events.clear());
         world
     }
@@ -197,9 +197,9 @@ impl World {
         self.input(self.nodes.len() - 1, Input::Tick);
     }
 
-    fn place(&self, node: usize) -> Place {
+    fn place(&self, node: usize) -> CtaInstance {
         let cta = [1, 2][node];
-        Place { cta, incarnation: self.nodes[node].machine.incarnation().unwrap() }
+        CtaInstance { cta, incarnation: self.nodes[node].machine.incarnation().unwrap() }
     }
 
     fn home(&self, node: usize) -> Home {
@@ -404,8 +404,8 @@ fn of_a_pair_that_is_cut_apart_one_goes_on() {
         let outcome = [0, 1].map(|node| own(world.events(node)));
         let record = world.home(0);
         assert_eq!((record.term, record.cta_replica, world.home(1)), (3, None, record));
-        let winner = usize::from(record.active == world.place(1));
-        assert_eq!(record.active, world.place(winner));
+        let winner = usize::from(record.primary == world.place(1));
+        assert_eq!(record.primary, world.place(winner));
         assert_eq!(outcome[winner], [Event::Claimed(HOME, record)]);
         let refused = [ClaimError::Outrun, ClaimError::NotYours].map(|why| vec![Event::Refused(HOME, why)]);
         assert!(refused.contains(&outcome[1 - winner]), "{outcome:?}");
@@ -426,7 +426,7 @@ fn a_claim_that_was_granted_unheard_is_found_out() {
     }
     world.run(s(10));
     let record = world.home(0);
-    assert_eq!((record.term, record.active), (3, world.place(1)));
+    assert_eq!((record.term, record.primary), (3, world.place(1)));
     let granted = own(world.events(1)).into_iter().filter(|e| *e == Event::Claimed(HOME, record)).count();
     assert_eq!(granted, 1);
 }
@@ -437,10 +437,10 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
     let configuration = br#"{"regions":["1220","1221"],"backups":1}"#;
     world.etcd.put("whimbrel/west/configuration", configuration, 0);
     let rings = |world: &World| {
-        let roll = Roll::of(world.nodes[0].machine.view());
+        let roll = CpfRoster::of(world.nodes[0].machine.view());
         let regions = roll.configuration().and_then(|c| c.regions.clone()).unwrap();
         let (here, cpf) = (regions[0].clone(), CpfId(7));
-        let others = Present {
+        let others = ConnectedCpf {
             id: CpfId(8),
             region: &regions[1],
             code: CodeVersion::own(),
@@ -448,7 +448,13 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
             listed: None,
         };
         let present = [
-            Present { id: cpf, region: &here, code: CodeVersion::own(), leaves: false, listed: Some(cpf) },
+            ConnectedCpf {
+                id: cpf,
+                region: &here,
+                code: CodeVersion::own(),
+                leaves: false,
+                listed: Some(cpf),
+            },
             others,
         ];
         roll.map(regions.clone(), &present).unwrap().rings(&here, 1).unwrap()
@@ -484,7 +490,7 @@ fn records_that_say_nonsense_are_told_and_change_nothing() {
         ("configuration", &large),
         ("member/cpf-7", b"null"),
         ("member/upf-1", b"{}"),
-        ("home/1", br#"{"term":1,"active":{"cta":2,"incarnation":3},"cta_replica":null}"#),
+        ("home/1", br#"{"term":1,"primary":{"cta":2,"incarnation":3},"cta_replica":null}"#),
         ("home/1", br#"{"term":-1}"#),
         ("home/99999", b"{}"),
         ("other", b""),
@@ -503,7 +509,7 @@ fn records_that_say_nonsense_are_told_and_change_nothing() {
     assert_eq!(world.home(0).term, 2, "terms never begin again");
     world.command(1, Command::Claim(HOME, Claim::Promote));
     world.run(s(1));
-    assert_eq!(world.home(0), Home { term: 3, active: world.place(1), cta_replica: None });
+    assert_eq!(world.home(0), Home { term: 3, primary: world.place(1), cta_replica: None });
 }
 
 #[test]
@@ -529,7 +535,7 @@ fn an_etcd_that_has_forgotten_is_not_believed() {
     world.etcd.majority_is_back(world.now);
     world.command(1, Command::Claim(HOME, Claim::Promote));
     world.run(s(5));
-    assert_eq!(world.home(0).active, world.place(1));
+    assert_eq!(world.home(0).primary, world.place(1));
 }
 
 /// Two CTAs and a CPF under loss, cuts and elections, while both CTAs want the home all the time.
@@ -539,7 +545,7 @@ fn whatever_is_lost_terms_rise_each_is_one_ctas_and_all_agree_in_the_end() {
     for seed in 0..150 {
         let mut world = World::pair(seed);
         world.loss_per_mille = 150;
-        let mut claimed: BTreeMap<u32, Place> = BTreeMap::new();
+        let mut claimed: BTreeMap<u32, CtaInstance> = BTreeMap::new();
         let mut lives: BTreeMap<Incarnation, usize> = BTreeMap::new();
         let mut term = 2;
         for _ in 0..60 {
@@ -564,10 +570,10 @@ fn whatever_is_lost_terms_rise_each_is_one_ctas_and_all_agree_in_the_end() {
                 for event in world.events(node) {
                     match event {
                         Event::Claimed(_, record) => {
-                            assert_eq!(record.active.cta, [1, 2][node], "seed {seed}");
+                            assert_eq!(record.primary.cta, [1, 2][node], "seed {seed}");
                             assert_eq!(
-                                *claimed.entry(record.term).or_insert(record.active),
-                                record.active,
+                                *claimed.entry(record.term).or_insert(record.primary),
+                                record.primary,
                                 "seed {seed}"
                             );
                         }

@@ -1,7 +1,7 @@
 //! Two CTAs and etcd, tried in every order: links that end and that only one end has noticed, claims whose answers are lost
 //! and that come into effect late or never, leases that run out, processes that die and come again.
 //!
-//! What they decide is the product's own: [`Serving`], [`Standby`] and [`Home::course`] run here as they run in the program. Their logs are
+//! What they decide is the product's own: [`PrimaryRole`], [`ReplicaRole`] and [`Home::course`] run here as they run in the program. Their logs are
 //! lists of inputs, and what has left is a set of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,8 +9,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::{Checker, Model, Property};
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::membership::{Claim, ClaimError, Course, Home, Place};
-use whimbrel_resilience::pair::{Duty, Serving, Standby, Step};
+use whimbrel_resilience::membership::{Claim, ClaimAction, ClaimError, CtaInstance, Home};
+use whimbrel_resilience::pair::{PrimaryAction, PrimaryRole, ReplicaAction, ReplicaRole};
 
 /// What may befall the two.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ enum ToStandby {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ToServing {
-    Follow(Place),
+    Follow(CtaInstance),
     Held(u64),
 }
 
@@ -88,8 +88,8 @@ impl Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Role {
-    Stands { standby: Standby, log: Option<Log> },
-    Serves { serving: Serving, log: Log, left: u64, cta_replica: Option<CtaReplica> },
+    Stands { standby: ReplicaRole, log: Option<Log> },
+    Serves { serving: PrimaryRole, log: Log, left: u64, cta_replica: Option<CtaReplica> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -156,8 +156,8 @@ impl Act {
     }
 }
 
-fn place(who: usize, life: u64) -> Place {
-    Place { cta: who as u16, incarnation: Incarnation(life) }
+fn place(who: usize, life: u64) -> CtaInstance {
+    CtaInstance { cta: who as u16, incarnation: Incarnation(life) }
 }
 
 impl World {
@@ -204,26 +204,26 @@ impl World {
         }
     }
 
-    fn duties(&mut self, who: usize, duties: Vec<Duty>) {
+    fn duties(&mut self, who: usize, duties: Vec<PrimaryAction>) {
         for duty in duties {
             match duty {
-                Duty::Wait => {
+                PrimaryAction::HoldOutputs => {
                     if let Role::Serves { cta_replica: Some(cta_replica), .. } = &mut self.process(who).role {
                         cta_replica.waits = true;
                     }
                 }
-                Duty::Open => {
+                PrimaryAction::ReleaseOutputs => {
                     let Role::Serves { log, cta_replica, .. } = &mut self.process(who).role else { continue };
                     *cta_replica = None;
                     let all = log.len();
                     self.leave(who, all);
                 }
-                Duty::Part => self.hang_up(who),
-                Duty::Claim(claim) => self.ask(who, claim),
-                Duty::Replicated(_) | Duty::Unreplicated => {}
-                Duty::Stop => {
+                PrimaryAction::CloseLink => self.hang_up(who),
+                PrimaryAction::Claim(claim) => self.ask(who, claim),
+                PrimaryAction::ReplicaReady(_) | PrimaryAction::NoReplica => {}
+                PrimaryAction::Stop => {
                     self.hang_up(who);
-                    self.process(who).role = Role::Stands { standby: Standby::default(), log: None };
+                    self.process(who).role = Role::Stands { standby: ReplicaRole::default(), log: None };
                     break;
                 }
             }
@@ -234,10 +234,10 @@ impl World {
         self.process(who).asked.push_back(Asked { claim, proposed: None, swap: None });
     }
 
-    fn step(&mut self, who: usize, step: Option<Step>) {
+    fn step(&mut self, who: usize, step: Option<ReplicaAction>) {
         let Some(step) = step else { return };
         match step {
-            Step::Call(to) => {
+            ReplicaAction::Connect(to) => {
                 let other = 1 - who;
                 let there = self.processes[other]
                     .as_ref()
@@ -255,8 +255,8 @@ impl World {
                     self.standby_lost(who);
                 }
             }
-            Step::Claim(claim) => self.ask(who, claim),
-            Step::Rejoin => {
+            ReplicaAction::Claim(claim) => self.ask(who, claim),
+            ReplicaAction::Rejoin => {
                 self.lives += 1;
                 let life = self.lives;
                 self.etcd.listed[who] = Some(life);
@@ -264,7 +264,7 @@ impl World {
                 process.life = life;
                 process.view.listed[who] = Some(life);
             }
-            Step::Forget => {
+            ReplicaAction::Discard => {
                 if let Role::Stands { log, .. } = &mut self.process(who).role {
                     *log = None;
                 }
@@ -272,7 +272,7 @@ impl World {
                     self.hang_up(who);
                 }
             }
-            Step::Serve(home) => self.serve(who, &home),
+            ReplicaAction::Serve(home) => self.serve(who, &home),
         }
     }
 
@@ -285,7 +285,7 @@ impl World {
             self.left.clear();
         }
         // What is not known to have left is said again.
-        let serving = Serving::new(home);
+        let serving = PrimaryRole::new(home);
         let all = log.len();
         self.process(who).role = Role::Serves { serving, log, left: 0, cta_replica: None };
         self.leave(who, all);
@@ -294,7 +294,7 @@ impl World {
     fn standby_lost(&mut self, who: usize) {
         if let Role::Stands { standby, .. } = &mut self.process(who).role {
             let step = standby.lost();
-            let asks = matches!(step, Some(Step::Claim(_)));
+            let asks = matches!(step, Some(ReplicaAction::Claim(_)));
             self.step(who, step);
             if asks && self.link.as_ref().is_some_and(|l| l.standby == who) {
                 self.hang_up(who);
@@ -408,13 +408,14 @@ impl World {
         let process = self.process(who);
         process.view = etcd;
         if asks && let Some(asked) = process.asked.front_mut() {
-            let listed =
-                |place: &Place| process.view.listed[usize::from(place.cta)] == Some(place.incarnation.0);
+            let listed = |place: &CtaInstance| {
+                process.view.listed[usize::from(place.cta)] == Some(place.incarnation.0)
+            };
             let me = place(who, process.life);
             let (before, proposed) = (process.view.home.as_ref(), asked.proposed.as_ref());
             match Home::course(before, me, asked.claim, proposed, listed) {
-                Ok(Course::Granted(home)) => self.claimed(who, Ok(home)),
-                Ok(Course::Write(home)) => {
+                Ok(ClaimAction::Granted(home)) => self.claimed(who, Ok(home)),
+                Ok(ClaimAction::Write(home)) => {
                     asked.proposed = Some(home);
                     asked.swap = Some(process.view.revision);
                 }
@@ -438,8 +439,8 @@ impl World {
     /// Whom the record names, if it serves, or is just about to with what it holds.
     fn current(&self) -> Option<&Log> {
         let home = self.etcd.home?;
-        let who = usize::from(home.active.cta);
-        let process = self.processes[who].as_ref().filter(|p| place(who, p.life) == home.active)?;
+        let who = usize::from(home.primary.cta);
+        let process = self.processes[who].as_ref().filter(|p| place(who, p.life) == home.primary)?;
         match &process.role {
             Role::Serves { log, .. } => Some(log),
             Role::Stands { standby, log } => log.as_ref().filter(|_| standby.is_promoting()),
@@ -449,7 +450,7 @@ impl World {
     /// One serves, the other one holds all that it has, and nothing waits.
     fn is_whole(&self) -> bool {
         let Some(home) = self.etcd.home else { return false };
-        let who = usize::from(home.active.cta);
+        let who = usize::from(home.primary.cta);
         let [Some(active), Some(other)] = [&self.processes[who], &self.processes[1 - who]] else {
             return false;
         };
@@ -459,7 +460,7 @@ impl World {
             return false;
         };
         let pair =
-            (home.active, home.cta_replica) == (place(who, active.life), Some(place(1 - who, other.life)));
+            (home.primary, home.cta_replica) == (place(who, active.life), Some(place(1 - who, other.life)));
         pair && serving.has_cta_replica() && *left == log.len() && log == held
     }
 }
@@ -472,7 +473,7 @@ impl Model for Pair {
         let listed = [Some(1), Some(2)];
         let process = |life| {
             let view = Record { listed, ..Record::default() };
-            let role = Role::Stands { standby: Standby::default(), log: None };
+            let role = Role::Stands { standby: ReplicaRole::default(), log: None };
             Some(Process { life, view, asked: VecDeque::new(), role })
         };
         vec![World {
@@ -575,7 +576,7 @@ impl Model for Pair {
                 w.lives += 1;
                 let life = w.lives;
                 w.etcd.listed[who] = Some(life);
-                let role = Role::Stands { standby: Standby::default(), log: None };
+                let role = Role::Stands { standby: ReplicaRole::default(), log: None };
                 let view = w.etcd.clone();
                 w.processes[who] = Some(Process { life, view, asked: VecDeque::new(), role });
             }
@@ -631,7 +632,7 @@ impl Model for Pair {
                     <= 1 + u32::from(world.deaths) + u32::from(world.faults) + u32::from(world.expiries)
             }),
             Property::sometimes("a CTA replica serves in the other one's place", |_, world: &World| {
-                world.etcd.home.is_some_and(|h| h.active.cta == 1)
+                world.etcd.home.is_some_and(|h| h.primary.cta == 1)
                     && world.current().is_some_and(|log| !log.inputs.is_empty())
             }),
             Property::sometimes("one that lost its CTA replica has it again", |_, world: &World| {

@@ -21,11 +21,11 @@ use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox, UeId, gnb};
-use whimbrel_resilience::cta_replica::{Active, CtaReplica, Record};
-use whimbrel_resilience::link::{Down, Peer, Up};
+use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Input, Member, MemberOutbox, Outbox as CoreOutbox};
+use whimbrel_resilience::{CpfOutbox, Cta, Input, Outbox as CoreOutbox, ReplicatedCpf};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, ue_config, upf_config};
 use whimbrel_user::Upf;
@@ -45,7 +45,7 @@ enum Message {
 /// One gNB, its UEs and the core, joined by a queue.
 struct Bench {
     now: Instant,
-    cta: Active<Home, (Prf, u64)>,
+    cta: PrimaryCta<Home, (Prf, u64)>,
     cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
     /// What was written for it.
     records: (u64, usize),
@@ -54,7 +54,7 @@ struct Bench {
     ues: Vec<Ue>,
     queue: VecDeque<Message>,
     /// The CPFs, where they are not a part of the CTA.
-    members: BTreeMap<CpfId, Member>,
+    members: BTreeMap<CpfId, ReplicatedCpf>,
     links: VecDeque<Link>,
     /// Spent within the core, and of that until the last answer left.
     core: Duration,
@@ -68,10 +68,10 @@ struct Bench {
 
 /// A message between the core's parts.
 enum Link {
-    Down(CpfId, Down),
-    Up(CpfId, Up),
+    Down(CpfId, CpfCommand),
+    Up(CpfId, CpfReport),
     /// From whom, to whom.
-    Peer(CpfId, CpfId, Peer),
+    Peer(CpfId, CpfId, PeerMessage),
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock that the core must not")]
@@ -93,13 +93,13 @@ impl Bench {
         let ids = (1..=3).map(CpfId).take(if backups.is_some() { 3 } else { 0 });
         let members = ids.map(|id| {
             regions.join(id, &region).expect("each comes once");
-            (id, Member::new(config.clone()))
+            (id, ReplicatedCpf::new(config.clone()))
         });
         let members: BTreeMap<_, _> = members.collect();
         let home = Home::default();
         let mut bench = Self {
             now: EPOCH,
-            cta: Active::new(match backups {
+            cta: PrimaryCta::new(match backups {
                 None => Cta::new(config, directory, home, entropy, (), EPOCH),
                 Some(backups) => {
                     let rings = regions.rings(&region, backups).expect("the region is known");
@@ -143,7 +143,7 @@ impl Bench {
         self.inputs += 1;
         self.cta(input);
         while let Some(link) = self.links.pop_front() {
-            let mut out = MemberOutbox::default();
+            let mut out = CpfOutbox::default();
             let (to, link) = match link {
                 Link::Up(from, message) => {
                     self.cta(Input::Cpf(from, message));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_resilience::Replicated;
+use whimbrel_resilience::ReplicationCounters;
 use whimbrel_sim::{Country, Plan, Tally};
 
 #[derive(Clone)]
@@ -77,7 +77,7 @@ struct Totals {
     failed: Vec<u64>,
     inputs: u64,
     tally: Tally,
-    replicated: Replicated,
+    replicated: ReplicationCounters,
     takeovers: u64,
 }
 
@@ -133,7 +133,7 @@ fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
             country.run(Duration::from_secs(options.minutes * 60));
             country.evening();
             let net = &mut country.net;
-            let replicated = net.cta().replicated();
+            let replicated = net.cta().replication_counters();
             assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
             assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
             let inputs = if plan.cpfs.is_none() { net.inputs() } else { net.inputs_taken() };

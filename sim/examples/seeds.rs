@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use whimbrel_resilience::Replicated;
+use whimbrel_resilience::ReplicationCounters;
 use whimbrel_sim::{
     CtaLoss, Faults, LostUes, Sim, default_config, morning, night, night_in_region, night_of_broken_links,
     replicated_night,
@@ -52,7 +52,7 @@ struct Totals {
     failed: u64,
     inputs: u64,
     procedures: u64,
-    replicated: Replicated,
+    replicated: ReplicationCounters,
     lost_all_holders: u64,
     takeovers: u64,
 }
@@ -130,10 +130,10 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
 }
 
 /// One night and its morning.
-fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, LostUes, u64) {
+fn one(kind: Kind, seed: u64) -> (u64, u64, ReplicationCounters, LostUes, u64) {
     let mut net = kind.night(seed);
     morning(&mut net);
-    let replicated = net.cta().replicated();
+    let replicated = net.cta().replication_counters();
     assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
     assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
     let lost = net.lost_ues();

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use whimbrel_control::amf::{N14, NeighbourId};
+use whimbrel_control::amf::{N14, PeerAmfId};
 use whimbrel_control::config::{Config, Neighbour};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
-use whimbrel_resilience::{Cta, Input, NotTaken, Outbox};
+use whimbrel_resilience::{Cta, Input, N14Error, Outbox};
 
 use crate::{GnbIndex, Home, Recorder, Sim, Travelling, default_config};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LATENCY_MICROS: (u64, u64) = (500, 2_000);
 /// Stands for the host of the other core where hosts are counted.
 pub(crate) const ABROAD: u64 = u64::MAX;
 /// Each core has one neighbour.
-const THE_OTHER: NeighbourId = NeighbourId(0);
+const THE_OTHER: PeerAmfId = PeerAmfId(0);
 
 /// What befalls a message of N14, or who is about to hear it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct Abroad {
     cut: bool,
     ordered: Instant,
     events: Vec<(Instant, UeEvent)>,
-    not_taken: Vec<NotTaken>,
+    not_taken: Vec<N14Error>,
 }
 
 /// A message on its way to the other core, or from it.
@@ -152,18 +152,18 @@ impl Sim {
     }
 
     /// What of it was not taken, at either side.
-    pub fn not_taken(&self) -> &[NotTaken] {
+    pub fn not_taken(&self) -> &[N14Error] {
         self.abroad.as_ref().map_or(&[], |a| &a.not_taken)
     }
 
     /// The other core says this, whatever it is.
     pub fn inject_n14(&mut self, octets: &[u8]) {
-        self.core(Input::Neighbour(THE_OTHER, octets));
+        self.core(Input::PeerAmf(THE_OTHER, octets));
     }
 
     /// This core says this to the other.
     pub fn inject_n14_abroad(&mut self, octets: &[u8]) {
-        self.core_abroad(Input::Neighbour(THE_OTHER, octets));
+        self.core_abroad(Input::PeerAmf(THE_OTHER, octets));
     }
 
     /// An input of the other core.
@@ -181,8 +181,8 @@ impl Sim {
     /// What one core has to say to the other.
     pub(crate) fn over_n14(&mut self, of_abroad: bool, out: &mut Outbox) {
         let Some(abroad) = &mut self.abroad else { return };
-        abroad.not_taken.extend(out.not_taken.drain(..).map(|(_, why)| why));
-        for (_, octets) in std::mem::take(&mut out.neighbours) {
+        abroad.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
+        for (_, octets) in std::mem::take(&mut out.n14) {
             let Some(abroad) = &mut self.abroad else { return };
             abroad.said += 1;
             let (least, most) = LATENCY_MICROS;
@@ -217,7 +217,7 @@ impl Sim {
             _ => 1,
         };
         for _ in 0..times {
-            let input = Input::Neighbour(THE_OTHER, &message.octets);
+            let input = Input::PeerAmf(THE_OTHER, &message.octets);
             if message.to_abroad { self.core_abroad(input) } else { self.core(input) }
         }
     }

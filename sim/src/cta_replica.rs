@@ -9,10 +9,10 @@ use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
 use whimbrel_resilience::cta_replica::{
-    Active, Associations, CtaReplica, MessageRoute, Physical, Record, Snapshot,
+    Associations, CtaReplica, LocalAssociation, MessageRoute, PrimaryCta, Record, Snapshot,
 };
-use whimbrel_resilience::link::{ToCpf, Up};
-use whimbrel_resilience::{Input, Order, Ordered, Outbox};
+use whimbrel_resilience::link::{CpfReport, ToCpf};
+use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
 
 use crate::region::Link;
 use crate::{GnbIndex, Home, Recorder, Sim, Travelling};
@@ -77,7 +77,7 @@ pub(crate) struct Pair {
     /// The number of the newest CTA replica.
     cta_replicas: u64,
     /// One that was replaced and does not know it, and the number of its CTA replica.
-    replaced: Option<(Active<Home, Seeded, Recorder>, u64)>,
+    replaced: Option<(PrimaryCta<Home, Seeded, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the CTA has taken.
     taken: u64,
@@ -224,7 +224,7 @@ impl Sim {
     }
 
     /// Carries out an order.
-    pub(crate) fn order_of(&mut self, order: Order) -> Ordered {
+    pub(crate) fn order_of(&mut self, order: Order) -> OrderOutcome {
         let mut out = Outbox::default();
         let (ordered, record) = self.cta.order(self.now, order, &mut out);
         self.pair.unacknowledged.extend(record.as_ref().map(|_| None));
@@ -468,7 +468,7 @@ impl Sim {
             return;
         }
         self.pair.physicals += 1;
-        self.nodes[index.0].further = Some(Physical(self.pair.physicals));
+        self.nodes[index.0].further = Some(LocalAssociation(self.pair.physicals));
         self.gnb(index, gnb::Input::FurtherAssociationUp);
     }
 
@@ -479,7 +479,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn further_to_core(&mut self, over: Physical, stream: u16, octets: &[u8]) {
+    pub(crate) fn further_to_core(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
         match self.pair.associations.take(over, octets) {
             MessageRoute::Answered(octets) => {
                 let Some(node) = self.nodes.iter_mut().find(|n| n.further == Some(over)) else { return };
@@ -487,12 +487,12 @@ impl Sim {
                 let at = node.ordered;
                 self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
             }
-            MessageRoute::Named(name) => self.core(Input::Ngap(name, stream, octets)),
-            MessageRoute::Unnamed | MessageRoute::Dropped => {}
+            MessageRoute::ToAssociation(name) => self.core(Input::Ngap(name, stream, octets)),
+            MessageRoute::NewAssociation | MessageRoute::Dropped => {}
         }
     }
 
-    pub(crate) fn further_to_gnb(&mut self, over: Physical, stream: u16, octets: &[u8]) {
+    pub(crate) fn further_to_gnb(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
         let of = |n: &crate::Node| n.further == Some(over);
         if let Some(index) = self.nodes.iter().position(of) {
             self.gnb(GnbIndex(index), gnb::Input::FurtherNgap { stream, octets });
@@ -536,12 +536,12 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Ngap(..) => "NGAP message",
         Input::Pfcp(..) => "PFCP message",
         Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",
-        Input::Cpf(_, Up::Ran { .. }) => "answer of a CPF",
-        Input::Cpf(_, Up::Holds { .. }) => "acknowledgement of a state",
+        Input::Cpf(_, CpfReport::Ran { .. }) => "answer of a CPF",
+        Input::Cpf(_, CpfReport::CheckpointHeld { .. }) => "acknowledgement of a state",
         Input::Cpf(..) => "complaint of a CPF",
         Input::CpfLost(_) => "loss of a CPF",
         Input::Rings(_) => "change of the rings",
-        Input::Neighbour(..) => "N14 message",
+        Input::PeerAmf(..) => "N14 message",
         Input::Broker(..) => "answer of a broker",
         Input::Tick | Input::Waited(_) => "time",
     }
@@ -563,7 +563,7 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     }
     for (to, message) in &out.cpfs {
         octets.extend(to.0.to_be_bytes());
-        ToCpf::Down(message.clone()).write(&mut octets);
+        ToCpf::Command(message.clone()).write(&mut octets);
     }
     octets.extend(format!("{:?}{:?}{:?}{:?}", out.events, out.ran_events, out.upfs, out.abort).bytes());
     octets

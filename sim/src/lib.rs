@@ -39,10 +39,12 @@ use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
-use whimbrel_resilience::cta_replica::{Active, Physical};
+use whimbrel_resilience::cta_replica::{LocalAssociation, PrimaryCta};
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Complaint, Cta, Input, Logs, Order, Ordered, Outbox as CoreOutbox};
+use whimbrel_resilience::{
+    Cta, Input, LogLimits, Order, OrderOutcome, Outbox as CoreOutbox, ProtocolViolation,
+};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
@@ -131,12 +133,12 @@ enum Travelling {
     N3(Datagram),
     /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
-        over: Physical,
+        over: LocalAssociation,
         stream: u16,
         octets: Vec<u8>,
     },
     FurtherToGnb {
-        over: Physical,
+        over: LocalAssociation,
         stream: u16,
         octets: Vec<u8>,
     },
@@ -157,7 +159,7 @@ struct Node {
     /// The CTA's host at its other end, by how many takeovers were before.
     host: u64,
     /// The one with the CTA replica's host.
-    further: Option<Physical>,
+    further: Option<LocalAssociation>,
     /// It has no other association, whatever the core says.
     single: bool,
     /// Messages arrive in order: not before this.
@@ -205,10 +207,10 @@ pub struct Sim {
     /// What the UPFs were asked since a test answers for them.
     n4_heard: Vec<Vec<u8>>,
     /// What the CTA has told of CPFs.
-    pub complaints: Vec<(CpfId, Complaint)>,
+    pub cpf_violations: Vec<(CpfId, ProtocolViolation)>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
-    cta: Active<Home, (Prf, u64), Recorder>,
+    cta: PrimaryCta<Home, (Prf, u64), Recorder>,
     /// Its CTA replica.
     pair: Pair,
     /// The CPFs, where they are not a part of the CTA.
@@ -273,7 +275,7 @@ impl Sim {
             None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
             Some(c) => {
                 let mut cta = Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH);
-                cta.keep_logs(c.logs);
+                cta.set_log_limits(c.logs);
                 cta
             }
         };
@@ -285,7 +287,7 @@ impl Sim {
         let upfs = upfs.collect();
         let mut sim = Self {
             now: EPOCH,
-            cta: Active::new(cta),
+            cta: PrimaryCta::new(cta),
             pair: Pair::default(),
             cluster,
             abroad: None,
@@ -294,7 +296,7 @@ impl Sim {
             faults,
             home_keys,
             n4_heard: Vec::new(),
-            complaints: Vec::new(),
+            cpf_violations: Vec::new(),
             tap: None,
             upfs,
             nodes: Vec::new(),
@@ -328,7 +330,7 @@ impl Sim {
     }
 
     /// The same, and its CTA keeps this of UEs' logs.
-    pub fn with_logs(seed: u64, config: Config, cpfs: u16, backups: usize, logs: Logs) -> Self {
+    pub fn with_logs(seed: u64, config: Config, cpfs: u16, backups: usize, logs: LogLimits) -> Self {
         let config = Arc::new(config);
         let mut cluster = Cluster::new(&config, cpfs, backups);
         cluster.logs = logs;
@@ -616,7 +618,7 @@ impl Sim {
 
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.order_of(Order::ResetGnb(gnb)) == Ordered::Reset(true)
+        self.order_of(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// Has the first UPF fare so from now on.
@@ -693,11 +695,11 @@ impl Sim {
             None => Cta::new(config, directory, home, entropy, recorder, self.now),
             Some(c) => {
                 let mut cta = Cta::of_region(config, directory, home, entropy, recorder, c.rings(), self.now);
-                cta.keep_logs(c.logs);
+                cta.set_log_limits(c.logs);
                 cta
             }
         };
-        self.cta = Active::new(cta);
+        self.cta = PrimaryCta::new(cta);
         self.watch.anew();
         self.by_association.retain(|_, gnb| self.nodes[gnb.0].abroad);
         let gnbs = (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex);
@@ -957,7 +959,7 @@ impl Sim {
             let taken = self.cta.taken(to);
             self.link(Link::Down { to, taken, message });
         }
-        self.complaints.extend(out.complaints);
+        self.cpf_violations.extend(out.cpf_violations);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

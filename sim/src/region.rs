@@ -7,12 +7,13 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
-use whimbrel_resilience::cta_replica::End;
-use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::cta_replica::LinkEnd;
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
-    CodeVersion, Input, Logs, Member, MemberOutbox, ReplaySandbox, ToReplaySandbox, Trial, Tried,
+    CodeVersion, CpfOutbox, Input, LogLimits, ReplaySandbox, ReplicatedCpf, ToReplaySandbox, Trial,
+    TrialOutcome,
 };
 
 use crate::{CtaLoss, Sim, Travelling};
@@ -39,19 +40,19 @@ pub(crate) enum Link {
     Down {
         to: CpfId,
         taken: u64,
-        message: Down,
+        message: CpfCommand,
     },
     /// With how much of what it was told it has.
     Up {
         from: CpfId,
         has: u64,
-        message: Up,
+        message: CpfReport,
     },
-    Peer(CpfId, CpfId, Peer),
+    Peer(CpfId, CpfId, PeerMessage),
     /// The CTA hears that one is lost.
     Lost(CpfId),
     /// A member hears what became of a trial of its.
-    Tried(CpfId, u64, Tried),
+    Tried(CpfId, u64, TrialOutcome),
     /// A link of a member to another has ended, and a new one is there.
     Reached(CpfId, CpfId),
 }
@@ -62,15 +63,17 @@ impl Link {
         let mut octets = Vec::new();
         match self {
             Self::Down { to, taken, message } => {
-                ToCpf::Down(message).write(&mut octets);
-                let Ok(ToCpf::Down(message)) = ToCpf::read(&octets) else {
+                ToCpf::Command(message).write(&mut octets);
+                let Ok(ToCpf::Command(message)) = ToCpf::read(&octets) else {
                     unreachable!("it was written so")
                 };
                 Self::Down { to, taken, message }
             }
             Self::Up { from, has, message } => {
-                ToCta::Up(message).write(&mut octets);
-                let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
+                ToCta::Report(message).write(&mut octets);
+                let Ok(ToCta::Report(message)) = ToCta::read(&octets) else {
+                    unreachable!("it was written so")
+                };
                 Self::Up { from, has, message }
             }
             Self::Peer(from, to, message) => {
@@ -86,18 +89,18 @@ impl Link {
     fn name(&self) -> &'static str {
         match self {
             Self::Down { message, .. } => match message {
-                Down::Run(_) | Down::Logged(_) => "input",
-                Down::Try { .. } => "inputs to try",
-                Down::Serve { .. } => "assignment",
-                Down::Outdated { .. } => "word of an outdated state",
-                Down::Released(_) => "word of a release",
-                Down::Forget { .. } => "word of a UE that is gone",
-                Down::Configure(_) => "configuration",
+                CpfCommand::Run(_) | CpfCommand::RunLogged(_) => "input",
+                CpfCommand::RunAfterTrial { .. } => "inputs to try",
+                CpfCommand::Serve { .. } => "assignment",
+                CpfCommand::Outdated { .. } => "word of an outdated state",
+                CpfCommand::Released(_) => "word of a release",
+                CpfCommand::Forget { .. } => "word of a UE that is gone",
+                CpfCommand::Configure(_) => "configuration",
             },
             Self::Peer(_, _, message) => match message {
-                Peer::State(_) => "state",
-                Peer::Delta { .. } => "delta",
-                Peer::Fetch { .. } => "request of a state",
+                PeerMessage::State(_) => "state",
+                PeerMessage::Delta { .. } => "delta",
+                PeerMessage::Fetch { .. } => "request of a state",
             },
             Self::Tried(..) => "outcome of a trial",
             Self::Reached(..) => "new link to another",
@@ -182,15 +185,15 @@ fn sandbox(config: &Arc<Config>) -> ReplaySandbox {
 
 /// The region.
 pub(crate) struct Cluster {
-    members: BTreeMap<CpfId, Member>,
+    members: BTreeMap<CpfId, ReplicatedCpf>,
     /// Their ends of the links to the CTA.
-    pub(crate) ends: BTreeMap<CpfId, End<Up>>,
+    pub(crate) ends: BTreeMap<CpfId, LinkEnd<CpfReport>>,
     regions: Regions,
     region: Region,
     areas: Areas,
     backups: usize,
     /// What its CTA keeps of UEs' logs.
-    pub(crate) logs: Logs,
+    pub(crate) logs: LogLimits,
     /// Links keep their order: not before this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Messages that members have taken.
@@ -212,7 +215,7 @@ pub(crate) struct Cluster {
     /// Where states arrive that contradict themselves.
     spoilt: Vec<CpfId>,
     /// From whom to whom nothing gets through, and what has not.
-    stuck: BTreeMap<(CpfId, CpfId), Vec<Peer>>,
+    stuck: BTreeMap<(CpfId, CpfId), Vec<PeerMessage>>,
     /// How many in a thousand messages between them are lost: links that end. Those that have, and when one was there again, or nobody's.
     loses: u64,
     broken: BTreeSet<(CpfId, CpfId)>,
@@ -257,16 +260,16 @@ impl Cluster {
         let mut regions = Regions::new(known).expect("regions that may be beside each other");
         let members = (1..).map(CpfId).zip(places).map(|(id, at)| {
             regions.join(id, at).expect("each comes once");
-            (id, Member::new(config.clone()))
+            (id, ReplicatedCpf::new(config.clone()))
         });
         Self {
             members: members.collect(),
             areas,
-            ends: (1..=cpfs).map(|id| (CpfId(id), End::default())).collect(),
+            ends: (1..=cpfs).map(|id| (CpfId(id), LinkEnd::default())).collect(),
             regions,
             region,
             backups,
-            logs: Logs::default(),
+            logs: LogLimits::default(),
             ordered: BTreeMap::new(),
             taken: 0,
             losses: Vec::new(),
@@ -300,9 +303,9 @@ impl Cluster {
     }
 
     /// Whether what a member said shows that it ran the input that ends it.
-    fn ran_poison(&self, out: &MemberOutbox) -> bool {
-        let ran = |up: &Up| match up {
-            Up::Ran { ue, clock, .. } => Some((*ue, *clock)),
+    fn ran_poison(&self, out: &CpfOutbox) -> bool {
+        let ran = |up: &CpfReport| match up {
+            CpfReport::Ran { ue, clock, .. } => Some((*ue, *clock)),
             _ => None,
         };
         let poison = self.poison.as_ref().and_then(|p| p.input);
@@ -310,20 +313,20 @@ impl Cluster {
     }
 
     /// Tries inputs.
-    fn replay_in_sandbox(&mut self, trial: Trial) -> Tried {
-        let Some(sandbox) = &mut self.sandbox else { return Tried::Unharmed };
+    fn replay_in_sandbox(&mut self, trial: Trial) -> TrialOutcome {
+        let Some(sandbox) = &mut self.sandbox else { return TrialOutcome::Passed };
         let poison = self.poison.as_ref().and_then(|p| p.input);
         let ends = |input: &Envelope| Some((input.ue, input.clock)) == poison;
         if let Some(before) = trial.inputs.iter().position(ends) {
-            return Tried::EndedAfter(before as u32);
+            return TrialOutcome::CrashedAfter(before as u32);
         }
         let (id, mut octets) = (trial.id, Vec::new());
         ToReplaySandbox::Try(trial).write(&mut octets);
         let message = ToReplaySandbox::read(&octets).expect("it was written so");
         let mut survived = 0;
         match sandbox.handle(message, |_, inputs| survived = inputs) {
-            Ok(Some(tried)) if tried == id => Tried::Unharmed,
-            _ => Tried::EndedAfter(survived),
+            Ok(Some(tried)) if tried == id => TrialOutcome::Passed,
+            _ => TrialOutcome::CrashedAfter(survived),
         }
     }
 
@@ -361,7 +364,7 @@ impl Sim {
     pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
         let region = self.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
-            let (id, member): (CpfId, &Member) = (*id, member);
+            let (id, member): (CpfId, &ReplicatedCpf) = (*id, member);
             member.cpf().contexts().filter(move |p| self.cta().served_by(p.id) == Some(id))
         };
         self.cta().contexts().chain(region.flat_map(of))
@@ -426,7 +429,7 @@ impl Sim {
     }
 
     /// A CPF says this, whatever it did.
-    pub fn cpf_says(&mut self, from: CpfId, message: Up) {
+    pub fn cpf_says(&mut self, from: CpfId, message: CpfReport) {
         self.core(Input::Cpf(from, message));
     }
 
@@ -436,7 +439,7 @@ impl Sim {
     }
 
     /// A CPF says this to another, whatever it did.
-    pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: Peer) {
+    pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: PeerMessage) {
         self.link(Link::Peer(from, to, message));
     }
 
@@ -572,8 +575,8 @@ impl Sim {
         cluster.newest += 1;
         let id = CpfId(cluster.newest);
         cluster.regions.join(id, place).expect("it is new");
-        cluster.members.insert(id, Member::new(self.config.clone()));
-        cluster.ends.insert(id, End::default());
+        cluster.members.insert(id, ReplicatedCpf::new(self.config.clone()));
+        cluster.ends.insert(id, LinkEnd::default());
         cluster.came.insert(id, self.now);
         let rings = cluster.rings();
         self.core(Input::Rings(rings));
@@ -610,8 +613,8 @@ impl Sim {
             let id = CpfId(cluster.newest);
             cluster.regions.join(id, &cluster.region).expect("it is new");
             cluster.regions.runs(id, code);
-            cluster.members.insert(id, Member::new(self.config.clone()).of_code(code));
-            cluster.ends.insert(id, End::default());
+            cluster.members.insert(id, ReplicatedCpf::new(self.config.clone()).of_code(code));
+            cluster.ends.insert(id, LinkEnd::default());
         }
         let rings = cluster.rings();
         self.core(Input::Rings(rings));
@@ -621,7 +624,7 @@ impl Sim {
     pub fn backed(&self) -> usize {
         let Some(cluster) = &self.cluster else { return 0 };
         let members: Vec<CpfId> = cluster.rings().members().collect();
-        members.iter().filter_map(|id| cluster.members.get(id)).map(Member::backed).sum()
+        members.iter().filter_map(|id| cluster.members.get(id)).map(ReplicatedCpf::backed).sum()
     }
 
     /// Whether nothing is under way within the region.
@@ -637,9 +640,9 @@ impl Sim {
         let link = match link {
             Link::Peer(from, to, message) => {
                 cluster.exchanged[match message {
-                    Peer::State(_) => 0,
-                    Peer::Delta { .. } => 1,
-                    Peer::Fetch { .. } => 2,
+                    PeerMessage::State(_) => 0,
+                    PeerMessage::Delta { .. } => 1,
+                    PeerMessage::Fetch { .. } => 2,
                 }] += 1;
                 if cluster.loses > 0 && self.rng.chance(cluster.loses) {
                     if cluster.broken.insert((from, to)) {
@@ -654,14 +657,15 @@ impl Sim {
             }
             link => link,
         };
-        if let (Some(poison), Link::Down { message: Down::Logged(input), .. }) = (&mut cluster.poison, &link)
+        if let (Some(poison), Link::Down { message: CpfCommand::RunLogged(input), .. }) =
+            (&mut cluster.poison, &link)
         {
             poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from a CTA"));
         }
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,
-            Link::Tried(_, _, Tried::Unharmed) => self.now + TRIED_AFTER,
-            Link::Tried(_, _, Tried::EndedAfter(_)) => self.now + GIVEN_UP_AFTER,
+            Link::Tried(_, _, TrialOutcome::Passed) => self.now + TRIED_AFTER,
+            Link::Tried(_, _, TrialOutcome::CrashedAfter(_)) => self.now + GIVEN_UP_AFTER,
             Link::Reached(..) => self.now + REACHED_AGAIN_AFTER,
             _ => {
                 let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
@@ -703,14 +707,14 @@ impl Sim {
         cluster.taken += 1;
         let loss = cluster.losses.iter().find(|(at, _)| *at == cluster.taken).map(|(_, how)| *how);
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
-        let is_input = matches!(link, Link::Down { message: Down::Run(_), .. });
+        let is_input = matches!(link, Link::Down { message: CpfCommand::Run(_), .. });
         cluster.ran += u64::from(is_input);
         let upgrade = cluster.upgrade.take_if(|(at, _)| *at == cluster.taken);
         let turnover = cluster.turnover.is_some_and(|every| is_input && cluster.ran.is_multiple_of(every));
         if loss.is_some() {
             *cluster.lost_at.entry(link.name()).or_default() += 1;
         }
-        let mut out = MemberOutbox::default();
+        let mut out = CpfOutbox::default();
         if loss != Some(Loss::Before) {
             match link {
                 Link::Down { taken, message, .. } => {
@@ -718,11 +722,11 @@ impl Sim {
                     end.confirmed(taken);
                     member.handle(message, &mut out);
                 }
-                Link::Peer(from, to, Peer::State(state)) if cluster.spoilt.contains(&to) => {
-                    member.peer(from, Peer::State(spoil(state)), &mut out);
+                Link::Peer(from, to, PeerMessage::State(state)) if cluster.spoilt.contains(&to) => {
+                    member.peer(from, PeerMessage::State(spoil(state)), &mut out);
                 }
-                Link::Peer(from, to, Peer::Delta { delta, .. }) if cluster.spoilt.contains(&to) => {
-                    let whole = Peer::Fetch { ue: delta.ue_id(), clock: delta.clock() };
+                Link::Peer(from, to, PeerMessage::Delta { delta, .. }) if cluster.spoilt.contains(&to) => {
+                    let whole = PeerMessage::Fetch { ue: delta.ue_id(), clock: delta.clock() };
                     out.peers.push((from, whole));
                 }
                 Link::Peer(from, _, message) => member.peer(from, message, &mut out),
@@ -731,7 +735,7 @@ impl Sim {
                     cluster.broken.remove(&(from, to));
                     cluster.reached = Some(self.now);
                     let mut said = None;
-                    while let Some(last) = member.reached_again(to, said, &mut out) {
+                    while let Some(last) = member.peer_reconnected(to, said, &mut out) {
                         said = Some(last);
                     }
                 }
@@ -740,7 +744,7 @@ impl Sim {
         }
         if cluster.forger == Some(to) {
             let ran = out.up.iter_mut().filter_map(|up| match up {
-                Up::Ran { batch, .. } => Some(batch),
+                CpfReport::Ran { batch, .. } => Some(batch),
                 _ => None,
             });
             let mut counts = ran.flat_map(|b| &mut b.outputs).filter_map(|o| o.downlink_count.as_mut());

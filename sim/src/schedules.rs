@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use whimbrel_resilience::Replicated;
+use whimbrel_resilience::ReplicationCounters;
 use whimbrel_resilience::region::{Areas, Region};
 
 use crate::{CtaLoss, Faults, Loss, Procedure, Rng, Sim, UeIndex, Was, gnb_config};
@@ -120,7 +120,7 @@ pub struct Report {
     /// How often somebody was lost at each boundary: world, procedure, whether it was the CTA, the message's number, how.
     boundaries: BTreeMap<(World, usize, bool, u64, usize), u64>,
     /// What replication did.
-    pub replicated: Replicated,
+    pub replicated: ReplicationCounters,
     /// CTAs that were lost.
     pub takeovers: u64,
     /// Schedules after which a UE had registered anew that did not have to: each is one that fails.
@@ -309,8 +309,8 @@ impl Report {
         nth: usize,
         procedure: &Procedure,
         losses: &Losses,
-        before: (Replicated, u64),
-        after: (Replicated, u64),
+        before: (ReplicationCounters, u64),
+        after: (ReplicationCounters, u64),
     ) {
         self.schedules += 1;
         *self.procedures.entry(procedure.name).or_default() += 1;
@@ -356,8 +356,8 @@ impl Stage {
         Procedure::all().find(|p| p.name == "AN release").expect("it is one of them")
     }
 
-    fn counts(&self) -> (Replicated, u64) {
-        (self.net.cta().replicated(), self.net.takeovers())
+    fn counts(&self) -> (ReplicationCounters, u64) {
+        (self.net.cta().replication_counters(), self.net.takeovers())
     }
 
     /// Runs a procedure in which these are lost, and has somebody in their place. Gives how long it was.
@@ -378,7 +378,7 @@ impl Stage {
         procedure.before(net, SUBJECT);
         let (was, others) = (Was::of(net, SUBJECT), Was::of(net, BYSTANDER));
         let (messages, inputs) = (net.links_taken(), net.inputs_taken());
-        let (told, violations) = (net.cta().replicated(), net.violations().0);
+        let (told, violations) = (net.cta().replication_counters(), net.violations().0);
         let at: Vec<(u64, Loss)> = losses.cpfs.iter().map(|(nth, how)| (messages + nth, *how)).collect();
         net.lose_cpfs_at(&at);
         if let Some((nth, how)) = losses.cta {
@@ -392,7 +392,7 @@ impl Stage {
         });
         net.lose_nobody();
         net.lose_sacks(0);
-        let (now, is) = (net.cta().replicated(), Was::of(net, SUBJECT));
+        let (now, is) = (net.cta().replication_counters(), Was::of(net, SUBJECT));
         self.anew = now.lost > told.lost || procedure.keeps_registration() && is.ue != was.ue;
         if !comes {
             net.agree()?;
@@ -429,7 +429,7 @@ impl Stage {
         if rng.chance(100) {
             net.advance(Duration::from_millis(rng.below(45_000)));
         }
-        net.complaints.clear();
+        net.cpf_violations.clear();
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ fn nothing_is_left_of_bad_minutes_full_of_losses() {
             let mut village = Country::new(seed, Plan::village().governed(replicated));
             village.run(Duration::from_secs(180));
             village.evening();
-            let told = village.net.cta().replicated();
+            let told = village.net.cta().replication_counters();
             assert_eq!(told.diverged, 0);
             (lost, takeovers) = (lost + told.cpfs_lost, takeovers + village.net.takeovers());
         }

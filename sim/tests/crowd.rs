@@ -81,7 +81,7 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
         net.command(ue, Command::Register);
     }
     net.advance(SECOND * 10);
-    let told = net.cta().replicated();
+    let told = net.cta().replication_counters();
     assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, input {nth}");
     let missing = ues.iter().filter(|&&ue| !registered(&net, ue)).count();
     (missing, net.handed(), net.poison_is_first())

@@ -12,7 +12,7 @@ use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::cta_replica::{Active, CtaReplica, Fault};
+use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaFault};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
@@ -53,7 +53,11 @@ fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
             let mut stage = day(1);
             stage.net.lose_cta_at(input, how);
             live(&mut stage, &|| format!("{how:?} at input {input} of {last}"));
-            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{how:?} {input}");
+            assert_eq!(
+                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+                (1, 0),
+                "{how:?} {input}"
+            );
         }
     }
 }
@@ -66,7 +70,11 @@ fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
             let mut stage = day(1);
             stage.net.lose_cta_at(input, how);
             live_patiently(&mut stage, SECOND * 3, &|| format!("{how:?} at input {input} of {last}"));
-            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{how:?} {input}");
+            assert_eq!(
+                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+                (1, 0),
+                "{how:?} {input}"
+            );
         }
     }
 }
@@ -85,7 +93,11 @@ fn what_gnbs_say_twice_does_no_harm() {
                 12 => live_patiently(&mut stage, SECOND * 3, &what),
                 _ => live(&mut stage, &what),
             }
-            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{sacks} {input}");
+            assert_eq!(
+                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+                (1, 0),
+                "{sacks} {input}"
+            );
         }
     }
 }
@@ -98,7 +110,7 @@ fn after_nights_of_losses_everyone_is_there() {
         let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
         let mut net = replicated_night(seed, Faults::worst(), 2, Some(how));
         morning(&mut net);
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
         takeovers += net.takeovers();
     }
@@ -219,15 +231,15 @@ fn directory() -> Directory {
     Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
 }
 
-fn cta() -> Active<Home, (Prf, u64)> {
+fn cta() -> PrimaryCta<Home, (Prf, u64)> {
     let region: Region = "coast/home".parse().expect("a region");
     let regions = Regions::new([region.clone()]).expect("one region");
     let rings = regions.rings(&region, 1).expect("the region is known");
     let (config, entropy) = (Arc::new(default_config()), (Prf::new(&[1; 16]), 0));
-    Active::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
+    PrimaryCta::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
 }
 
-fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<Home, (Prf, u64)>, Fault> {
+fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<Home, (Prf, u64)>, ReplicaFault> {
     CtaReplica::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
 }
 
@@ -244,7 +256,10 @@ fn a_snapshot_that_is_not_whole_or_of_other_code_is_refused() {
         octets[at] ^= 1;
         cta_replica_of(&octets).err()
     };
-    assert_eq!((changed(1), changed(100)), (Some(Fault::OtherVersion), Some(Fault::Unreadable)));
+    assert_eq!(
+        (changed(1), changed(100)),
+        (Some(ReplicaFault::OtherVersion), Some(ReplicaFault::Unreadable))
+    );
 }
 
 #[test]
@@ -256,11 +271,11 @@ fn what_an_input_causes_leaves_when_the_cta_replica_holds_it_or_is_given_up() {
     let mut out = Outbox::default();
     let record = active.handle(NOW, Input::Waited(SECOND), &mut out).expect("it is told the CTA replica");
     assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
-    assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(Fault::OutOfOrder), "it has");
+    assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(ReplicaFault::OutOfOrder), "it has");
     let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the CTA replica");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
     let held = cta_replica.take(record.octets()).expect("it follows");
-    assert_eq!(cta_replica.take(record.octets()), Err(Fault::OutOfOrder), "it came twice");
+    assert_eq!(cta_replica.take(record.octets()), Err(ReplicaFault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
     assert!(active.left().is_some() && active.left().is_none(), "told once");

@@ -26,7 +26,7 @@ fn outlives_two(mut net: Sim, ue: UeIndex) {
         net.command(ue, next);
         net.settle(SECOND * 3);
     }
-    let told = net.cta().replicated();
+    let told = net.cta().replication_counters();
     assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (2, 2, 0, 0));
     assert!(is_registered(&net, ue));
     net.check_user_plane();
@@ -61,7 +61,11 @@ fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
     net.advance(SECOND / 4);
     assert_eq!(net.exchanged()[0], whole + 2);
     assert_eq!(net.exchanged()[2], 2, "each asked once");
-    assert_eq!((net.cta().logged(), net.cta().replicated().lagging), ((0, 0), 0), "long before they lag");
+    assert_eq!(
+        (net.cta().logged(), net.cta().replication_counters().lagging),
+        ((0, 0), 0),
+        "long before they lag"
+    );
     net.advance(SECOND);
     assert_eq!(net.exchanged()[0], whole + 4, "once more, since a link had ended");
     outlives_two(net, ue);
@@ -83,12 +87,12 @@ fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
     assert_eq!(net.backed(), 0, "the third one was to have the state, and did not get it");
     net.lose_between_cpfs(0);
     net.advance(SECOND * 2);
-    assert_eq!((net.backed(), net.cta().replicated().lagging), (1, 0));
+    assert_eq!((net.backed(), net.cta().replication_counters().lagging), (1, 0));
     net.lose_cpf(serves);
     net.settle(SECOND);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    assert_eq!((net.cta().replicated().lost, net.cta().replicated().taken_over), (0, 1));
+    assert_eq!((net.cta().replication_counters().lost, net.cta().replication_counters().taken_over), (0, 1));
     assert!(is_registered(&net, ue));
     no_violations(&net);
 }
@@ -100,7 +104,7 @@ fn nights_in_which_links_between_cpfs_end() {
         for seed in 0..60 {
             let mut net = night_of_broken_links(seed, Faults::worst(), backups, permille);
             morning(&mut net);
-            let (told, lost) = (net.cta().replicated(), net.lost_ues());
+            let (told, lost) = (net.cta().replication_counters(), net.lost_ues());
             let which = format!("seed {seed}, {backups} backups, {permille} permille");
             assert_eq!((told.diverged, told.unreadable), (0, 0), "{which}");
             assert_eq!((lost.unexplained, lost.lost_all_holders), (0, told.lost), "{which}");

@@ -30,7 +30,7 @@ fn who_leaves_has_its_ues_served_and_backed_by_others_before_it_goes() {
         stage.net.settle(SECOND);
         assert_eq!(stage.net.backed(), 12, "what came of that is backed too");
     }
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!(
         (told.taken_over, told.replayed, told.lost),
         (0, 0, 0),
@@ -49,7 +49,7 @@ fn ues_without_backups_live_through_it() {
     stage.net.drain_cpf(CpfId(1));
     stage.net.advance(SECOND * 2);
     assert_eq!(stage.net.left(), [CpfId(1)]);
-    assert_eq!((stage.net.contexts().count(), stage.net.cta().replicated().lost), (6, 0));
+    assert_eq!((stage.net.contexts().count(), stage.net.cta().replication_counters().lost), (6, 0));
     for &ue in &stage.ues {
         stage.net.command(ue, session());
     }
@@ -73,7 +73,7 @@ fn a_ue_goes_to_the_backup_that_has_its_state() {
     stage.net.drain_cpf(serves);
     stage.net.advance(SECOND / 2);
     assert_eq!((stage.net.cta().served_by(context), stage.net.left()), (Some(has), &[serves][..]));
-    assert_eq!(stage.net.cta().replicated().moves_given_up, 0);
+    assert_eq!(stage.net.cta().replication_counters().moves_given_up, 0);
     stage.net.check_user_plane();
     no_violations(&stage.net);
 }
@@ -98,7 +98,7 @@ fn a_day_in_which_one_after_the_other_leaves() {
         let mut stage = stage(seed, 3);
         stage.net.drain_cpfs_every(19);
         live(&mut stage, &|| format!("seed {seed}"));
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}");
         assert!(stage.net.left().len() > 3, "seed {seed}: {:?}", stage.net.left());
     }

@@ -9,16 +9,16 @@ use crate::common::*;
 use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{Down, Peer, State, Up};
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{CodeVersion, Complaint, Member, MemberOutbox};
+use whimbrel_resilience::{CodeVersion, CpfOutbox, ProtocolViolation, ReplicatedCpf};
 use whimbrel_sim::{Faults, Loss, Sim, UpfState, default_config, morning, night_in_region, ue_config};
 
 #[test]
 fn a_day_without_losses_leaves_nothing_behind() {
     let mut stage = stage(1, 3);
     live(&mut stage, &|| "no loss".into());
-    assert_eq!(stage.net.cta().replicated(), Default::default());
+    assert_eq!(stage.net.cta().replication_counters(), Default::default());
     stage.net.advance(Duration::from_secs(1));
     assert_eq!(stage.net.backed(), 0, "nobody holds the state of a UE that has left");
 }
@@ -37,7 +37,7 @@ fn a_loss_at_every_message_of_every_procedure() {
             let mut stage = stage(2, 1);
             stage.net.lose_cpf_at(message, how);
             live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
-            let told = stage.net.cta().replicated();
+            let told = stage.net.cta().replication_counters();
             assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{how:?} at message {message}");
             taken_over += told.taken_over;
         }
@@ -53,7 +53,7 @@ fn every_ue_comes_back_after_nights_of_losses() {
             println!("cargo run -p whimbrel-sim --example seeds -- 1 {seed} {backups}");
             let mut net = night_in_region(seed, Faults::worst(), backups);
             morning(&mut net);
-            let told = net.cta().replicated();
+            let told = net.cta().replication_counters();
             assert_eq!(told.diverged, 0, "seed {seed}");
             let of = net.lost_ues();
             assert_eq!((of.unexplained, of.lost_all_holders), (0, told.lost), "seed {seed}");
@@ -69,22 +69,26 @@ fn every_ue_comes_back_after_nights_of_losses() {
 
 #[test] // it counts as one that lags, and the log has what it should hold
 fn a_state_that_is_not_what_its_sender_says_is_not_held() {
-    let mut member = Member::new(default_config().into());
+    let mut member = ReplicatedCpf::new(default_config().into());
     let ue = UeId { slot: 1, generation: 1 };
     let other = UeId { slot: 2, ..ue };
     let mut at_four = UeContext::new(ue);
     at_four.clock = 4;
     let at_four = Checkpoint::of(&at_four).expect("it rests");
-    let mut out = MemberOutbox::default();
+    let mut out = CpfOutbox::default();
     for (ue, clock) in [(ue, 7), (other, 4)] {
-        member.peer(CpfId(2), Peer::State(State { ue, term: 1, clock, state: at_four.clone() }), &mut out);
+        member.peer(
+            CpfId(2),
+            PeerMessage::State(State { ue, term: 1, clock, state: at_four.clone() }),
+            &mut out,
+        );
     }
     member.peer(CpfId(2), state(ue, u32::MAX, 4), &mut out);
     assert_eq!((member.refused(), member.backed()), (3, 0));
-    let told = |of| move |up: &Up| matches!(up, Up::Unreadable { ue, .. } if *ue == of);
+    let told = |of| move |up: &CpfReport| matches!(up, CpfReport::CheckpointUnusable { ue, .. } if *ue == of);
     assert!(std::iter::zip(out.up.drain(..), [ue, other, ue]).all(|(up, of)| told(of)(&up)), "it says so");
-    member.peer(CpfId(2), Peer::State(State { ue, term: 1, clock: 4, state: at_four }), &mut out);
-    assert!(matches!(out.up[..], [Up::Holds { ue: of, term: 1, clock: 4 }] if of == ue));
+    member.peer(CpfId(2), PeerMessage::State(State { ue, term: 1, clock: 4, state: at_four }), &mut out);
+    assert!(matches!(out.up[..], [CpfReport::CheckpointHeld { ue: of, term: 1, clock: 4 }] if of == ue));
     assert_eq!((member.refused(), member.backed()), (3, 1));
 }
 
@@ -105,59 +109,62 @@ fn tick(ue: UeId, clock: u64) -> Envelope {
 }
 
 /// The state of a UE that rests, as it is sent under a term.
-fn state(ue: UeId, term: u32, clock: u64) -> Peer {
+fn state(ue: UeId, term: u32, clock: u64) -> PeerMessage {
     let mut at = UeContext::new(ue);
     at.clock = clock;
-    Peer::State(State { ue, term, clock, state: Checkpoint::of(&at).expect("it rests") })
+    PeerMessage::State(State { ue, term, clock, state: Checkpoint::of(&at).expect("it rests") })
 }
 
 #[test] // a UE comes back whose state was to be forgotten: its new state comes from another member, and may be there before that word
 fn a_word_to_forget_is_not_about_a_state_that_has_overtaken_it() {
-    let mut member = Member::new(default_config().into());
-    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, MemberOutbox::default());
+    let mut member = ReplicatedCpf::new(default_config().into());
+    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, CpfOutbox::default());
     member.peer(CpfId(2), state(ue, 3, 7), &mut out);
-    member.handle(Down::Forget { ue, term: 3 }, &mut out);
+    member.handle(CpfCommand::Forget { ue, term: 3 }, &mut out);
     assert_eq!(member.holds(ue), Some(7));
-    member.handle(Down::Forget { ue, term: 4 }, &mut out);
+    member.handle(CpfCommand::Forget { ue, term: 4 }, &mut out);
     assert_eq!(member.holds(ue), None);
 
     // The same of a UE that it serves.
-    member.handle(Down::Serve { ue, term: 5, backups: Vec::new() }, &mut out);
-    member.handle(Down::Forget { ue, term: 5 }, &mut out);
-    member.handle(Down::Run(tick(ue, 1)), &mut out);
-    assert!(matches!(out.up[..], [Up::Holds { .. }, Up::Ran { term: 5, .. }]));
-    member.handle(Down::Forget { ue, term: 6 }, &mut out);
-    member.handle(Down::Run(tick(ue, 2)), &mut out);
+    member.handle(CpfCommand::Serve { ue, term: 5, backups: Vec::new() }, &mut out);
+    member.handle(CpfCommand::Forget { ue, term: 5 }, &mut out);
+    member.handle(CpfCommand::Run(tick(ue, 1)), &mut out);
+    assert!(matches!(out.up[..], [CpfReport::CheckpointHeld { .. }, CpfReport::Ran { term: 5, .. }]));
+    member.handle(CpfCommand::Forget { ue, term: 6 }, &mut out);
+    member.handle(CpfCommand::Run(tick(ue, 2)), &mut out);
     assert_eq!(out.up.len(), 2);
 }
 
 #[test] // a UE moves on at once: the state of who serves it then may be there before the word to serve it
 fn a_word_to_serve_is_not_heeded_once_another_serves() {
-    let mut member = Member::new(default_config().into());
-    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, MemberOutbox::default());
-    member.handle(Down::Serve { ue, term: 1, backups: vec![CpfId(2)] }, &mut out);
+    let mut member = ReplicatedCpf::new(default_config().into());
+    let (ue, mut out) = (UeId { slot: 1, generation: 1 }, CpfOutbox::default());
+    member.handle(CpfCommand::Serve { ue, term: 1, backups: vec![CpfId(2)] }, &mut out);
     member.peer(CpfId(2), state(ue, 3, 7), &mut out);
-    member.handle(Down::Serve { ue, term: 2, backups: vec![CpfId(2), CpfId(3)] }, &mut out);
+    member.handle(CpfCommand::Serve { ue, term: 2, backups: vec![CpfId(2), CpfId(3)] }, &mut out);
     assert_eq!((member.holds(ue), member.cpf().contexts().count()), (Some(7), 0));
-    member.handle(Down::Serve { ue, term: 4, backups: vec![CpfId(2)] }, &mut out);
+    member.handle(CpfCommand::Serve { ue, term: 4, backups: vec![CpfId(2)] }, &mut out);
     assert_eq!((member.holds(ue), member.cpf().contexts().count()), (None, 1));
 }
 
 #[test] // its state may be newer than the CTA knew when it was chosen
 fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
-    let mut member = Member::new(default_config().into());
+    let mut member = ReplicatedCpf::new(default_config().into());
     let ue = UeId { slot: 1, generation: 1 };
-    let mut out = MemberOutbox::default();
+    let mut out = CpfOutbox::default();
     member.peer(CpfId(2), state(ue, 1, 4), &mut out);
-    member.handle(Down::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
-    member.handle(Down::Try { ue, inputs: (3..=6).map(|clock| tick(ue, clock)).collect() }, &mut out);
+    member.handle(CpfCommand::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
+    member.handle(
+        CpfCommand::RunAfterTrial { ue, inputs: (3..=6).map(|clock| tick(ue, clock)).collect() },
+        &mut out,
+    );
     let tried = out.trials[0].inputs.iter().map(|input| input.clock);
     assert_eq!(tried.collect::<Vec<_>>(), [5, 6]);
 }
 
 /// What a CPF says of an input.
-fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> Up {
-    Up::Ran { ue, term, clock, from: None, batch: Box::new(batch) }
+fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> CpfReport {
+    CpfReport::Ran { ue, term, clock, from: None, batch: Box::new(batch) }
 }
 
 #[test] // forged and repeated clocks, by one that is of the region: none does a UE harm, and each is counted
@@ -173,31 +180,34 @@ fn a_cpf_that_lies_is_not_believed() {
     let heard = stage.net.ue_events(ue).len();
 
     // It holds what nobody has said yet; and one holds a state whom nobody asked to.
-    stage.net.cpf_says(backs, Up::Holds { ue: context, term: 1, clock: u64::MAX });
-    stage.net.cpf_says(neither, Up::Holds { ue: context, term: 1, clock: 1 });
-    assert_eq!(stage.net.cta().replicated().checkpoint_acks_refused, 1);
+    stage.net.cpf_says(backs, CpfReport::CheckpointHeld { ue: context, term: 1, clock: u64::MAX });
+    stage.net.cpf_says(neither, CpfReport::CheckpointHeld { ue: context, term: 1, clock: 1 });
+    assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 1);
     assert_eq!(stage.net.cta().backed_by(context), [backs]);
     // It answers for a UE that another one serves, under terms of all kinds; and for inputs that never were.
     for (from, term, clock) in [(backs, 1, 1), (neither, 2, u64::MAX), (serves, 1, u64::MAX), (serves, 9, 1)]
     {
         stage.net.cpf_says(from, says(context, term, clock, Batch::default()));
     }
-    stage.net.cpf_says(neither, Up::Unreadable { ue: context, term: 1 });
-    stage.net.cpf_says(backs, Up::Unreadable { ue: context, term: 1 });
-    stage.net.cpf_says(neither, Up::Poisoned { ue: context, term: 1, inputs: (1, 1) });
+    stage.net.cpf_says(neither, CpfReport::CheckpointUnusable { ue: context, term: 1 });
+    stage.net.cpf_says(backs, CpfReport::CheckpointUnusable { ue: context, term: 1 });
+    stage.net.cpf_says(neither, CpfReport::Poisoned { ue: context, term: 1, inputs: (1, 1) });
     // Inputs that cannot have ended it: none, and such as never were.
     for inputs in [(9, 8), (1, u64::MAX)] {
-        stage.net.cpf_says(serves, Up::Poisoned { ue: context, term: 1, inputs });
+        stage.net.cpf_says(serves, CpfReport::Poisoned { ue: context, term: 1, inputs });
     }
-    assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (8, 1));
-    let once = [(backs, Complaint::AckRefused)].into_iter();
-    let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
-    let once = once.chain([(backs, Complaint::Unreadable)]);
-    assert_eq!(stage.net.complaints, Vec::from_iter(once), "each is told of once");
+    assert_eq!(
+        (stage.net.cta().replication_counters().fenced, stage.net.cta().replication_counters().unreadable),
+        (8, 1)
+    );
+    let once = [(backs, ProtocolViolation::AckRefused)].into_iter();
+    let once = once.chain([backs, neither, serves].map(|of| (of, ProtocolViolation::Fenced)));
+    let once = once.chain([(backs, ProtocolViolation::CheckpointUnusable)]);
+    assert_eq!(stage.net.cpf_violations, Vec::from_iter(once), "each is told of once");
     // Of a UE that is not there, nothing is known.
     let nobody = UeId { slot: 999, generation: 3 };
     stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));
-    stage.net.cpf_says(serves, Up::Holds { ue: nobody, term: 1, clock: 7 });
+    stage.net.cpf_says(serves, CpfReport::CheckpointHeld { ue: nobody, term: 1, clock: 7 });
     stage.net.settle(SECOND); // whoever holds what is not its is told to forget it
     assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
 
@@ -207,7 +217,7 @@ fn a_cpf_that_lies_is_not_believed() {
     stage.net.command(ue, session());
     stage.net.settle(SECOND * 3);
     assert_eq!(stage.net.cta().served_by(context), Some(backs));
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!((told.taken_over, told.lost, told.diverged, told.poisoned), (1, 0, 0, 0));
     stage.net.check_user_plane();
     no_violations(&stage.net);
@@ -229,8 +239,8 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
         |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::UeContextReleaseCommand(_));
     let heard = stage.net.tapped();
     assert!(heard.len() == 1 && is_release(&heard[0]), "nothing but that its connection ends: {heard:?}");
-    assert_eq!(stage.net.complaints, [(serves, Complaint::NasCountReuse)]);
-    assert_eq!(stage.net.cta().replicated().nas_count_reuse, 1);
+    assert_eq!(stage.net.cpf_violations, [(serves, ProtocolViolation::NasCountReuse)]);
+    assert_eq!(stage.net.cta().replication_counters().nas_count_reuse, 1);
     assert!(stage.net.contexts().all(|p| p.id != context), "its keys are not used any more");
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND * 3);
@@ -261,7 +271,7 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
 fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_ue() {
     let unreadable = [0, 1].map(|spoilt| {
         let stage = taken_over_from_spoilt_states(&[spoilt]);
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
         assert!(is_served(&stage));
         no_violations(&stage.net);
@@ -273,7 +283,7 @@ fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_ue() {
 #[test]
 fn a_ue_of_which_no_state_can_be_read_registers_anew() {
     let stage = taken_over_from_spoilt_states(&[0, 1]);
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!((told.cpfs_lost, told.lost, told.unreadable), (1, 1, 2));
     assert!(registered(&stage.net, stage.ues[0]));
     assert_eq!(stage.net.upf_sessions(), 0, "what it had is ended");
@@ -286,7 +296,7 @@ fn is_served(stage: &Stage) -> bool {
 }
 
 /// A UE with two backups, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
-fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> Up) -> Stage {
+fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> CpfReport) -> Stage {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
@@ -309,9 +319,9 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> 
 #[test] // what it is asked to go on with begins behind what it has
 fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() {
     let found_out = [0, 1].map(|nth| {
-        let lie = |ue, clock| Up::Holds { ue, term: 1, clock };
+        let lie = |ue, clock| CpfReport::CheckpointHeld { ue, term: 1, clock };
         let stage = taken_over_although_one_backup_has_nothing(nth, lie);
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
         assert!(is_served(&stage), "the other one goes on with it");
         no_violations(&stage.net);
@@ -336,8 +346,8 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
         stage.net.peer_says(from, to, state(context.id, term, context.clock + ahead));
         stage.net.settle(SECOND / 10);
     }
-    assert_eq!(stage.net.cta().replicated().checkpoint_acks_refused, 2);
-    assert_eq!(stage.net.complaints, [(to, Complaint::AckRefused)], "told once");
+    assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 2);
+    assert_eq!(stage.net.cpf_violations, [(to, ProtocolViolation::AckRefused)], "told once");
     assert_eq!(stage.net.cta().without_backup(), 0);
     if !is_served_there {
         stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
@@ -353,7 +363,7 @@ fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
     for (is_served_there, lie) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
         let stage = lied_to(is_served_there, lie);
         assert!(is_served(&stage), "it is served elsewhere: {is_served_there}");
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged, told.unreadable), (0, 0, 0));
         stage.net.check_user_plane();
         no_violations(&stage.net);
@@ -381,7 +391,7 @@ fn a_reset_whose_ues_are_lost_is_acknowledged() {
     net.settle(SECOND / 10);
     let answered = |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::NgResetAcknowledge(_));
     assert_eq!(net.tapped().iter().filter(|m| answered(m)).count(), 1);
-    assert_eq!(net.cta().replicated().lost, 1);
+    assert_eq!(net.cta().replication_counters().lost, 1);
 }
 
 #[test] // also where there was nobody to be a backup when the UEs began, or when the last loss was
@@ -400,7 +410,7 @@ fn who_comes_backs_the_ues_that_have_nobody() {
         net.command(ues[0], Command::PeriodicRegistration);
         net.settle(SECOND * 2);
     }
-    let told = net.cta().replicated();
+    let told = net.cta().replication_counters();
     assert_eq!((told.cpfs_lost, told.lost), (3, 0));
     assert!(ues.iter().all(|&ue| whimbrel_sim::registered(&net, ue)));
 }
@@ -436,7 +446,7 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
     }
     stage.net.set_upf(UpfState::Answering);
     stage.net.settle(SECOND * 10);
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (6, 3, 0, 0));
     assert_eq!(stage.net.ue_ref(stage.ues[0]).sessions().count(), 1);
     stage.net.check_user_plane();
@@ -453,5 +463,5 @@ fn a_ue_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
         stage.net.lose_cpf(lost);
         stage.net.advance(SECOND / 10);
     }
-    assert_eq!((stage.net.cta().replicated().lost, stage.net.tally().deregistered), (1, 1));
+    assert_eq!((stage.net.cta().replication_counters().lost, stage.net.tally().deregistered), (1, 1));
 }

@@ -7,7 +7,7 @@ use whimbrel_control::amf::{Body, N14, Relation};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_resilience::NotTaken;
+use whimbrel_resilience::N14Error;
 use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours, ue_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
@@ -205,26 +205,26 @@ fn a_neighbour_that_lies() {
     for body in [Body::ReleaseUeContext, Body::RanStatus(vec![1, 2, 3])] {
         net.inject_n14(said(body).octets());
     }
-    assert_eq!(net.not_taken(), [NotTaken::Unknown; 2]);
+    assert_eq!(net.not_taken(), [N14Error::Unknown; 2]);
     // No message at all, and a changed one.
     let mut changed = said(Body::HandoverComplete).octets().to_vec();
     changed[5] ^= 1;
     for octets in [b"GET / HTTP/1.1".as_slice(), &changed] {
         net.inject_n14(octets);
     }
-    assert_eq!(net.not_taken()[2..], [NotTaken::Malformed; 2]);
+    assert_eq!(net.not_taken()[2..], [N14Error::Malformed; 2]);
     net.settle(SECOND);
     served_by(&net, at_home(&net), abroad(&net), HERE);
     assert_eq!(
         net.not_taken()[4..],
-        [NotTaken::Unknown],
+        [N14Error::Unknown],
         "the other core is told that there is no such handover"
     );
     // A UE context that comes twice makes one UE.
     net.befalls_n14(net.said_over_n14() + 1, Fate::Repeated);
     go(&mut net, THERE);
     served_by(&net, abroad(&net), at_home(&net), THERE);
-    assert_eq!(net.not_taken()[5..], [NotTaken::Repeated]);
+    assert_eq!(net.not_taken()[5..], [N14Error::Repeated]);
 }
 
 /// There and back, whatever happens meanwhile.

@@ -11,7 +11,7 @@ use whimbrel_control::{
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{Peer, State, Up};
+use whimbrel_resilience::link::{CpfReport, PeerMessage, State};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{Faults, Rng, Sim, default_config, ue_config};
 
@@ -87,22 +87,22 @@ fn batch(rng: &mut Rng) -> Batch {
 }
 
 /// Something about a UE whose newest input has this clock.
-fn word(rng: &mut Rng, ue: UeId, at: u64) -> Up {
+fn word(rng: &mut Rng, ue: UeId, at: u64) -> CpfReport {
     let term = number(rng, 1) as u32;
     let clock = number(rng, at + 1);
     match rng.draw() % 6 {
-        0 => Up::Poisoned { ue, term, inputs: (number(rng, at), number(rng, at)) },
-        1 => Up::Holds { ue, term, clock },
-        2 => Up::Unreadable { ue, term },
-        _ => Up::Ran { ue, term, clock, from: None, batch: Box::new(batch(rng)) },
+        0 => CpfReport::Poisoned { ue, term, inputs: (number(rng, at), number(rng, at)) },
+        1 => CpfReport::CheckpointHeld { ue, term, clock },
+        2 => CpfReport::CheckpointUnusable { ue, term },
+        _ => CpfReport::Ran { ue, term, clock, from: None, batch: Box::new(batch(rng)) },
     }
 }
 
-fn state(rng: &mut Rng, ue: UeId, at: u64) -> Peer {
+fn state(rng: &mut Rng, ue: UeId, at: u64) -> PeerMessage {
     let mut of = UeContext::new(ue);
     of.clock = number(rng, at + 1);
     let (term, clock) = (number(rng, 1) as u32, of.clock);
-    Peer::State(State { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
+    PeerMessage::State(State { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
 }
 
 #[test] // also while it is at a UE's procedure, when what it says is what comes next
@@ -137,7 +137,7 @@ fn whatever_a_cpf_says_nobody_falls() {
             }
             net.advance(SECOND * 3);
         }
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         (ran, fenced) = (ran + told.diverged + told.poisoned, fenced + told.fenced);
         // The others are served.
         let other = net.add_ue(stage.gnbs[0], ue_config(9));

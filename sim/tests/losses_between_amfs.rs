@@ -172,7 +172,7 @@ fn a_poisoned_input() {
         net.poison(nth);
         out_and_in(&mut net);
         let what = format!("input {nth} of {inputs}");
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         assert_eq!((told.poisoned, told.lost), (1, 0), "{what}");
         assert!(net.gnb_ref(HERE).contexts() <= 1, "{what}: its gNB was told to let it go");
         is_in_one_place_in_the_end(&mut net, &what);

@@ -15,7 +15,7 @@ use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::NotTaken;
+use whimbrel_resilience::N14Error;
 use whimbrel_security::SecurityHeaderType;
 use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours};
 
@@ -223,7 +223,7 @@ fn a_neighbour_that_lies() {
     net.settle(SECOND);
     served_by(&net, at_home(&net), abroad(&net), HERE);
     assert_eq!(net.abroad().occupancy().0, 0);
-    assert!(net.not_taken().iter().all(|why| *why == NotTaken::Unknown));
+    assert!(net.not_taken().iter().all(|why| *why == N14Error::Unknown));
     no_violations(&net);
 }
 

@@ -48,7 +48,7 @@ fn the_handover_waits_where_the_state_has_to_come_first() {
     assert_eq!(stage.net.cta().served_by(ue), Some(neither));
     assert_eq!(stage.net.cta().backed_by(ue), [backs], "who served it is not needed any more");
     assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
-    assert_eq!((stage.net.backed(), stage.net.cta().replicated().moved), (1, 1));
+    assert_eq!((stage.net.backed(), stage.net.cta().replication_counters().moved), (1, 1));
     no_violations(&stage.net);
 }
 
@@ -68,7 +68,7 @@ fn a_day_of_ues_that_move_all_the_time() {
         let mut stage = stage(1, 1);
         stage.net.move_contexts_every(every);
         live(&mut stage, &|| format!("they move after each {every} messages"));
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged), (0, 0), "after each {every}");
         assert!(told.moved > 3, "{} moves after each {every}", told.moved);
     }
@@ -91,7 +91,7 @@ fn a_loss_at_every_message_of_a_day_of_ues_that_move() {
             let mut stage = restless();
             stage.net.lose_cpf_at(message, how);
             live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
-            let told = stage.net.cta().replicated();
+            let told = stage.net.cta().replication_counters();
             assert_eq!((told.lost, told.diverged), (0, 0), "{how:?} at message {message}");
         }
     }

@@ -12,8 +12,8 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::PathSwitchRequest;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::replication::{Bounds, CpfId, Marking};
-use whimbrel_resilience::{Complaint, Logs};
+use whimbrel_resilience::replication::{CpfId, Marking, UeLogLimits};
+use whimbrel_resilience::{LogLimits, ProtocolViolation};
 use whimbrel_sim::{GnbIndex, Loss, Sim, UeIndex, default_config};
 
 /// Longer than a log waits for a backup, and the time until somebody looks after that.
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(logs: Logs) -> Self {
+    fn new(logs: LogLimits) -> Self {
         let stage = of(Sim::with_logs(1, default_config(), 3, 2, logs), 1);
         let (mut net, ue) = (stage.net, stage.ues[0]);
         net.command(ue, Command::Register);
@@ -48,7 +48,7 @@ impl Scene {
         assert_eq!(self.net.cta().logged().1, 1, "the log waits");
         self.net.advance(LONG);
         assert_eq!(self.net.cta().logged(), (0, 0), "not for ever");
-        assert_eq!(self.net.complaints, [(self.backs[1], Complaint::Lagging)]);
+        assert_eq!(self.net.cpf_violations, [(self.backs[1], ProtocolViolation::Lagging)]);
     }
 
     /// Who serves the UE dies at its next message. Who serves it then.
@@ -62,13 +62,13 @@ impl Scene {
 
 #[test]
 fn an_outdated_backup_gets_the_state_from_another_backup() {
-    let mut scene = Scene::new(Logs::default());
+    let mut scene = Scene::new(LogLimits::default());
     scene.session_without_second();
     // When the two others die one after the other, the UE does not notice.
     scene.lose_who_serves(Command::PeriodicRegistration);
     go_idle(&mut scene.net, scene.ue);
     scene.lose_who_serves(Command::ServiceRequest);
-    let told = scene.net.cta().replicated();
+    let told = scene.net.cta().replication_counters();
     assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (2, 2, 0, 0));
     scene.net.check_user_plane();
     no_violations(&scene.net);
@@ -76,7 +76,7 @@ fn an_outdated_backup_gets_the_state_from_another_backup() {
 
 #[test]
 fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
-    let mut scene = Scene::new(Logs::default());
+    let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
     scene.net.stick(first, second);
     scene.session_without_second();
@@ -84,7 +84,7 @@ fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
     go_idle(&mut scene.net, scene.ue);
     scene.net.advance(LONG);
     scene.lose_who_serves(Command::ServiceRequest);
-    let told = scene.net.cta().replicated();
+    let told = scene.net.cta().replication_counters();
     assert_eq!(
         (told.taken_over, told.lost, told.diverged),
         (1, 1, 0),
@@ -96,7 +96,7 @@ fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
 
 #[test] // Neutrino §4.2.4 (1) (a) (ii)
 fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored() {
-    let mut scene = Scene::new(Logs::default());
+    let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
     scene.net.stick(first, second);
     scene.net.stick(scene.serves, second);
@@ -111,7 +111,7 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
     assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
     scene.lose_who_serves(Command::ServiceRequest);
     scene.lose_who_serves(Command::PeriodicRegistration);
-    let told = scene.net.cta().replicated();
+    let told = scene.net.cta().replication_counters();
     assert_eq!((told.taken_over, told.lost, told.diverged), (2, 0, 0));
     no_violations(&scene.net);
 }
@@ -119,13 +119,13 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
 #[test] // Neutrino §4.2.4 (4): who serves a UE dies in its second procedure, and no backup has said that it holds what the first one led to
 fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing() {
     for (marking, lost) in [(Marking::WithoutLog, 0), (Marking::AtNextProcedure, 1)] {
-        let ue = Bounds { marking, ..Bounds::default() };
-        let mut scene = Scene::new(Logs { ue, ..Logs::default() });
+        let ue = UeLogLimits { marking, ..UeLogLimits::default() };
+        let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
         scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
         scene.net.command(scene.ue, session());
         scene.net.settle(SECOND);
         scene.lose_who_serves(Command::PeriodicRegistration);
-        let told = scene.net.cta().replicated();
+        let told = scene.net.cta().replication_counters();
         assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (1, 1 - lost, lost, 0));
         scene.net.advance(LONG); // a registration that gets no answer is tried again (TS 24.501 §5.5.1.3.7)
         assert!(registered(&scene.net, scene.ue));
@@ -136,7 +136,7 @@ fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing()
 #[test]
 fn how_long_a_log_waits_is_configured() {
     for (outdated_after, waits) in [(SECOND, false), (LONG * 2, true)] {
-        let mut scene = Scene::new(Logs { outdated_after, ..Logs::default() });
+        let mut scene = Scene::new(LogLimits { outdated_after, ..LogLimits::default() });
         scene.net.stick(scene.serves, scene.backs[1]);
         scene.net.command(scene.ue, session());
         scene.net.advance(SECOND * 10);
@@ -148,8 +148,8 @@ fn how_long_a_log_waits_is_configured() {
 
 #[test]
 fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
-    let ue = Bounds { inputs: 3, ..Bounds::default() };
-    let mut scene = Scene::new(Logs { ue, ..Logs::default() });
+    let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
+    let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
     assert_eq!(scene.net.cta().without_backup(), 0);
     scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
     scene.net.command(scene.ue, session());
@@ -162,7 +162,7 @@ fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_ha
 }
 
 /// A registered UE with one backup, which gets nothing any more from who serves the UE, and so many CPFs.
-fn cut_off(cpfs: u16, logs: Logs) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
+fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     let stage = of(Sim::with_logs(1, default_config(), cpfs, 1, logs), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
@@ -192,7 +192,7 @@ fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
 
 #[test]
 fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log_is_full() {
-    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     for _ in 0..20 {
         wakes_up(&mut net, ue, 1);
         net.advance(SECOND / 4);
@@ -200,7 +200,7 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
     }
     let [other] = net.cta().backed_by(context).try_into().expect("one backup");
     assert_ne!(other, backs);
-    assert_eq!(net.complaints, [(backs, Complaint::Lagging)]);
+    assert_eq!(net.cpf_violations, [(backs, ProtocolViolation::Lagging)]);
     // Late states come where nobody asks for them any more.
     assert!(net.unstick(serves, backs) > 0);
     net.settle(SECOND);
@@ -209,7 +209,7 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
     net.settle(SECOND);
     assert_eq!(net.cta().served_by(context), Some(other));
     wakes_up(&mut net, ue, 1);
-    let told = net.cta().replicated();
+    let told = net.cta().replication_counters();
     assert_eq!((told.taken_over, told.lost, told.diverged), (1, 0, 0));
     net.check_user_plane();
     no_violations(&net);
@@ -217,7 +217,7 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
 
 #[test]
 fn a_ue_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
-    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     go_idle(&mut net, ue);
     assert_eq!(net.cta().logged().1, 1, "the log waits");
     net.advance(LONG);
@@ -227,15 +227,15 @@ fn a_ue_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
     net.settle(SECOND);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    assert_eq!(net.cta().replicated().lost, 0);
+    assert_eq!(net.cta().replication_counters().lost, 0);
     net.check_user_plane();
     no_violations(&net);
 }
 
 #[test]
 fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
-    let ue = Bounds { inputs: 3, ..Bounds::default() };
-    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs { ue, ..Logs::default() });
+    let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits { ue, ..LogLimits::default() });
     wakes_up(&mut net, ue, 1);
     assert_eq!(net.cta().without_backup(), 1);
     net.advance(SECOND * 10);
@@ -243,13 +243,13 @@ fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
     assert!(!net.cta().backed_by(context).contains(&backs));
     net.lose_cpf(serves);
     wakes_up(&mut net, ue, 1);
-    assert_eq!(net.cta().replicated().lost, 0);
+    assert_eq!(net.cta().replication_counters().lost, 0);
     no_violations(&net);
 }
 
 #[test]
 fn who_gets_the_state_first_stays_where_two_do_not() {
-    let (mut net, ue, context, [serves, backs]) = cut_off(3, Logs::default());
+    let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     let other = (1..=3).map(CpfId).find(|c| ![serves, backs].contains(c)).expect("a third one");
     net.stick(serves, other);
     go_idle(&mut net, ue);
@@ -267,7 +267,7 @@ fn who_gets_the_state_first_stays_where_two_do_not() {
 
 #[test]
 fn where_there_is_nobody_else_a_backup_that_does_not_get_the_state_stays() {
-    let (mut net, ue, context, [_, backs]) = cut_off(2, Logs::default());
+    let (mut net, ue, context, [_, backs]) = cut_off(2, LogLimits::default());
     wakes_up(&mut net, ue, 3);
     net.advance(LONG);
     assert_eq!((net.cta().backed_by(context), given_up(&net)), (vec![backs], (0, 0)));
@@ -281,8 +281,11 @@ fn where_there_is_nobody_else_a_backup_that_does_not_get_the_state_stays() {
 
 #[test] // one bound for a UE, one for all: what is given up is told as what it is, and costs nobody service
 fn a_full_log_costs_the_replay_and_not_the_service() {
-    let ue = Bounds { inputs: 3, ..Bounds::default() };
-    let full = [("log", Logs { ue, ..Logs::default() }), ("logs", Logs { octets: 1000, ..Logs::default() })];
+    let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
+    let full = [
+        ("log", LogLimits { ue, ..LogLimits::default() }),
+        ("logs", LogLimits { octets: 1000, ..LogLimits::default() }),
+    ];
     for (limit, logs) in full {
         let mut scene = Scene::new(logs);
         let bitten = |net: &Sim| net.cta().bounds().find(|(l, _)| *l == limit).map_or(0, |(_, times)| times);
@@ -290,7 +293,7 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         let told = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: l, .. } if *l == limit);
         assert_eq!(scene.net.ran_events.iter().filter(told).count(), 1, "once a second at most");
         assert_eq!(
-            (scene.net.complaints.len(), scene.net.cta().replicated().lagging),
+            (scene.net.cpf_violations.len(), scene.net.cta().replication_counters().lagging),
             (0, 0),
             "no fault of backups"
         );
@@ -298,15 +301,15 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         // Its backups have caught up: it goes on as any other.
         go_idle(&mut scene.net, scene.ue);
         scene.lose_who_serves(Command::ServiceRequest);
-        assert_eq!(scene.net.cta().replicated().lost, 0);
+        assert_eq!(scene.net.cta().replication_counters().lost, 0);
         no_violations(&scene.net);
     }
 }
 
 /// A connected UE with a session, of which nobody but who serves it has the state, and the log is given up.
 fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
-    let ue = Bounds { inputs: 3, ..Bounds::default() };
-    let stage = of(Sim::with_logs(1, default_config(), 2, 1, Logs { ue, ..Logs::default() }), 1);
+    let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
+    let stage = of(Sim::with_logs(1, default_config(), 2, 1, LogLimits { ue, ..LogLimits::default() }), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);

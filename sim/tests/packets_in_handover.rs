@@ -161,7 +161,7 @@ fn no_packet_is_lost_with_a_cpf() {
             let received = handed_over(&mut net, session);
             assert_eq!(lost(&received, &what), 0, "{}", what());
             assert_eq!(net.gnb_of(UE), GNBS[1], "{}", what());
-            let told = net.cta().replicated();
+            let told = net.cta().replication_counters();
             assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{}", what());
         }
     }

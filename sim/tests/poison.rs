@@ -9,8 +9,8 @@ use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{Down, Up};
-use whimbrel_resilience::{CodeVersion, Member, MemberOutbox, Trial, Tried};
+use whimbrel_resilience::link::{CpfCommand, CpfReport};
+use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, Trial, TrialOutcome};
 use whimbrel_sim::{
     Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, ue_config,
 };
@@ -60,7 +60,7 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
         let (mut net, gnbs, ues) = stage(1);
         net.poison(nth);
         live(&mut net, gnbs, &ues);
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         assert_eq!((told.cpfs_lost, told.poisoned, told.lost), (1, 1, 0), "input {nth} of {inputs}");
         assert_eq!((given_up(&net), told.diverged), (1, 0), "input {nth} of {inputs}");
         let unaffected = ues.iter().filter(|&&ue| registered(&net, ue)).count();
@@ -89,7 +89,7 @@ fn trials_of_what_does_no_harm_are_not_noticed() {
     for seed in 0..10 {
         let mut net = night_in_region(seed, Faults::default(), 2);
         morning(&mut net);
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         assert_eq!((told.poisoned, told.diverged, given_up(&net)), (0, 0, 0), "seed {seed}");
         tried += told.tried;
     }
@@ -102,7 +102,7 @@ fn poison_among_all_else_that_goes_wrong() {
     for seed in 0..20 {
         let mut net = night_with_poison(seed, Faults::worst(), 30 + 7 * seed);
         morning(&mut net);
-        let told = net.cta().replicated();
+        let told = net.cta().replication_counters();
         assert_eq!(told.diverged, 0, "seed {seed}");
         assert!(told.poisoned <= 1, "seed {seed}: one input, one UE");
         poisoned += told.poisoned;
@@ -111,13 +111,13 @@ fn poison_among_all_else_that_goes_wrong() {
 }
 
 /// A member that serves two UEs, and has an input of the first tried.
-fn member_with_a_trial() -> (Member, Trial) {
-    let mut member = Member::new(default_config().into());
-    let mut out = MemberOutbox::default();
+fn member_with_a_trial() -> (ReplicatedCpf, Trial) {
+    let mut member = ReplicatedCpf::new(default_config().into());
+    let mut out = CpfOutbox::default();
     for ue in [FIRST, SECOND_UE] {
-        member.handle(Down::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
+        member.handle(CpfCommand::Serve { ue, term: 2, backups: Vec::new() }, &mut out);
     }
-    member.handle(Down::Try { ue: FIRST, inputs: vec![tick(FIRST, 1)] }, &mut out);
+    member.handle(CpfCommand::RunAfterTrial { ue: FIRST, inputs: vec![tick(FIRST, 1)] }, &mut out);
     assert!(out.up.is_empty(), "nothing ran");
     let trial = out.trials.pop().expect("one is to be tried");
     (member, trial)
@@ -143,54 +143,55 @@ fn tick(ue: UeId, clock: u64) -> Envelope {
 }
 
 /// Which inputs were run, in order.
-fn ran(out: &MemberOutbox) -> Vec<(UeId, u64)> {
-    let ran = |up: &Up| if let Up::Ran { ue, clock, .. } = up { Some((*ue, *clock)) } else { None };
+fn ran(out: &CpfOutbox) -> Vec<(UeId, u64)> {
+    let ran =
+        |up: &CpfReport| if let CpfReport::Ran { ue, clock, .. } = up { Some((*ue, *clock)) } else { None };
     out.up.iter().filter_map(ran).collect()
 }
 
 #[test]
 fn while_one_ue_waits_for_a_trial_the_others_go_on() {
     let (mut member, trial) = member_with_a_trial();
-    let mut out = MemberOutbox::default();
-    member.handle(Down::Run(tick(FIRST, 2)), &mut out);
-    member.handle(Down::Run(tick(SECOND_UE, 1)), &mut out);
+    let mut out = CpfOutbox::default();
+    member.handle(CpfCommand::Run(tick(FIRST, 2)), &mut out);
+    member.handle(CpfCommand::Run(tick(SECOND_UE, 1)), &mut out);
     assert_eq!(ran(&out), [(SECOND_UE, 1)]);
-    member.tried(trial.id, Tried::Unharmed, &mut out);
+    member.tried(trial.id, TrialOutcome::Passed, &mut out);
     assert_eq!(ran(&out), [(SECOND_UE, 1), (FIRST, 1), (FIRST, 2)]);
-    member.tried(trial.id, Tried::Unharmed, &mut out);
+    member.tried(trial.id, TrialOutcome::Passed, &mut out);
     assert_eq!(ran(&out).len(), 3, "it is told once");
 }
 
 #[test]
 fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
     let (mut member, trial) = member_with_a_trial();
-    let mut out = MemberOutbox::default();
-    member.tried(trial.id, Tried::EndedAfter(0), &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { ue: FIRST, term: 2, inputs: (1, 1) }]));
-    member.handle(Down::Run(tick(FIRST, 2)), &mut out);
+    let mut out = CpfOutbox::default();
+    member.tried(trial.id, TrialOutcome::CrashedAfter(0), &mut out);
+    assert!(matches!(out.up[..], [CpfReport::Poisoned { ue: FIRST, term: 2, inputs: (1, 1) }]));
+    member.handle(CpfCommand::Run(tick(FIRST, 2)), &mut out);
     assert_eq!(ran(&out), []);
-    member.handle(Down::Forget { ue: FIRST, term: u32::MAX }, &mut out);
-    member.handle(Down::Run(tick(FIRST, 3)), &mut out);
+    member.handle(CpfCommand::Forget { ue: FIRST, term: u32::MAX }, &mut out);
+    member.handle(CpfCommand::Run(tick(FIRST, 3)), &mut out);
     assert_eq!(ran(&out), []);
 }
 
 #[test]
 fn a_ue_that_says_too_much_while_it_waits_is_given_up() {
     let (mut member, _) = member_with_a_trial();
-    let mut out = MemberOutbox::default();
+    let mut out = CpfOutbox::default();
     for clock in 2..=65 {
-        member.handle(Down::Run(tick(FIRST, clock)), &mut out);
+        member.handle(CpfCommand::Run(tick(FIRST, clock)), &mut out);
     }
     assert!(out.up.is_empty());
-    member.handle(Down::Run(tick(FIRST, 66)), &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { ue: FIRST, .. }]));
+    member.handle(CpfCommand::Run(tick(FIRST, 66)), &mut out);
+    assert!(matches!(out.up[..], [CpfReport::Poisoned { ue: FIRST, .. }]));
 }
 
 #[test]
 fn a_ue_that_is_gone_meanwhile_is_not_missed() {
     let (mut member, trial) = member_with_a_trial();
-    let mut out = MemberOutbox::default();
-    member.handle(Down::Forget { ue: FIRST, term: u32::MAX }, &mut out);
-    member.tried(trial.id, Tried::EndedAfter(0), &mut out);
+    let mut out = CpfOutbox::default();
+    member.handle(CpfCommand::Forget { ue: FIRST, term: u32::MAX }, &mut out);
+    member.tried(trial.id, TrialOutcome::CrashedAfter(0), &mut out);
     assert!(out.up.is_empty());
 }

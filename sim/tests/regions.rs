@@ -51,7 +51,7 @@ fn served(stage: &Stage, ue: UeId) -> (Option<CpfId>, Vec<CpfId>) {
 
 /// How many UEs moved, and of these at once.
 fn moved(stage: &Stage) -> (u64, u64) {
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!((told.moves_given_up, told.lost, told.diverged), (0, 0, 0));
     (told.moved, told.moved_fast)
 }
@@ -238,7 +238,7 @@ fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
                 let mut stage = day();
                 stage.net.lose_cpf_at(message, how);
                 live(&mut stage, &|| format!("{elsewhere}: {how:?} at message {message} of {taken}"));
-                let told = stage.net.cta().replicated();
+                let told = stage.net.cta().replication_counters();
                 assert_eq!((told.lost, told.diverged), (0, 0), "{elsewhere}: {how:?} at message {message}");
             }
         }
@@ -259,7 +259,7 @@ fn the_ctas_cta_replica_knows_where_ues_are() {
         let mut stage = day();
         stage.net.lose_cta_at(input, CtaLoss::Before);
         live(&mut stage, &|| format!("at input {input}"));
-        let told = stage.net.cta().replicated();
+        let told = stage.net.cta().replication_counters();
         assert_eq!((stage.net.takeovers(), told.lost, told.moved_fast), (1, 0, 0), "at input {input}");
         assert!(told.moved >= 2, "at input {input}: {told:?}");
     }

@@ -17,7 +17,7 @@ fn messages() -> u64 {
 /// Lives through the day, and gives how many UEs nobody could go on with.
 fn lost(mut stage: Stage, what: &str) -> u64 {
     live(&mut stage, &|| what.into());
-    let told = stage.net.cta().replicated();
+    let told = stage.net.cta().replication_counters();
     assert_eq!((told.diverged, told.unreadable, told.fenced), (0, 0, 0), "{what}");
     assert!(told.cpfs_lost >= 3, "{what}: those of the former version are gone");
     told.lost

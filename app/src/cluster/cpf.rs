@@ -14,12 +14,12 @@ use tracing::{debug, info, warn};
 use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
-use whimbrel_resilience::cta_replica::End;
-use whimbrel_resilience::link::{Down, Hello, LinkError, Role, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::cta_replica::LinkEnd;
+use whimbrel_resilience::link::{CpfCommand, CpfReport, Hello, LinkError, Role, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Member, MemberOutbox};
+use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
 
 use super::discovery::{AtEtcd, CtaDiscovery};
 use super::heartbeat::HeartbeatResponder;
@@ -78,13 +78,13 @@ struct Membership {
     life: u64,
     id: CpfId,
     /// `None` until its configuration has come.
-    member: Option<Member>,
+    member: Option<ReplicatedCpf>,
     /// What it says is kept for a CTA replica of the CTA.
     keep: bool,
     /// The CTA's CTA replica.
     cta_replica: Option<SocketAddr>,
     /// Its end of the link with the CTA, which outlives connections: what is said, as octets, and how much was heard.
-    end: End<Vec<u8>>,
+    end: LinkEnd<Vec<u8>>,
     /// How much of that the CTA was told.
     told: u64,
     /// The number at etcd that the CTA was told.
@@ -175,7 +175,7 @@ pub(crate) struct CpfProcess {
     told_unread: LogLimiter<IpAddr>,
     /// `None`: nobody asks.
     vitals: Option<StatusReporter>,
-    out: MemberOutbox,
+    out: CpfOutbox,
     frame: Vec<u8>,
 }
 
@@ -218,7 +218,7 @@ impl CpfProcess {
             unread: 0,
             told_unread: LogLimiter::new("messages of other CPFs"),
             vitals,
-            out: MemberOutbox::default(),
+            out: CpfOutbox::default(),
             frame: Vec::new(),
         })
     }
@@ -342,9 +342,9 @@ impl CpfProcess {
         State {
             condition,
             member_since: m.alone.is_none().then_some(m.since),
-            ues: m.member.as_ref().map_or(0, Member::serves),
-            states: m.member.as_ref().map_or(0, Member::backed),
-            unreadable: m.member.as_ref().map_or(0, Member::refused),
+            ues: m.member.as_ref().map_or(0, ReplicatedCpf::serves),
+            states: m.member.as_ref().map_or(0, ReplicatedCpf::backed),
+            unreadable: m.member.as_ref().map_or(0, ReplicatedCpf::refused),
             others: (m.peers.len(), m.missed.len()),
             ..state
         }
@@ -539,7 +539,7 @@ impl CpfProcess {
         self.called = None;
         self.call_at = now + CALL_AGAIN;
         self.lives += 1;
-        self.out = MemberOutbox::default();
+        self.out = CpfOutbox::default();
     }
 
     fn told(&mut self, now: Instant, octets: &[u8]) {
@@ -557,7 +557,7 @@ impl CpfProcess {
                     member: None,
                     keep,
                     cta_replica: None,
-                    end: End::default(),
+                    end: LinkEnd::default(),
                     told: 0,
                     listed: None,
                     alone: None,
@@ -585,7 +585,7 @@ impl CpfProcess {
                 self.begin_anew(now);
                 self.call_at = now;
             }
-            (ToCpf::Down(_) | ToCpf::Show { .. }, Some(m)) if m.alone.is_some() => {
+            (ToCpf::Command(_) | ToCpf::ListUes { .. }, Some(m)) if m.alone.is_some() => {
                 self.leave(now, "it sent an unexpected message");
             }
             (ToCpf::CtaReplica(at), Some(m)) => m.cta_replica = at,
@@ -602,25 +602,25 @@ impl CpfProcess {
                 m.missed.retain(|id, _| m.peers.contains_key(id));
             }
             // This one is no part of what its link counts: it goes before.
-            (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
+            (ToCpf::Command(CpfCommand::Configure(config)), Some(m)) if m.member.is_none() => {
                 self.sandbox.configure(&config);
-                m.member = Some(Member::new(config));
+                m.member = Some(ReplicatedCpf::new(config));
             }
-            (ToCpf::Down(message), Some(Membership { member: Some(member), end, .. })) => {
+            (ToCpf::Command(message), Some(Membership { member: Some(member), end, .. })) => {
                 end.took();
-                if let Down::Configure(config) = &message {
+                if let CpfCommand::Configure(config) = &message {
                     self.sandbox.configure(config);
                 }
-                let timed = self.vitals.as_mut().filter(|_| matches!(message, Down::Run(_)));
+                let timed = self.vitals.as_mut().filter(|_| matches!(message, CpfCommand::Run(_)));
                 let began = timed.is_some().then(clock::now);
                 self.watched.during(|| member.handle(message, &mut self.out));
                 if let (Some(vitals), Some(began)) = (timed, began) {
                     vitals.ran(clock::now().since(began));
                 }
             }
-            (ToCpf::Show { ask, which }, Some(Membership { member: Some(member), .. })) => {
+            (ToCpf::ListUes { ask, which }, Some(Membership { member: Some(member), .. })) => {
                 let ues = member.show(which);
-                self.answer(&ToCta::Shown { ask, ues });
+                self.answer(&ToCta::UeList { ask, ues });
             }
             _ => self.leave(now, "it sent an unexpected message"),
         }
@@ -689,7 +689,7 @@ impl CpfProcess {
                     if to_peers.get(peer).is_none_or(|link| self.links.waiting(*link) > WAITS) {
                         return true;
                     }
-                    *ue = self.watched.during(|| member.reached_again(*peer, *ue, &mut self.out));
+                    *ue = self.watched.during(|| member.peer_reconnected(*peer, *ue, &mut self.out));
                     busy |= ue.is_some();
                     return ue.is_some();
                 }
@@ -702,7 +702,7 @@ impl CpfProcess {
     /// What the member said leaves.
     fn send(&mut self, now: Instant) {
         for up in std::mem::take(&mut self.out.up) {
-            if let Up::Unreadable { ue, .. } = &up
+            if let CpfReport::CheckpointUnusable { ue, .. } = &up
                 && self.wrong.allows(now, "unreadable")
             {
                 warn!(
@@ -729,9 +729,9 @@ impl CpfProcess {
     }
 
     /// What the protocol says to the CTA, or to its CTA replica when that one serves.
-    fn say(&mut self, up: Up) {
+    fn say(&mut self, up: CpfReport) {
         self.frame.clear();
-        ToCta::Up(up).write(&mut self.frame);
+        ToCta::Report(up).write(&mut self.frame);
         let Some(m) = &mut self.membership else { return };
         if m.keep {
             m.end.sent(self.frame.clone());

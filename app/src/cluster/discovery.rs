@@ -134,7 +134,7 @@ fn list(
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(home) = told.view.home(home) {
             heard.home =
-                [Some(home.active), home.cta_replica].into_iter().flatten().map(|place| place.cta).collect();
+                [Some(home.primary), home.cta_replica].into_iter().flatten().map(|place| place.cta).collect();
         }
         for (id, listed) in told.view.members() {
             if let MemberId::Cta(cta) = id {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::{Active, Record, Snapshot};
-use whimbrel_resilience::link::{ToActive, ToCtaReplica};
-use whimbrel_resilience::membership::{Home, MemberId, Place};
-use whimbrel_resilience::pair::{Duty, Serving};
+use whimbrel_resilience::cta_replica::{PrimaryCta, Record, Snapshot};
+use whimbrel_resilience::link::{ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::membership::{CtaInstance, Home, MemberId};
+use whimbrel_resilience::pair::{PrimaryAction, PrimaryRole};
 use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
 
 use super::Pool;
@@ -46,11 +46,11 @@ pub(crate) enum PairEvent {
     Replaced,
 }
 
-/// One side of a pair: the one that serves. What it decides is [`Serving`]'s.
+/// One side of a pair: the one that serves. What it decides is [`PrimaryRole`]'s.
 pub(crate) struct PairPrimary {
     witness: Witness,
     answering: HeartbeatResponder,
-    serving: Serving,
+    serving: PrimaryRole,
     other: Option<Other>,
     /// Where gNBs reach it, and where they reached the one whose place it took.
     endpoints: Vec<IpAddr>,
@@ -83,7 +83,7 @@ impl PairPrimary {
         Self {
             witness,
             answering,
-            serving: Serving::new(&home),
+            serving: PrimaryRole::new(&home),
             other: None,
             endpoints,
             former,
@@ -123,16 +123,16 @@ impl PairPrimary {
     }
 
     /// A sentence for who asks how it stands.
-    pub(crate) fn condition(&self, awaited: Option<Place>) -> (bool, String) {
+    pub(crate) fn condition(&self, awaited: Option<CtaInstance>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_cta_replica() => {
                 (true, format!("CTA {} at {}", place.cta, other.address))
             }
             (Some(place), _) => (false, format!("CTA {} receives the snapshot", place.cta)),
-            (None, _) if self.serving.is_widowed() => {
+            (None, _) if self.serving.is_replica_lost() => {
                 (false, "lost; this CTA waits until etcd has decided whether it continues alone".into())
             }
-            (None, _) if let Some(Place { cta, .. }) = awaited => (
+            (None, _) if let Some(CtaInstance { cta, .. }) = awaited => (
                 false,
                 format!("none; CTA {cta}, which runs other code, takes over when this CTA is stopped"),
             ),
@@ -156,7 +156,7 @@ impl PairPrimary {
     }
 
     /// The CTA that follows, from where on it may be told of subscribers.
-    pub(crate) fn follower(&self) -> Option<Place> {
+    pub(crate) fn follower(&self) -> Option<CtaInstance> {
         self.serving.other()
     }
 
@@ -174,20 +174,20 @@ impl PairPrimary {
     pub(crate) fn said<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
-        message: ToActive,
-        active: &mut Active<S, E, I>,
+        message: ToPrimaryCta,
+        active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
         match message {
-            ToActive::Follow { place, address, endpoints, smf } => {
+            ToPrimaryCta::Follow { place, address, endpoints, smf } => {
                 let other = Other { address, endpoints, smf, snapshot: None };
                 self.follows(now, place, other, active, pool, out);
             }
-            ToActive::Pieces(pieces) => self.pieces(pieces, pool),
+            ToPrimaryCta::Pieces(pieces) => self.pieces(pieces, pool),
             // It may have said so before it took this one's place.
-            ToActive::Held(number) if self.doubted.is_some_and(|before| number <= before) => {}
-            ToActive::Held(number) => {
+            ToPrimaryCta::Held(number) if self.doubted.is_some_and(|before| number <= before) => {}
+            ToPrimaryCta::Held(number) => {
                 self.doubted = None;
                 active.acknowledged(number, out);
                 self.waits = (active.waiting() > 0).then_some(now);
@@ -205,9 +205,9 @@ impl PairPrimary {
     fn follows<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
-        place: Place,
+        place: CtaInstance,
         other: Other,
-        active: &mut Active<S, E, I>,
+        active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
@@ -261,13 +261,13 @@ impl PairPrimary {
     /// The CTA replica is lost.
     pub(crate) fn cta_replica_lost<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
-        active: &mut Active<S, E, I>,
+        active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
         (self.waits, self.doubted) = (None, None);
         let duties = self.serving.lost();
-        if self.serving.is_widowed() && !duties.is_empty() {
+        if self.serving.is_replica_lost() && !duties.is_empty() {
             warn!("the CTA replica is lost: outputs wait until etcd has decided which CTA continues");
         }
         self.do_all(duties, active, pool, out);
@@ -275,27 +275,27 @@ impl PairPrimary {
 
     fn do_all<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
-        duties: Vec<Duty>,
-        active: &mut Active<S, E, I>,
+        duties: Vec<PrimaryAction>,
+        active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
         for duty in duties {
             match duty {
-                Duty::Wait => {
+                PrimaryAction::HoldOutputs => {
                     active.wait();
                     if let Some(other) = &mut self.other {
                         other.snapshot = None;
                     }
                 }
-                Duty::Open => {
+                PrimaryAction::ReleaseOutputs => {
                     self.answering.be(None);
                     self.other = None;
                     active.alone(out);
                 }
-                Duty::Part => pool.part(),
-                Duty::Claim(claim) => self.witness.claim(claim),
-                Duty::Replicated(place) => {
+                PrimaryAction::CloseLink => pool.part(),
+                PrimaryAction::Claim(claim) => self.witness.claim(claim),
+                PrimaryAction::ReplicaReady(place) => {
                     let Some(other) = &self.other else { continue };
                     info!(cta = place.cta, address = %other.address, term = self.term(), "this CTA has a CTA replica");
                     pool.replicated_at(Some(other.address));
@@ -303,11 +303,11 @@ impl PairPrimary {
                     self.turned.push(PairEvent::Order(Order::Endpoints(endpoints)));
                     self.turned.push(PairEvent::Order(Order::SmfAddresses(smf)));
                 }
-                Duty::Unreplicated => {
+                PrimaryAction::NoReplica => {
                     warn!(term = self.term(), "this CTA continues without a CTA replica");
                     self.turned.push(PairEvent::Order(Order::Endpoints(Vec::new())));
                 }
-                Duty::Stop => self.turned.push(PairEvent::Replaced),
+                PrimaryAction::Stop => self.turned.push(PairEvent::Replaced),
             }
         }
     }
@@ -316,7 +316,7 @@ impl PairPrimary {
     pub(crate) fn turn<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
-        active: &mut Active<S, E, I>,
+        active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) -> Vec<PairEvent> {
@@ -347,6 +347,6 @@ impl PairPrimary {
     /// Whether the other one serves now.
     pub(crate) fn has_handed_over(&mut self) -> bool {
         let _ = self.witness.turn();
-        self.serving.home(self.witness.home().as_ref()).contains(&Duty::Stop)
+        self.serving.home(self.witness.home().as_ref()).contains(&PrimaryAction::Stop)
     }
 }

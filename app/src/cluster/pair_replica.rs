@@ -11,9 +11,9 @@ use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{BadHello, Hello, Members, Role, ToActive, ToCta, ToCtaReplica};
+use whimbrel_resilience::link::{CpfTable, Hello, HelloError, Role, ToCta, ToCtaReplica, ToPrimaryCta};
 use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
-use whimbrel_resilience::pair::{self, Step};
+use whimbrel_resilience::pair::{self, ReplicaAction};
 
 use super::heartbeat::{HeartbeatMonitor, HeartbeatResponder};
 use super::pool::{PendingLinks, ResumingCpf};
@@ -55,7 +55,7 @@ pub(crate) enum ReplicaEvent {
 /// What is known of the one whose place is taken.
 #[derive(Debug)]
 pub(crate) struct FormerPrimary {
-    members: Members,
+    members: CpfTable,
     endpoints: Vec<IpAddr>,
 }
 
@@ -115,16 +115,16 @@ struct PrimaryLink {
     /// Records that came before it was.
     early: Vec<Vec<u8>>,
     early_octets: usize,
-    members: Option<Members>,
+    members: Option<CpfTable>,
     /// Where gNBs reach it.
     endpoints: Vec<IpAddr>,
     /// Up to which input it was told that all are held here.
     told: Option<u64>,
 }
 
-/// The process while it does not serve. What it decides is [`pair::Standby`]'s.
+/// The process while it does not serve. What it decides is [`pair::ReplicaRole`]'s.
 pub(crate) struct PairReplica {
-    decides: pair::Standby,
+    decides: pair::ReplicaRole,
     cluster: Cluster,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
@@ -169,7 +169,7 @@ impl PairReplica {
             }
         };
         let standby = Self {
-            decides: pair::Standby::default(),
+            decides: pair::ReplicaRole::default(),
             cluster: cluster.clone(),
             endpoints,
             smf,
@@ -297,10 +297,10 @@ impl PairReplica {
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
                 let endpoints = self.endpoints.clone();
-                self.tell(link, &ToActive::Follow { place, address, endpoints, smf: self.smf });
+                self.tell(link, &ToPrimaryCta::Follow { place, address, endpoints, smf: self.smf });
             }
             (Phase::Calling { link: called, .. }, hello) if *called == link => {
-                let label = hello.as_ref().err().map_or("role", BadHello::label);
+                let label = hello.as_ref().err().map_or("role", HelloError::label);
                 let why = hello.err().map_or_else(|| "it is not a CTA".into(), |e| e.to_string());
                 self.give_up(now, label, format!("the process at {peer}, which etcd lists as the primary CTA, cannot be replicated: {why}"));
             }
@@ -378,7 +378,7 @@ impl PairReplica {
                     self.heard.push(ReplicaEvent::Snapshot(snapshot));
                     self.heard.extend(followed.early.drain(..).map(ReplicaEvent::Record));
                 } else {
-                    self.tell(link, &ToActive::Pieces(pieces));
+                    self.tell(link, &ToPrimaryCta::Pieces(pieces));
                 }
             }
             (ToCtaReplica::Record(octets), Phase::ReplicaCta(followed)) => {
@@ -395,7 +395,7 @@ impl PairReplica {
                     followed.early.push(octets.to_vec());
                 }
             }
-            (ToCtaReplica::Members(members), Phase::ReplicaCta(followed)) => followed.members = Some(members),
+            (ToCtaReplica::Cpfs(members), Phase::ReplicaCta(followed)) => followed.members = Some(members),
             (ToCtaReplica::Subscribers(octets), Phase::ReplicaCta(_) | Phase::Calling { .. }) => {
                 self.heard.push(ReplicaEvent::Subscribers(octets.to_vec()));
             }
@@ -409,11 +409,11 @@ impl PairReplica {
             && followed.told.replace(number) != Some(number)
         {
             let link = followed.link;
-            self.tell(link, &ToActive::Held(number));
+            self.tell(link, &ToPrimaryCta::Held(number));
         }
     }
 
-    fn tell(&mut self, link: LinkId, message: &ToActive) {
+    fn tell(&mut self, link: LinkId, message: &ToPrimaryCta) {
         self.frame.clear();
         message.write(&mut self.frame);
         self.links.send(link, &self.frame);
@@ -471,29 +471,29 @@ impl PairReplica {
         }
     }
 
-    fn step(&mut self, now: Instant, step: Option<Step>) {
+    fn step(&mut self, now: Instant, step: Option<ReplicaAction>) {
         let Some(step) = step else { return };
         match step {
-            Step::Call(serves) => match self.witness.address(serves.cta) {
+            ReplicaAction::Connect(serves) => match self.witness.address(serves.cta) {
                 Some(at) => {
                     let link = self.links.connect(now, at);
                     self.phase = Phase::Calling { link, number: serves.cta, at };
                 }
                 None => self.lost(now),
             },
-            Step::Claim(claim) => {
+            ReplicaAction::Claim(claim) => {
                 if self.decides.is_promoting() {
                     self.await_its_place();
                 }
                 self.witness.claim(claim);
             }
-            Step::Rejoin => {
+            ReplicaAction::Rejoin => {
                 warn!(
                     "etcd names this CTA as the replica, but it holds no state: it registers in etcd again"
                 );
                 self.witness.rejoin();
             }
-            Step::Forget => {
+            ReplicaAction::Discard => {
                 match &self.phase {
                     Phase::Calling { link, .. } => self.links.close(*link),
                     Phase::ReplicaCta(followed) => self.links.close(followed.link),
@@ -504,7 +504,7 @@ impl PairReplica {
                 self.phase = Phase::Looking(now + LOOK_AGAIN);
                 self.show_condition("looks for the primary");
             }
-            Step::Serve(home) => {
+            ReplicaAction::Serve(home) => {
                 let before = std::mem::replace(&mut self.phase, Phase::Looking(Instant::FAR_FUTURE));
                 let promoted = matches!(before, Phase::Promoting(_));
                 let former = if let Phase::Promoting(former) = before { former } else { None };
@@ -547,7 +547,7 @@ impl PairReplica {
         self.phase = Phase::Looking(now + LOOK_AGAIN);
         let home = self.witness.home();
         // Its place is taken all the same, if it is free, and what etcd says of this one put right.
-        let calls = |home: &Home| home.cta_replica != Some(me) && home.active.cta != me.cta;
+        let calls = |home: &Home| home.cta_replica != Some(me) && home.primary.cta != me.cta;
         if now < self.call_at && home.as_ref().is_some_and(calls) {
             return;
         }

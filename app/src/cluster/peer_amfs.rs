@@ -7,11 +7,11 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use whimbrel_control::amf::NeighbourId;
+use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
-use whimbrel_resilience::NotTaken;
-use whimbrel_resilience::link::NeighbourHello;
+use whimbrel_resilience::N14Error;
+use whimbrel_resilience::link::PeerAmfHello;
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::Neighbours as Config;
@@ -33,13 +33,13 @@ struct Neighbour {
     calling: Option<LinkId>,
     call_at: Instant,
     /// What the operator was told of it already, so that it is told once.
-    told: BTreeSet<NotTaken>,
+    told: BTreeSet<N14Error>,
     told_away: bool,
     /// Since when it is there, if that is still to be told.
     came: Option<Instant>,
 }
 
-/// All of them, by [`NeighbourId`].
+/// All of them, by [`PeerAmfId`].
 pub(crate) struct PeerAmfs {
     links: Links,
     events: Events,
@@ -56,7 +56,7 @@ impl PeerAmfs {
         if config.amfs.is_empty() {
             return Ok(None);
         }
-        let mut settings = Settings::new(NeighbourHello(own).to_octets());
+        let mut settings = Settings::new(PeerAmfHello(own).to_octets());
         settings.listen = config.listen;
         if let Some(file) = &config.key_file {
             settings.keys = Key::read(file).map_err(|e| format!("neighbours.key_file: {e}"))?;
@@ -86,7 +86,7 @@ impl PeerAmfs {
     }
 
     /// Calls those that are to be called, and takes what came.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<(NeighbourId, Vec<u8>)> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<(PeerAmfId, Vec<u8>)> {
         for n in self.all.iter_mut().filter(|n| n.is_called_by(self.own) && n.call_at <= now) {
             if let Some(&to) = n.addresses.get(n.next % n.addresses.len().max(1)) {
                 n.next = n.next.wrapping_add(1);
@@ -101,7 +101,7 @@ impl PeerAmfs {
                 Event::Up { link, peer, hello, we_called } => self.up(now, link, peer, hello, we_called),
                 Event::Frame { link, octets } => {
                     let from = (0u8..).zip(&self.all).find(|(_, n)| n.link == Some(link));
-                    said.extend(from.map(|(id, _)| (NeighbourId(id), octets.to_vec())));
+                    said.extend(from.map(|(id, _)| (PeerAmfId(id), octets.to_vec())));
                 }
                 Event::Down { link, reason } => {
                     let Some(n) =
@@ -133,7 +133,7 @@ impl PeerAmfs {
     }
 
     fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8], we_called: bool) {
-        let who = NeighbourHello::from_octets(hello).map(|hello| hello.0);
+        let who = PeerAmfHello::from_octets(hello).map(|hello| hello.0);
         if let Some(called) = self.all.iter_mut().find(|n| n.calling == Some(link)) {
             (called.calling, called.call_at) = (None, now + AGAIN);
         }
@@ -153,7 +153,7 @@ impl PeerAmfs {
     }
 
     /// Says something to one of them. Where it is not reached nothing is said.
-    pub(crate) fn send(&mut self, to: NeighbourId, octets: &[u8]) {
+    pub(crate) fn send(&mut self, to: PeerAmfId, octets: &[u8]) {
         match self.all.get(usize::from(to.0)).and_then(|n| n.link) {
             Some(link) => self.links.send(link, octets),
             None => self.unsent += 1,
@@ -161,11 +161,11 @@ impl PeerAmfs {
     }
 
     /// What one of them said is not taken: counted, and told once.
-    pub(crate) fn not_taken(&mut self, from: NeighbourId, why: NotTaken) {
+    pub(crate) fn not_taken(&mut self, from: PeerAmfId, why: N14Error) {
         self.not_taken += 1;
         let Some(n) = self.all.get_mut(usize::from(from.0)) else { return };
         // It may say any number, and each would be a line.
-        let kind = if let NotTaken::Version(_) = why { NotTaken::Version(0) } else { why };
+        let kind = if let N14Error::Version(_) = why { N14Error::Version(0) } else { why };
         if n.told.insert(kind) {
             warn!(peer_amf = %n.name, %why, "a message of a peer AMF is rejected; this is logged once");
         }
@@ -269,7 +269,7 @@ mod tests {
         let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| there(n)));
         for (n, what) in [(&mut a, b"from a"), (&mut b, b"from b")] {
-            n.send(NeighbourId(0), what);
+            n.send(PeerAmfId(0), what);
         }
         let mut all = Vec::new();
         while all.len() < 2 {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(all, [b"from a".to_vec(), b"from b".to_vec()]);
         drop(b);
         until(&mut [&mut a], |one| !there(one[0]));
-        a.send(NeighbourId(0), b"to nobody");
+        a.send(PeerAmfId(0), b"to nobody");
         assert_eq!(a.unsent, 1);
         let config = Config { listen: Some(at), ..of(1, Vec::new()) };
         let mut b = PeerAmfs::open(&config, amf(2), clock::now()).expect("opens").expect("one");
@@ -302,8 +302,8 @@ mod tests {
         let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
-            (0..=u16::MAX).for_each(|v| a.not_taken(NeighbourId(0), NotTaken::Version(v)));
-            (0..9).for_each(|_| a.not_taken(NeighbourId(0), NotTaken::Malformed));
+            (0..=u16::MAX).for_each(|v| a.not_taken(PeerAmfId(0), N14Error::Version(v)));
+            (0..9).for_each(|_| a.not_taken(PeerAmfId(0), N14Error::Malformed));
         });
         assert_eq!((lines.load(Ordering::Relaxed), a.not_taken), (2, 65_536 + 9), "one of each kind");
     }

@@ -16,9 +16,10 @@ use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
-    BadHello, Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, Up,
+    CpfCommand, CpfEntry, CpfReport, CpfTable, HeartbeatKey, Hello, HelloError, Role, ToCpf, ToCta,
+    ToPrimaryCta, UeQuery,
 };
-use whimbrel_resilience::membership::{MemberId, Place, Present, Roll};
+use whimbrel_resilience::membership::{ConnectedCpf, CpfRoster, CtaInstance, MemberId};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
@@ -45,7 +46,7 @@ const TAKEN_EVERY: u64 = 16;
 /// What comes of a turn, in its order.
 pub(crate) enum PoolEvent {
     /// A CPF says this.
-    Up(CpfId, Up),
+    Up(CpfId, CpfReport),
     /// The members have changed.
     Rings(Rings),
     /// One is lost.
@@ -61,11 +62,11 @@ pub(crate) enum PoolEvent {
     /// Its link has ended again, and it may call once more: until then what it is to hear is kept.
     Disconnected(CpfId),
     /// The other CTA says this.
-    FromReplica(ToActive),
+    FromReplica(ToPrimaryCta),
     /// The CTA replica is lost.
     CtaReplicaLost,
     /// A CTA that runs other code waits for this one to stop.
-    SuccessorOffered(Place, Vec<IpAddr>, IpAddr),
+    SuccessorOffered(CtaInstance, Vec<IpAddr>, IpAddr),
     /// It does not any more.
     SuccessorLost,
 }
@@ -120,8 +121,8 @@ pub(crate) struct Pool {
     file: Cluster,
     terms: Cluster,
     /// What etcd says, and what of it is in force.
-    heard: Roll,
-    roll: Roll,
+    heard: CpfRoster,
+    roll: CpfRoster,
     /// How often what it says of the cluster could not be.
     not_taken: u64,
     /// This life of the CTA: the numbers below are of it.
@@ -192,8 +193,8 @@ impl Pool {
             regions: Regions::default(),
             file: cluster.clone(),
             terms: cluster.clone(),
-            heard: Roll::default(),
-            roll: Roll::default(),
+            heard: CpfRoster::default(),
+            roll: CpfRoster::default(),
             not_taken: 0,
             heartbeats,
             life: u64::from_ne_bytes(entropy.octets()),
@@ -229,7 +230,12 @@ impl Pool {
 
     /// It serves from now on, maybe in the place of a former CTA. What etcd says is of that one's CPFs, so these come first:
     /// rings without them would be told.
-    pub(super) fn begins(&mut self, now: Instant, former: Option<(Members, Vec<ResumingCpf>)>, heard: Roll) {
+    pub(super) fn begins(
+        &mut self,
+        now: Instant,
+        former: Option<(CpfTable, Vec<ResumingCpf>)>,
+        heard: CpfRoster,
+    ) {
         if let Some((members, callers)) = former {
             self.succeed(now, members, callers);
         }
@@ -237,10 +243,10 @@ impl Pool {
     }
 
     /// The CPFs of the former CTA are those of this one, as soon as they come; those that have called already are there.
-    pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<ResumingCpf>) {
+    pub(super) fn succeed(&mut self, now: Instant, former: CpfTable, callers: Vec<ResumingCpf>) {
         (self.life, self.newest) = (former.life, former.newest);
         (self.awaited, self.turned) = (Some(now + RESUMED_WITHIN), now);
-        for MemberAt { id, address, region, code, draining, listed } in former.members {
+        for CpfEntry { id, address, region, code, draining, listed } in former.members {
             let Ok(region) = region.parse::<Region>() else { continue }; // it counts as lost
             let seen = listed.is_some();
             let served = true;
@@ -363,7 +369,7 @@ impl Pool {
         let LivenessCheck { ask, mute } = self.link_liveness.look(now, self.terms.heartbeat);
         for link in ask.into_iter().filter_map(|cpf| self.members.get(&cpf)?.link).collect::<Vec<_>>() {
             let ask = self.ue_queries.idle();
-            self.tell(link, &ToCpf::Show { ask, which: Show::After(None, 0) });
+            self.tell(link, &ToCpf::ListUes { ask, which: UeQuery::Page(None, 0) });
         }
         for cpf in mute {
             warn!(
@@ -385,7 +391,7 @@ impl Pool {
             }
             Ok(hello) => drop(self.waiting.insert(link, (peer, hello))),
             Err(e) => {
-                self.other_versions += u64::from(matches!(e, BadHello::Language { .. }));
+                self.other_versions += u64::from(matches!(e, HelloError::LinkVersions { .. }));
                 if self.rejected_peers.allows(now, peer, e.label()) {
                     warn!(%peer, "a link is refused: {e}");
                 }
@@ -446,7 +452,7 @@ impl Pool {
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
         self.tell(link, &ToCpf::CtaReplica(self.cta_replica));
-        self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
+        self.tell(link, &ToCpf::Command(CpfCommand::Configure(self.told.clone())));
         self.members_changed();
         if tells && !self.rings().serves(id) {
             info!(cpf = id.0, "the CPF waits: it runs other code than the CPFs on the rings of its region");
@@ -514,8 +520,8 @@ impl Pool {
 
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
         if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
-            return match ToActive::read(octets) {
-                Ok(message @ (ToActive::Pieces(_) | ToActive::Held(_))) => {
+            return match ToPrimaryCta::read(octets) {
+                Ok(message @ (ToPrimaryCta::Pieces(_) | ToPrimaryCta::Held(_))) => {
                     self.said.push(PoolEvent::FromReplica(message))
                 }
                 _ => {
@@ -526,8 +532,8 @@ impl Pool {
         }
         let waiting = self.waiting.remove(&link);
         if let Some((peer, Hello { role: Role::Cta, code })) = waiting {
-            return match ToActive::read(octets) {
-                Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
+            return match ToPrimaryCta::read(octets) {
+                Ok(message @ ToPrimaryCta::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
                     if self.rejected_peers.allows(now, peer, "offer") {
                         warn!(%peer, "a link is refused: its first message is not an offer to become the CTA replica");
@@ -552,7 +558,7 @@ impl Pool {
         let Some(cpf) = self.by_link.get(&link).copied() else { return };
         self.link_liveness.heard(now, cpf);
         match message {
-            Ok(ToCta::Up(up)) => self.said.push(PoolEvent::Up(cpf, up)),
+            Ok(ToCta::Report(up)) => self.said.push(PoolEvent::Up(cpf, up)),
             Ok(ToCta::Leave) => {
                 info!(cpf = cpf.0, "a CPF leaves: its UEs move to other CPFs");
                 if self.members.get(&cpf).is_some_and(|m| !m.served) {
@@ -576,7 +582,7 @@ impl Pool {
                 self.charted();
             }
             Ok(ToCta::Taken(messages)) => self.said.push(PoolEvent::Confirmed(cpf, messages)),
-            Ok(ToCta::Shown { ask, ues }) => self.ue_queries.answered(ask, cpf, ues),
+            Ok(ToCta::UeList { ask, ues }) => self.ue_queries.answered(ask, cpf, ues),
             Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
                 self.give_up(now, cpf, "it joins or resumes a second time");
             }
@@ -632,7 +638,7 @@ impl Pool {
     }
 
     /// Etcd says this of CPFs, and of the cluster.
-    pub(super) fn enrol(&mut self, heard: Roll) {
+    pub(super) fn enrol(&mut self, heard: CpfRoster) {
         if heard == self.heard {
             return;
         }
@@ -664,8 +670,8 @@ impl Pool {
 
     /// The map of who is there.
     fn chart(&mut self) {
-        let present: Vec<Present<'_>> = (self.members.iter())
-            .map(|(id, m)| Present {
+        let present: Vec<ConnectedCpf<'_>> = (self.members.iter())
+            .map(|(id, m)| ConnectedCpf {
                 id: *id,
                 region: &m.region,
                 code: m.code,
@@ -744,9 +750,9 @@ impl Pool {
     }
 
     /// To a CPF; to one that is lost, nothing.
-    pub(crate) fn send(&mut self, cpf: CpfId, message: Down) {
+    pub(crate) fn send(&mut self, cpf: CpfId, message: CpfCommand) {
         if let Some(link) = self.members.get(&cpf).and_then(|m| m.link) {
-            self.tell(link, &ToCpf::Down(message));
+            self.tell(link, &ToCpf::Command(message));
         }
     }
 
@@ -757,10 +763,10 @@ impl Pool {
     }
 
     /// UeQueries all CPFs for UEs.
-    pub(crate) fn ask(&mut self, which: Show, wanted: UeQueryReply) {
+    pub(crate) fn ask(&mut self, which: UeQuery, wanted: UeQueryReply) {
         let there = self.members.iter().filter(|(_, m)| m.link.is_some()).map(|(id, _)| *id);
         let ask = self.ue_queries.ask(which, wanted, there.collect());
-        self.tell_all(&ToCpf::Show { ask, which });
+        self.tell_all(&ToCpf::ListUes { ask, which });
     }
 
     /// Sends what waits.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use whimbrel_resilience::Recovered;
+use whimbrel_resilience::TakeoverTime;
 
 use crate::console::Sample;
 
@@ -27,11 +27,11 @@ impl Default for RecoveryTimes {
 }
 
 impl RecoveryTimes {
-    pub(super) fn add(&mut self, recovered: Recovered) {
+    pub(super) fn add(&mut self, recovered: TakeoverTime) {
         let us = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LONGEST_US);
         match recovered {
-            Recovered::Ue(took) => self.ues.saturating_record(us(took)),
-            Recovered::All(took) => self.losses.saturating_record(us(took)),
+            TakeoverTime::Ue(took) => self.ues.saturating_record(us(took)),
+            TakeoverTime::All(took) => self.losses.saturating_record(us(took)),
         }
     }
 
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn what_is_told_is_of_each_kind_its_own() {
         let mut recovery_times = RecoveryTimes::default();
-        (1..=100).for_each(|us| recovery_times.add(Recovered::Ue(Duration::from_micros(us))));
-        recovery_times.add(Recovered::All(Duration::MAX));
+        (1..=100).for_each(|us| recovery_times.add(TakeoverTime::Ue(Duration::from_micros(us))));
+        recovery_times.add(TakeoverTime::All(Duration::MAX));
         let told: Vec<u64> = recovery_times.samples().map(|s| s.value).collect();
         assert_eq!(told[..4], [100, 50, 99, 100]);
         assert!(told[4..].iter().all(|us| *us >= LONGEST_US), "{told:?}");

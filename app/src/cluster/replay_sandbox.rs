@@ -1,4 +1,4 @@
-//! What tries inputs for a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel taste`, and a thread that
+//! What tries inputs for a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel replay-sandbox`, and a thread that
 //! hands it one trial after the other, waits for it, and puts another in its place when it dies or takes too long.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use tracing::{error, warn};
 use whimbrel_control::config::Config;
-use whimbrel_resilience::{ReplaySandbox, ToReplaySandbox, Trial, Tried};
+use whimbrel_resilience::{ReplaySandbox, ToReplaySandbox, Trial, TrialOutcome};
 
 /// How long a trial may take, the start of its process included: a UE's longest replay takes milliseconds.
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ enum Order {
 }
 
 /// The life of a CPF that a trial is of, the trial, and what became of it.
-type Outcome = (u64, u64, Tried);
+type Outcome = (u64, u64, TrialOutcome);
 
 /// The trials of a CPF. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
 pub(super) struct Sandbox {
@@ -63,7 +63,8 @@ impl Sandbox {
         let program =
             std::env::current_exe().map_err(|e| format!("the program does not find itself: {e}"))?;
         // The program that runs unit tests would run those again whose names say so.
-        let arguments: &[&str] = if cfg!(test) { &["--exact", "taste"] } else { &["taste"] };
+        let arguments: &[&str] =
+            if cfg!(test) { &["--exact", "replay-sandbox"] } else { &["replay-sandbox"] };
         Self::with(program, arguments, TRIAL_TIME_MAX)
     }
 
@@ -75,7 +76,7 @@ impl Sandbox {
         let (told, outcomes) = channel();
         let mut thread = Thread { program, arguments, within, running: None, config: None, told, wakes };
         let work = move || thread.run(&taken);
-        let thread = std::thread::Builder::new().name("sandbox".into()).spawn(work).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("replay-sandbox".into()).spawn(work).map_err(failed)?;
         Ok(Self { orders: Some(orders), outcomes, woken, thread: Some(thread) })
     }
 
@@ -180,7 +181,7 @@ impl Thread {
         }
         let Some(running) = &mut self.running else {
             // UEs wait: better untried than never.
-            waiting.drain(..).for_each(|w| self.tell((w.life, w.id, Tried::Unharmed)));
+            waiting.drain(..).for_each(|w| self.tell((w.life, w.id, TrialOutcome::Passed)));
             return;
         };
         let mut octets = 0;
@@ -194,11 +195,11 @@ impl Thread {
         let alive = running.send(&ahead).is_ok();
         for _ in 0..handed {
             let Some(Waiting { life, id, inputs, .. }) = waiting.pop_front() else { return };
-            let mut became = Tried::EndedAfter(0);
+            let mut became = TrialOutcome::CrashedAfter(0);
             if alive {
                 became = running.tries(id, inputs, self.within, &self.wakes);
             }
-            if became != Tried::Unharmed {
+            if became != TrialOutcome::Passed {
                 self.running = None;
                 if self.is_over() {
                     return;
@@ -251,14 +252,14 @@ impl Running {
     }
 
     /// What became of a trial that it was handed.
-    fn tries(&mut self, id: u64, inputs: u32, within: Duration, ended: &UnixStream) -> Tried {
+    fn tries(&mut self, id: u64, inputs: u32, within: Duration, ended: &UnixStream) -> TrialOutcome {
         let until = Instant::now() + within;
         let mut survived = 0;
         loop {
             match self.report(until, ended) {
-                Some((of, all)) if of == id && all == inputs => return Tried::Unharmed,
+                Some((of, all)) if of == id && all == inputs => return TrialOutcome::Passed,
                 Some((of, so_far)) if of == id => survived = so_far,
-                _ => return Tried::EndedAfter(survived),
+                _ => return TrialOutcome::CrashedAfter(survived),
             }
         }
     }
@@ -346,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    const ENDED: Tried = Tried::EndedAfter(0);
+    const ENDED: TrialOutcome = TrialOutcome::CrashedAfter(0);
 
     fn trial(id: u64) -> Trial {
         Trial { id, ue: UeId { slot: 1, generation: 1 }, state: None, inputs: Vec::new() }
@@ -394,7 +395,7 @@ mod tests {
     fn what_comes_after_poison_is_tried_by_another() {
         // It answers the first trial, and then is gone.
         let script = &["-c", r"head -c 1 > /dev/null; printf '\0\0\0\0\0\0\0\1\0\0\0\0'; exit 1"];
-        assert_eq!(outcomes(script, 2), [(7, 1, Tried::Unharmed), (7, 2, ENDED)]);
+        assert_eq!(outcomes(script, 2), [(7, 1, TrialOutcome::Passed), (7, 2, ENDED)]);
     }
 
     #[test]
@@ -402,6 +403,6 @@ mod tests {
         let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIAL_TIME_MAX).unwrap();
         sandbox.have_tried(7, trial(1));
         let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
-        assert_eq!(sandbox.outcome(), Some((7, 1, Tried::Unharmed)));
+        assert_eq!(sandbox.outcome(), Some((7, 1, TrialOutcome::Passed)));
     }
 }

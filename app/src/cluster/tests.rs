@@ -18,9 +18,10 @@ use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
-    Down, HeartbeatKey, Hello, MemberAt, Members, Peer, Role, Show, State, ToCpf, ToCta, ToPeer, Up,
+    CpfCommand, CpfEntry, CpfReport, CpfTable, HeartbeatKey, Hello, PeerMessage, Role, State, ToCpf, ToCta,
+    ToPeer, UeQuery,
 };
-use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
+use whimbrel_resilience::membership::{Configuration, CpfRoster, MemberId};
 use whimbrel_resilience::replication::CpfId;
 
 use super::excluded_cpfs::COMES_AGAIN_AFTER;
@@ -149,7 +150,7 @@ fn cpfs_come_are_lost_and_come_anew_under_another_number() {
 #[test] // one that is started again and again because it dies at once uses them up within hours
 fn numbers_begin_again_when_all_have_been() {
     let mut pool = pool();
-    let all_but_one = Members { life: 7, newest: u16::MAX - 1, members: Vec::new() };
+    let all_but_one = CpfTable { life: 7, newest: u16::MAX - 1, members: Vec::new() };
     pool.succeed(clock::now(), all_but_one, Vec::new());
     let _first = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
@@ -212,7 +213,7 @@ fn regions_that_are_decided_come_with_the_gnbs_that_are_in_them_and_go_with_them
     assert_eq!(until(&mut pool, members), 1);
     let mut decide = |json: &str| {
         let decided = Configuration::read(json.as_bytes()).unwrap();
-        pool.enrol(Roll::default().under(Some(decided)));
+        pool.enrol(CpfRoster::default().under(Some(decided)));
         (pool.rings().members().count(), pool.rings().areas().regions().count())
     };
     let areas = r#""areas":[{"region":"home/new","tacs":[7]}]"#;
@@ -233,7 +234,7 @@ fn what_is_decided_is_in_force_after_a_takeover_and_those_who_served_before_are_
     assert_eq!(until(&mut active, members), 1);
     let mut cta_replica = pool_of_pair();
     let decided = br#"{"regions":["home/new"],"areas":[{"region":"home/new","tacs":[7]}]}"#;
-    let heard = Roll::default().under(Some(Configuration::read(decided).unwrap()));
+    let heard = CpfRoster::default().under(Some(Configuration::read(decided).unwrap()));
     cta_replica.begins(clock::now(), Some((active.as_members(), vec![])), heard);
     assert_eq!(cta_replica.rings().areas().regions().count(), 1);
     let told: Vec<usize> = cta_replica.turn(clock::now()).into_iter().filter_map(members).collect();
@@ -296,7 +297,7 @@ fn goes_on(mut cta_replica: Pool) {
     };
     assert_eq!(until(&mut cta_replica, resumes), (CpfId(1), 0));
     cta_replica.resumed(CpfId(1), 0);
-    cta_replica.ask(Show::After(None, 10), UeQueryReply::Ue(tokio::sync::oneshot::channel().0));
+    cta_replica.ask(UeQuery::Page(None, 10), UeQueryReply::Ue(tokio::sync::oneshot::channel().0));
     let shown = |said| matches!(said, PoolEvent::UesShown(..)).then_some(());
     until(&mut cta_replica, shown);
 }
@@ -315,9 +316,9 @@ fn cpfs_whose_call_ends_as_the_cta_replica_takes_over_are_not_lost() {
     let nobody_answers = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, region) = (nobody_answers.local_addr().unwrap(), "home/site".into());
     let (id, code) = (CpfId(1), CodeVersion::own());
-    let one = MemberAt { id, address, region, code, draining: false, listed: None };
+    let one = CpfEntry { id, address, region, code, draining: false, listed: None };
     let mut cta_replica = pool_of_pair();
-    cta_replica.succeed(clock::now(), Members { life: 7, newest: 1, members: vec![one] }, vec![]);
+    cta_replica.succeed(clock::now(), CpfTable { life: 7, newest: 1, members: vec![one] }, vec![]);
     let calls = |cta_replica: &mut Pool| {
         let mut peer = Caller::new(cta_replica, Hello::own(Role::Cpf).to_octets());
         peer.tell(&ToCta::Resume { life: 7, id, has: 0 });
@@ -460,7 +461,7 @@ impl Host {
         loop {
             if let LinkReport::Frame(link, octets) = self.next() {
                 match ToPeer::read(&octets).unwrap().message {
-                    Peer::Fetch { ue, clock: 7 } if ue == of => return link,
+                    PeerMessage::Fetch { ue, clock: 7 } if ue == of => return link,
                     other => panic!("{other:?}"),
                 }
             }
@@ -489,7 +490,10 @@ impl Host {
 fn member(life: u64) -> [ToCpf; 2] {
     let heartbeats = HeartbeatKey([7; 32]);
     let config = Arc::new(config::default().control());
-    [ToCpf::Welcome { life, id: CpfId(1), heartbeats, keep: false }, ToCpf::Down(Down::Configure(config))]
+    [
+        ToCpf::Welcome { life, id: CpfId(1), heartbeats, keep: false },
+        ToCpf::Command(CpfCommand::Configure(config)),
+    ]
 }
 
 #[test] // etcd was slow, so it has called the CTA replica in vain, and tries hosts now that are down
@@ -527,8 +531,8 @@ fn what_a_link_between_cpfs_may_have_lost_is_said_on_the_next() {
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    let outdated = Down::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
-    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    let outdated = CpfCommand::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
+    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
     for _ in 0..3 {
         let link = other.asked_for(ue);
         other.links.close(link); // whoever asked cannot know whether the question came
@@ -622,8 +626,8 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
     until("/metrics", "\nwhimbrel_cpf_member 0\n");
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
-    let serve = Down::Serve { ue, term: 1, backups: Vec::new() };
-    let input = Down::Run(Envelope {
+    let serve = CpfCommand::Serve { ue, term: 1, backups: Vec::new() };
+    let input = CpfCommand::Run(Envelope {
         code_version: CodeVersion::own().0,
         ue,
         cta_term: 1,
@@ -636,7 +640,7 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
         upfs: Default::default(),
         payload: Payload::Tick,
     });
-    cta.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Down)));
+    cta.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Command)));
     for says in [
         "whimbrel_cpf_member 1",
         "whimbrel_cpf_ues 1",
@@ -666,7 +670,7 @@ fn a_message_of_a_life_that_is_not_known_ends_its_link() {
     let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
     let (link, itself) = cta.caller();
     let mut octets = Vec::new();
-    let message = Peer::Fetch { ue: UeId { slot: 3, generation: 1 }, clock: 7 };
+    let message = PeerMessage::Fetch { ue: UeId { slot: 3, generation: 1 }, clock: 7 };
     ToPeer { life: 5, from: CpfId(2), message }.write(&mut octets);
     let mut say = || {
         let link = other.links.connect(clock::now(), itself);
@@ -700,7 +704,7 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
 /// The message by which another CPF sends a UE's first state, in this life of the CTA.
 fn state(life: u64, ue: UeId) -> Vec<u8> {
     let state = Checkpoint::of(&UeContext::new(ue)).unwrap();
-    let message = Peer::State(State { ue, term: 1, clock: 0, state });
+    let message = PeerMessage::State(State { ue, term: 1, clock: 0, state });
     let mut octets = Vec::new();
     ToPeer { life, from: CpfId(2), message }.write(&mut octets);
     octets
@@ -727,7 +731,9 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
             cta.look();
             for told in cta.untold.drain(..) {
                 let LinkReport::Frame(_, octets) = told else { panic!("{told:?}") };
-                if let ToCta::Up(Up::Holds { ue: held, .. }) = ToCta::read(&octets).unwrap() {
+                if let ToCta::Report(CpfReport::CheckpointHeld { ue: held, .. }) =
+                    ToCta::read(&octets).unwrap()
+                {
                     return assert_eq!(held, ue);
                 }
             }
@@ -758,8 +764,8 @@ fn who_ends_each_link_that_leads_to_it_is_told_once() {
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    let outdated = Down::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
-    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    let outdated = CpfCommand::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
+    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
     let first = other.asked_for(ue);
     let told = lines.load(Ordering::Relaxed);
     other.links.close(first);
@@ -901,9 +907,9 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
 fn a_cpf_that_breaks_the_rules_is_given_up() {
     let mut pool = pool();
     let ue = UeId { slot: 5, generation: 1 };
-    let ran = Up::Ran { ue, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
+    let ran = CpfReport::Ran { ue, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
     let mut damaged = Vec::new();
-    ToCta::Up(ran).write(&mut damaged);
+    ToCta::Report(ran).write(&mut damaged);
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
     let mut twice = Vec::new();

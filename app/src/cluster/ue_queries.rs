@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use whimbrel_control::UeSummary;
 use whimbrel_control::smf::Modification;
 use whimbrel_ids::PduSessionId;
-use whimbrel_resilience::link::Show;
+use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::replication::CpfId;
 
 use crate::console::{UePage, UeView, UesRequest};
@@ -22,7 +22,7 @@ pub(crate) enum UeQueryReply {
 }
 
 struct Ask {
-    which: Show,
+    which: UeQuery,
     wanted: UeQueryReply,
     awaited: BTreeSet<CpfId>,
     ues: Vec<UeSummary>,
@@ -37,7 +37,7 @@ pub(super) struct UeQueries {
 
 impl UeQueries {
     /// A question to these; its number.
-    pub(super) fn ask(&mut self, which: Show, wanted: UeQueryReply, of: BTreeSet<CpfId>) -> u32 {
+    pub(super) fn ask(&mut self, which: UeQuery, wanted: UeQueryReply, of: BTreeSet<CpfId>) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.open.insert(self.last, Ask { which, wanted, awaited: of, ues: Vec::new() });
         self.last
@@ -54,8 +54,8 @@ impl UeQueries {
         let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };
         open.awaited.remove(&by);
         let most = match open.which {
-            Show::Of(_) => usize::MAX,
-            Show::After(_, limit) => limit as usize,
+            UeQuery::Subscriber(_) => usize::MAX,
+            UeQuery::Page(_, limit) => limit as usize,
         };
         open.ues.extend(ues.into_iter().take(most));
     }

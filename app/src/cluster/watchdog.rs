@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_resilience::{AtWork, Watchdog};
+use whimbrel_resilience::{InputProgress, Watchdog};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
@@ -12,12 +12,12 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 6;
 
 /// What the working thread is at, watched.
-pub(crate) struct InputWatchdog(Arc<AtWork>);
+pub(crate) struct InputWatchdog(Arc<InputProgress>);
 
 impl InputWatchdog {
     /// `what` it is whose work is watched. Errors: one sentence.
     pub(crate) fn start(what: &'static str) -> Result<Self, String> {
-        let work = Arc::new(AtWork::default());
+        let work = Arc::new(InputProgress::default());
         // It ends with the last who works.
         let watched = Arc::downgrade(&work);
         let look = move || {

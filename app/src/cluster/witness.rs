@@ -12,7 +12,7 @@ use whimbrel_etcd::{Agent, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::{Incarnation, Timing};
 use whimbrel_resilience::membership::{
-    Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Roll, Settings,
+    Change, Claim, ClaimError, Command, CpfRoster, CtaInstance, Event, Home, Member, MemberId, Settings,
 };
 
 use crate::clock;
@@ -28,7 +28,7 @@ struct Heard {
     events: VecDeque<Event>,
     home: Option<Home>,
     ctas: BTreeMap<u16, (Incarnation, SocketAddr)>,
-    roll: Roll,
+    roll: CpfRoster,
     incarnation: Option<Incarnation>,
 }
 
@@ -84,7 +84,7 @@ impl Witness {
                 MemberId::Cpf(_) => None,
             });
             heard.ctas = ctas.collect();
-            heard.roll = Roll::of(told.view);
+            heard.roll = CpfRoster::of(told.view);
             heard.events.push_back(told.event);
             drop(heard);
             // A counter at its limit is readable already, so a failed write loses nothing.
@@ -114,9 +114,9 @@ impl Witness {
     }
 
     /// This CTA in this life; `None` before etcd has listed it.
-    pub(crate) fn me(&self) -> Option<Place> {
+    pub(crate) fn me(&self) -> Option<CtaInstance> {
         let incarnation = self.heard(|h| h.incarnation)?;
-        Some(Place { cta: self.number, incarnation })
+        Some(CtaInstance { cta: self.number, incarnation })
     }
 
     /// Who serves and who CTA replicas, as far as is known.
@@ -125,7 +125,7 @@ impl Witness {
     }
 
     /// What etcd says of CPFs, and of the cluster.
-    pub(crate) fn roll(&self) -> Roll {
+    pub(crate) fn roll(&self) -> CpfRoster {
         self.heard(|h| h.roll.clone())
     }
 
@@ -140,7 +140,7 @@ impl Witness {
     }
 
     /// Whether a CTA is listed in this life.
-    pub(crate) fn lists(&self, place: Place) -> bool {
+    pub(crate) fn lists(&self, place: CtaInstance) -> bool {
         self.heard(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
     }
 

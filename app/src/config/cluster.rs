@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_etcd::Access;
 use whimbrel_ids::Tac;
-use whimbrel_resilience::Logs;
+use whimbrel_resilience::LogLimits;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::membership::Configuration;
 use whimbrel_resilience::region::{Areas, Region, Regions};
@@ -72,8 +72,12 @@ impl Cluster {
     }
 
     /// What the CTA keeps of UEs' logs.
-    pub(crate) fn logs(&self) -> Logs {
-        Logs { outdated_after: self.outdated_after, octets: (self.log_mib as usize) << 20, ..Logs::default() }
+    pub(crate) fn logs(&self) -> LogLimits {
+        LogLimits {
+            outdated_after: self.outdated_after,
+            octets: (self.log_mib as usize) << 20,
+            ..LogLimits::default()
+        }
     }
 }
 
@@ -99,7 +103,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let backups = s.value("backups", 1u8, "How many other CPFs hold each UE's state.");
         let outdated_after = s.value(
             "outdated_after",
-            Logs::default().outdated_after,
+            LogLimits::default().outdated_after,
             "A backup that has not got a UE's state for so long is told that what it holds is outdated, if another one has the state: 1 s \
              to 1 h.",
         );

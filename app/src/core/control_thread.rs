@@ -20,11 +20,11 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UeId, UeSummary, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::to_per;
-use whimbrel_resilience::cta_replica::{Active, CtaReplica, MessageRoute, Physical, Record};
-use whimbrel_resilience::link::{Show, ToCtaReplica};
-use whimbrel_resilience::membership::Place;
+use whimbrel_resilience::cta_replica::{self, CtaReplica, LocalAssociation, MessageRoute, Record};
+use whimbrel_resilience::link::{ToCtaReplica, UeQuery};
+use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Order, Ordered, Outbox};
+use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
 use whimbrel_sctp_io::{
     AssociationId as SctpAssociation, Event, Events, Former, Mode, OpenError, Settings, Transport,
 };
@@ -70,7 +70,7 @@ const STREAMS: u16 = 32;
 
 /// The CTA with what the program gives it; it as one that serves, and as one that follows.
 pub(super) type Cta = whimbrel_resilience::Cta<StoredSubscribers, SystemEntropy, CoreTime>;
-type PrimaryCta = Active<StoredSubscribers, SystemEntropy, CoreTime>;
+type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
 pub(super) type ReplicaCta = CtaReplica<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// What was asked of the control thread: to end, and to end without waiting for anybody.
@@ -219,7 +219,7 @@ fn serve_in_turns(mut parts: Parts, stop: &StopRequest) {
 }
 
 /// What a gNB said before this host served: over which association, on which stream.
-pub(super) type Early = (Physical, u16, Vec<u8>);
+pub(super) type Early = (LocalAssociation, u16, Vec<u8>);
 
 /// How one of a pair comes to serve.
 pub(super) struct TakeoverState {
@@ -238,7 +238,7 @@ struct Control {
     active: PrimaryCta,
     pair: Option<PairPrimary>,
     /// The one that follows, and the subscribers on their way to it.
-    followed_by: Option<Place>,
+    followed_by: Option<CtaInstance>,
     carrying: Option<SubscriberFeed>,
     /// Another CTA serves now.
     replaced: bool,
@@ -297,7 +297,7 @@ impl Control {
         let active = match accession {
             None => {
                 let core_time = CoreTime::default();
-                Active::without_cta_replica(match &pool {
+                PrimaryCta::without_cta_replica(match &pool {
                     None => Cta::new(told.clone(), directory, subscribers, entropy, core_time, now),
                     Some(pool) => {
                         let rings = pool.rings();
@@ -310,7 +310,7 @@ impl Control {
                             rings,
                             now,
                         );
-                        cta.keep_logs(parts.config.cluster.logs());
+                        cta.set_log_limits(parts.config.cluster.logs());
                         cta
                     }
                 })
@@ -336,8 +336,8 @@ impl Control {
                             rings,
                             now,
                         );
-                        cta.keep_logs(cluster.logs());
-                        Active::new(cta)
+                        cta.set_log_limits(cluster.logs());
+                        PrimaryCta::new(cta)
                     }
                     Some(cta_replica) => {
                         let (active, first) = cta_replica.take_over();
@@ -439,7 +439,7 @@ impl Control {
     }
 
     /// The CTA carries an order out, and its CTA replica is told.
-    fn carry_out(&mut self, now: Instant, order: Order) -> Ordered {
+    fn carry_out(&mut self, now: Instant, order: Order) -> OrderOutcome {
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
             self.replicated(now, &record);
@@ -620,7 +620,7 @@ impl Control {
         let Some(neighbours) = &mut self.neighbours else { return false };
         let said = neighbours.turn(now);
         for (from, octets) in &said {
-            self.give(now, Input::Neighbour(*from, octets));
+            self.give(now, Input::PeerAmf(*from, octets));
         }
         !said.is_empty()
     }
@@ -689,9 +689,9 @@ impl Control {
 
     /// Others take over the UEs of a CPF that is lost.
     fn lost(&mut self, now: Instant, cpf: CpfId) {
-        let before = self.active.cta().replicated();
+        let before = self.active.cta().replication_counters();
         self.give(now, Input::CpfLost(cpf));
-        let after = self.active.cta().replicated();
+        let after = self.active.cta().replication_counters();
         info!(
             cpf = cpf.0,
             taken_over = after.taken_over - before.taken_over,
@@ -751,7 +751,7 @@ impl Control {
     }
 
     /// An association is a new one to the CTA.
-    fn named(&mut self, now: Instant, physical: Physical) -> AssociationId {
+    fn named(&mut self, now: Instant, physical: LocalAssociation) -> AssociationId {
         let name = self.links.name_it(physical);
         if let Some(link) = self.links.link(physical) {
             self.observer.association_up(name, &link.peer.to_string());
@@ -761,15 +761,15 @@ impl Control {
         name
     }
 
-    fn n2_data(&mut self, now: Instant, physical: Physical, stream: u16, octets: &[u8]) {
+    fn n2_data(&mut self, now: Instant, physical: LocalAssociation, stream: u16, octets: &[u8]) {
         self.console.metrics.add(Counter::N2In, 1);
         self.console.metrics.add(Counter::N2OctetsIn, octets.len() as u64);
         let Some(link) = self.links.link(physical) else { return };
         let came = octets;
         let octets = link.readable(came);
         let name = match self.links.take(physical, octets) {
-            MessageRoute::Named(name) => name,
-            MessageRoute::Unnamed => self.named(now, physical),
+            MessageRoute::ToAssociation(name) => name,
+            MessageRoute::NewAssociation => self.named(now, physical),
             MessageRoute::Answered(answer) => {
                 if let Some(n2) = &mut self.n2 {
                     // One that does not get it asks again.
@@ -816,12 +816,15 @@ impl Control {
         if let Some(pool) = &mut self.pool {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
-            self.out.complaints.drain(..).for_each(|(cpf, complaint)| log_protocol_violation(cpf, complaint));
-            self.out.recovered.drain(..).for_each(|recovered| pool.recovered(recovered));
+            self.out
+                .cpf_violations
+                .drain(..)
+                .for_each(|(cpf, complaint)| log_protocol_violation(cpf, complaint));
+            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(recovered));
         }
         if let Some(neighbours) = &mut self.neighbours {
-            self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));
-            self.out.not_taken.drain(..).for_each(|(from, why)| neighbours.not_taken(from, why));
+            self.out.n14.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));
+            self.out.n14_errors.drain(..).for_each(|(from, why)| neighbours.not_taken(from, why));
         }
         if let Some(brokers) = &mut self.brokers {
             for (ue, to, request) in self.out.brokers.drain(..) {
@@ -919,7 +922,7 @@ impl Control {
     }
 
     /// Somebody wants to see UEs, wherever they are served.
-    fn want(&mut self, now: Instant, which: Show, wanted: UeQueryReply) {
+    fn want(&mut self, now: Instant, which: UeQuery, wanted: UeQueryReply) {
         match (&mut self.pool, self.active.cta().cpf()) {
             (Some(pool), _) => pool.ask(which, wanted),
             (None, cpf) => {
@@ -959,7 +962,9 @@ impl Control {
     /// Sends a warning message, or cancels it. Gives the operation: the gNBs' answers come in a later turn.
     fn warn(&mut self, now: Instant, of: (u16, u16), order: Order) -> Result<u64, WarningError> {
         let cancelled = matches!(order, Order::CancelWarning { .. });
-        let Ordered::Warned(outcome) = self.carry_out(now, order) else { return Err(WarningError::Unknown) };
+        let OrderOutcome::Warned(outcome) = self.carry_out(now, order) else {
+            return Err(WarningError::Unknown);
+        };
         let target = Target::Warning { of, awaited: outcome?, cancelled };
         let subject = format!("warning {} {}", of.0, of.1);
         Ok(self.console.operations.begin(now, subject, target))
@@ -973,7 +978,7 @@ impl Control {
                 true
             }
             Command::ShowUe(supi, reply) => {
-                self.want(now, Show::Of(supi), UeQueryReply::Ue(reply));
+                self.want(now, UeQuery::Subscriber(supi), UeQueryReply::Ue(reply));
                 true
             }
             Command::ListGnbs(reply) => {
@@ -1011,7 +1016,7 @@ impl Control {
                 reply.send(view::overload(self.active.cta())).is_ok()
             }
             Command::ResetGnb(gnb, reply) => {
-                let is_up = self.carry_out(now, Order::ResetGnb(gnb)) == Ordered::Reset(true);
+                let is_up = self.carry_out(now, Order::ResetGnb(gnb)) == OrderOutcome::Reset(true);
                 let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
                 reply.send(is_up.then(begin)).is_ok()
             }
@@ -1020,7 +1025,7 @@ impl Control {
                 true
             }
             Command::ModifySession(supi, psi, modification, reply) => {
-                self.want(now, Show::Of(supi), UeQueryReply::Modified(psi, modification, reply));
+                self.want(now, UeQuery::Subscriber(supi), UeQueryReply::Modified(psi, modification, reply));
                 true
             }
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::warn;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::Physical;
+use whimbrel_resilience::cta_replica::LocalAssociation;
 
 use super::control_thread::Early;
 use crate::console::{Counter, Metrics};
@@ -31,7 +31,7 @@ struct Share {
 pub(super) struct EarlyMessages {
     said: VecDeque<(Instant, Early)>,
     all: Share,
-    shares: BTreeMap<Physical, Share>,
+    shares: BTreeMap<LocalAssociation, Share>,
     told: LogLimiter<IpAddr>,
 }
 
@@ -48,7 +48,7 @@ impl EarlyMessages {
     pub(super) fn keep(
         &mut self,
         now: Instant,
-        (from, peer): (Physical, IpAddr),
+        (from, peer): (LocalAssociation, IpAddr),
         stream: u16,
         octets: &[u8],
         metrics: &Metrics,
@@ -81,7 +81,7 @@ impl EarlyMessages {
     }
 
     /// An association has ended, and nothing that it said means anything on another: who opens one after the other gets no further share.
-    pub(super) fn down(&mut self, which: Physical) {
+    pub(super) fn down(&mut self, which: LocalAssociation) {
         let Some(share) = self.shares.remove(&which) else { return };
         self.said.retain(|(_, (from, ..))| *from != which);
         self.all.messages -= share.messages;
@@ -93,7 +93,7 @@ impl EarlyMessages {
         self.said.into_iter().map(|(_, said)| said).collect()
     }
 
-    fn gone(&mut self, from: Physical, octets: usize) {
+    fn gone(&mut self, from: LocalAssociation, octets: usize) {
         self.all.messages -= 1;
         self.all.octets -= octets;
         if let Some(share) = self.shares.get_mut(&from) {
@@ -119,8 +119,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    fn peer(n: u32) -> (Physical, IpAddr) {
-        (Physical(n), IpAddr::from([192, 0, 2, n as u8]))
+    fn peer(n: u32) -> (LocalAssociation, IpAddr) {
+        (LocalAssociation(n), IpAddr::from([192, 0, 2, n as u8]))
     }
 
     /// How many messages of an association are kept of so many.
@@ -133,7 +133,7 @@ mod tests {
         m: &Metrics,
     ) -> usize {
         (0..messages).for_each(|_| early.keep(at(ms), peer(of), 1, &vec![7; octets], m));
-        early.said.iter().filter(|(_, (from, ..))| *from == Physical(of)).count()
+        early.said.iter().filter(|(_, (from, ..))| *from == LocalAssociation(of)).count()
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(said(&mut early, 2_000, 1, 0, 0, metrics), 0, "what is two seconds old means nothing");
         assert_eq!(early.all.messages, early.said.len());
         let kept = early.into_messages();
-        assert_eq!((kept.len(), kept[0].0), (3_000, Physical(2)), "in the order in which it came");
+        assert_eq!((kept.len(), kept[0].0), (3_000, LocalAssociation(2)), "in the order in which it came");
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         let mut early = EarlyMessages::default();
         for n in 1..100 {
             assert_eq!(said(&mut early, 0, n, 6_000, 1, &console.metrics), MESSAGES_MAX / 2);
-            early.down(Physical(n));
+            early.down(LocalAssociation(n));
         }
         assert_eq!((early.said.len(), early.all.messages, early.all.octets), (0, 0, 0));
     }

@@ -9,7 +9,7 @@ use tracing::info;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
-use whimbrel_resilience::cta_replica::{Associations, MessageRoute, Physical};
+use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Transport};
 
 use super::control_thread::StopRequest;
@@ -87,8 +87,8 @@ pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -
 /// nobody.
 #[derive(Default)]
 pub(crate) struct Links {
-    links: BTreeMap<Physical, Link>,
-    by_sctp: BTreeMap<(u32, u32), Physical>,
+    links: BTreeMap<LocalAssociation, Link>,
+    by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
     came: u32,
     /// Names are counted from here.
@@ -104,9 +104,9 @@ impl Links {
         peer: SocketAddr,
         outbound_streams: u16,
         syntax: TransferSyntax,
-    ) -> Physical {
+    ) -> LocalAssociation {
         self.came = self.came.wrapping_add(1);
-        let physical = Physical(self.came);
+        let physical = LocalAssociation(self.came);
         let link = Link { sctp, peer, since: now, outbound_streams, syntax, received: 0, stalled: None };
         self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
@@ -124,7 +124,7 @@ impl Links {
     }
 
     /// An association is one of this host's own from now on. Gives its name.
-    pub(crate) fn name_it(&mut self, physical: Physical) -> AssociationId {
+    pub(crate) fn name_it(&mut self, physical: LocalAssociation) -> AssociationId {
         let syntax = self.link(physical).map_or(TransferSyntax::Per, |link| link.syntax);
         let name = AssociationId::new(self.named_from.wrapping_add(physical.0), syntax);
         self.names.name(physical, name);
@@ -139,7 +139,7 @@ impl Links {
     }
 
     /// A message has come over an association. Gives what this host calls it.
-    pub(crate) fn received(&mut self, sctp: SctpAssociation) -> Option<Physical> {
+    pub(crate) fn received(&mut self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         let physical = self.physical(sctp)?;
         if let Some(link) = self.links.get_mut(&physical) {
             link.received += 1;
@@ -148,12 +148,12 @@ impl Links {
     }
 
     /// What this host calls an association.
-    pub(crate) fn physical(&self, sctp: SctpAssociation) -> Option<Physical> {
+    pub(crate) fn physical(&self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         self.by_sctp.get(&(sctp.slot, sctp.generation)).copied()
     }
 
     /// Whose an NGAP message is.
-    pub(crate) fn take(&mut self, from: Physical, octets: &[u8]) -> MessageRoute {
+    pub(crate) fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
         self.names.take(from, octets)
     }
 
@@ -183,7 +183,7 @@ impl Links {
     }
 
     /// The association of this host's name.
-    pub(crate) fn link(&self, physical: Physical) -> Option<Link> {
+    pub(crate) fn link(&self, physical: LocalAssociation) -> Option<Link> {
         self.links.get(&physical).copied()
     }
 

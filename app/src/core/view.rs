@@ -6,7 +6,7 @@ use whimbrel_control::smf::Tunnel;
 use whimbrel_control::udm::Ambr;
 use whimbrel_control::{AssociationId, FlowSummary, SessionSummary, UeSummary, UpfId};
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
-use whimbrel_resilience::link::Show;
+use whimbrel_resilience::link::UeQuery;
 
 use super::control_thread::Cta;
 use super::n2::Link;
@@ -35,8 +35,8 @@ pub(super) fn census(cta: &Cta) -> Census {
 }
 
 /// Which UEs are to be asked for, so that a page can be made of them: one more than it has room for.
-pub(super) fn page_of(request: &UesRequest) -> Show {
-    Show::After(request.after, u32::try_from(request.limit).unwrap_or(u32::MAX).saturating_add(1))
+pub(super) fn page_of(request: &UesRequest) -> UeQuery {
+    UeQuery::Page(request.after, u32::try_from(request.limit).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 /// A page of UEs in the order of their SUPI. `now`: the UEs' time.
@@ -163,7 +163,7 @@ fn session(config: &Config, s: &SessionSummary) -> SessionView {
 
 /// What replication had to do, for the metrics.
 pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
-    let (c, (octets, ues)) = (cta.replicated(), cta.logged());
+    let (c, (octets, ues)) = (cta.replication_counters(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
         name: "whimbrel_ues_moved_total",

@@ -5,7 +5,7 @@ use whimbrel_nas::mm;
 
 use super::amf_context::Security;
 use super::handover::Phase;
-use crate::n14::{Given, NeighbourId, Relation};
+use crate::n14::{Given, PeerAmfId, Relation};
 use crate::upf::UpfId;
 
 /// What a UE's record says of the other AMF, while the UE goes over.
@@ -20,7 +20,7 @@ pub(crate) enum Between {
 /// A UE that goes over to another AMF's gNB, as long as it has a record here.
 #[derive(Clone, Debug)]
 pub(crate) struct Departure {
-    pub(crate) to: NeighbourId,
+    pub(crate) to: PeerAmfId,
     pub(crate) relation: Relation,
     pub(crate) phase: Phase,
     /// The serving gNB is gone: the UE has nowhere else to be.
@@ -33,12 +33,12 @@ pub(crate) struct Departure {
 
 impl Departure {
     /// Of an idle UE that registers there.
-    pub(crate) fn idle(to: NeighbourId, relation: Relation) -> Self {
+    pub(crate) fn idle(to: PeerAmfId, relation: Relation) -> Self {
         Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
     }
 
     /// Whether it is this one.
-    pub(crate) fn is(&self, to: NeighbourId, relation: Relation) -> bool {
+    pub(crate) fn is(&self, to: PeerAmfId, relation: Relation) -> bool {
         (self.to, self.relation) == (to, relation)
     }
 
@@ -61,7 +61,7 @@ pub(crate) const SAID_ELSEWHERE: u8 = 24;
 /// Where a UE comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct InboundTransfer {
-    pub(crate) from: NeighbourId,
+    pub(crate) from: PeerAmfId,
     pub(crate) relation: Relation,
     /// The sessions that come along, from when the UE is here until it is certain that they are ours.
     pub(crate) coming: Vec<Coming>,
@@ -79,17 +79,17 @@ pub(crate) enum ArrivalBy {
 }
 
 impl InboundTransfer {
-    pub(crate) fn new(from: NeighbourId, relation: Relation) -> Self {
+    pub(crate) fn new(from: PeerAmfId, relation: Relation) -> Self {
         Self { from, relation, coming: Vec::new(), by: ArrivalBy::Handover }
     }
 
     /// Of an idle UE, of which the source is asked.
-    pub(crate) fn asked(from: NeighbourId, relation: Relation) -> Self {
+    pub(crate) fn asked(from: PeerAmfId, relation: Relation) -> Self {
         Self { by: ArrivalBy::Question, ..Self::new(from, relation) }
     }
 
     /// The source answers, and names the UE. Whether it was asked.
-    pub(crate) fn answered(&mut self, from: NeighbourId, relation: Relation) -> bool {
+    pub(crate) fn answered(&mut self, from: PeerAmfId, relation: Relation) -> bool {
         let asked = (ArrivalBy::Question, self.from, self.relation.token);
         let ours = asked == (self.by, from, relation.token);
         if ours {
@@ -103,7 +103,7 @@ impl InboundTransfer {
     }
 
     /// Where the source of an idle UE hears what became of it, once it has answered.
-    pub(crate) fn status_to(&self) -> Option<(NeighbourId, Relation)> {
+    pub(crate) fn status_to(&self) -> Option<(PeerAmfId, Relation)> {
         (self.by == ArrivalBy::Answer).then_some((self.from, self.relation))
     }
 }

@@ -14,7 +14,7 @@ use whimbrel_etcd::{Access, Agent};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Settings, View,
+    Change, Claim, ClaimError, Command, CtaInstance, Event, Home, Member, MemberId, Settings, View,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -190,8 +190,8 @@ impl Node {
         self.heard.0.lock().unwrap().view.clone()
     }
 
-    fn place(&self, cta: u16) -> Place {
-        Place { cta, incarnation: self.heard.0.lock().unwrap().incarnation.unwrap() }
+    fn place(&self, cta: u16) -> CtaInstance {
+        CtaInstance { cta, incarnation: self.heard.0.lock().unwrap().incarnation.unwrap() }
     }
 }
 
@@ -202,9 +202,9 @@ fn pair(endpoints: &[String]) -> (Node, Node, Node, Home) {
         node.until("three members", |heard| heard.view.members().count() == 3 && heard.incarnation.is_some());
     }
     a.claim(Claim::Found);
-    a.until_event(Event::Claimed(HOME, Home { term: 1, active: a.place(1), cta_replica: None }));
+    a.until_event(Event::Claimed(HOME, Home { term: 1, primary: a.place(1), cta_replica: None }));
     a.claim(Claim::Pair(b.place(2)));
-    let home = Home { term: 2, active: a.place(1), cta_replica: Some(b.place(2)) };
+    let home = Home { term: 2, primary: a.place(1), cta_replica: Some(b.place(2)) };
     for node in [&a, &b, &cpf] {
         node.until_home(home);
     }
@@ -234,7 +234,7 @@ fn processes_come_drain_leave_and_die() {
     second.claim(Claim::Promote);
     second.until_event(Event::Refused(HOME, ClaimError::NotYours));
     a.claim(Claim::Alone);
-    second.until_home(Home { term: 3, active: a.place(1), cta_replica: None });
+    second.until_home(Home { term: 3, primary: a.place(1), cta_replica: None });
 }
 
 #[test] // the smallest cluster: two nodes, and an etcd on a third as witness
@@ -260,7 +260,7 @@ fn a_witness_is_needed_to_change_hands_and_for_nothing_else() {
         heard.view.home(HOME).is_some_and(|h| h.term == 3 && h.cta_replica.is_none())
     });
     let decided = *cpf.view().home(HOME).unwrap();
-    let (winner, loser) = if decided.active == a.place(1) { (&a, &b) } else { (&b, &a) };
+    let (winner, loser) = if decided.primary == a.place(1) { (&a, &b) } else { (&b, &a) };
     winner.until_event(Event::Claimed(HOME, decided));
     loser.until("refused", |h| {
         let refused = |why| h.events.contains(&Event::Refused(HOME, why));
@@ -325,7 +325,7 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
         assert_eq!(node.view(), before, "an election lets leases begin anew");
     }
     b.claim(Claim::Promote);
-    a.until_home(Home { term: 5, active: b.place(2), cta_replica: None });
+    a.until_home(Home { term: 5, primary: b.place(2), cta_replica: None });
 }
 
 /// Certificates of a test, made by openssl; they go with it.

@@ -2,7 +2,7 @@
 
 #[cfg(any(debug_assertions, feature = "faults"))]
 mod fault_injection;
-mod member;
+mod replicated;
 mod trial;
 mod watchdog;
 
@@ -19,11 +19,11 @@ use whimbrel_control::{
 };
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
 
-use crate::link::Show;
+use crate::link::UeQuery;
 
-pub use member::{Member, MemberOutbox};
-pub use trial::{ReplaySandbox, ToReplaySandbox, Trial, Tried};
-pub use watchdog::{AtWork, Watchdog};
+pub use replicated::{CpfOutbox, ReplicatedCpf};
+pub use trial::{ReplaySandbox, ToReplaySandbox, Trial, TrialOutcome};
+pub use watchdog::{InputProgress, Watchdog};
 
 /// The UEs of one CPF, on one thread.
 pub struct Cpf {
@@ -53,17 +53,17 @@ impl Cpf {
 
     /// The UEs that an operator wants to see. A UE that registers anew has two contexts for a while: the registered one
     /// comes first, and stands alone in lists.
-    pub fn show(&self, which: Show) -> Vec<UeSummary> {
-        if let Show::After(_, 0) = which {
+    pub fn show(&self, which: UeQuery) -> Vec<UeSummary> {
+        if let UeQuery::Page(_, 0) = which {
             return Vec::new(); // asked to hear whether there is an answer
         }
         let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
         let mut ues: Vec<(Supi, &UeContext)> = match which {
-            Show::Of(supi) => known.filter(|(s, _)| *s == supi).collect(),
-            Show::After(after, _) => known.filter(|(s, _)| after.is_none_or(|a| *s > a)).collect(),
+            UeQuery::Subscriber(supi) => known.filter(|(s, _)| *s == supi).collect(),
+            UeQuery::Page(after, _) => known.filter(|(s, _)| after.is_none_or(|a| *s > a)).collect(),
         };
         ues.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
-        if let Show::After(_, limit) = which {
+        if let UeQuery::Page(_, limit) = which {
             ues.dedup_by_key(|(supi, _)| *supi);
             ues.truncate(limit as usize);
         }

@@ -3,7 +3,7 @@
 //! A panic costs one UE ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process; and
 //! whoever took its UE over and ran it again would follow. So what was handed to a member that was lost, and has no batch, does not
 //! run in the next one at once: that one has a *sandbox* do so first, a process of its own that nobody misses, and goes on with its other UEs
-//! meanwhile. Tried are all such inputs, not the first alone: a member answers at the end of its turn, so the first without an answer may be
+//! meanwhile. TrialOutcome are all such inputs, not the first alone: a member answers at the end of its turn, so the first without an answer may be
 //! one that did no harm.
 
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub struct Trial {
 
 /// What became of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum TrialOutcome {
     /// None of its inputs did any harm.
-    Unharmed,
+    Passed,
     /// So many of its inputs did no harm, and the next one ended who ran it.
-    EndedAfter(u32),
+    CrashedAfter(u32),
 }
 
 /// To a sandbox, as octets.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the working thread is at. Shared with the one that looks.
 #[derive(Debug, Default)]
-pub struct AtWork(AtomicU64);
+pub struct InputProgress(AtomicU64);
 
-impl AtWork {
+impl InputProgress {
     /// An input begins.
     pub fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Watchdog {
     }
 
     /// Looks; whether the input that is at work should have ended.
-    pub fn look(&mut self, work: &AtWork) -> bool {
+    pub fn look(&mut self, work: &InputProgress) -> bool {
         let at = work.now();
         if at.is_multiple_of(2) {
             self.looks = 0;
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn an_input_that_is_seen_too_often_should_have_ended() {
-        let (work, mut dog) = (AtWork::default(), Watchdog::new(5));
+        let (work, mut dog) = (InputProgress::default(), Watchdog::new(5));
         work.begin();
         assert!((0..5).all(|_| !dog.look(&work)));
         assert!(dog.look(&work));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn many_inputs_are_not_one_long_one() {
-        let (work, mut dog) = (AtWork::default(), Watchdog::new(1));
+        let (work, mut dog) = (InputProgress::default(), Watchdog::new(1));
         for _ in 0..100 {
             work.begin();
             assert!(!dog.look(&work));
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn rest_is_not_work() {
-        let (work, mut dog) = (AtWork::default(), Watchdog::new(1));
+        let (work, mut dog) = (InputProgress::default(), Watchdog::new(1));
         assert!((0..100).all(|_| !dog.look(&work)));
         work.begin();
         assert!(!dog.look(&work));

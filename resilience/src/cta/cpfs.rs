@@ -21,9 +21,9 @@ use super::moves::Moving;
 use super::recovery::Recovery;
 use super::scan::{BETWEEN_ROUNDS, Round};
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
-use crate::link::{Down, Up};
+use crate::link::{CpfCommand, CpfReport};
 use crate::region::{Region, Rings};
-use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
+use crate::replication::{BESIDE_INPUT, CpfId, Lagging, Ledger, TakeoverOutcome, UeLogLimits, Verdict};
 use crate::{CodeVersion, Cpf};
 
 /// How long a log that is half full, and a UE that nobody else could go on with, waits for a backup before another one is asked: longer than two
@@ -53,7 +53,7 @@ pub(super) enum Service {
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
     pub(super) draining: Draining,
-    pub(super) logs: Logs,
+    pub(super) logs: LogLimits,
     pub(super) trusted: BTreeSet<CpfId>,
     /// What code each of these runs, and of those that UEs are yet to be taken over from.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
@@ -93,12 +93,12 @@ pub(super) struct Cpfs {
     pub(super) unsettled: BTreeSet<UeId>,
     /// The requests that would end the UEs' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<UeId, Vec<(UpfId, Vec<u8>)>>,
-    pub(super) counts: Replicated,
+    pub(super) counts: ReplicationCounters,
     /// What each has been complained of: that is told once.
-    complained: BTreeSet<(CpfId, Complaint)>,
+    complained: BTreeSet<(CpfId, ProtocolViolation)>,
 }
 
-/// Members that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
+/// CpfTable that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Waiting {
     pub(super) untold: BTreeSet<CpfId>,
@@ -125,9 +125,9 @@ impl Waiting {
 
 /// What is kept of UEs' logs, and for how long.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Logs {
+pub struct LogLimits {
     /// How much of one UE's. Of UEs that begin from now on.
-    pub ue: Bounds,
+    pub ue: UeLogLimits,
     /// Octets of all UEs' together.
     pub octets: usize,
     /// How long a log waits for a replica that does not say that it holds the UE's state, if another one does.
@@ -135,15 +135,15 @@ pub struct Logs {
 }
 
 /// The time is Neutrino's (§4.2.4): a procedure takes seconds at most. The octets are those of a quarter of a million UEs that attach at once.
-impl Default for Logs {
+impl Default for LogLimits {
     fn default() -> Self {
-        Self { ue: Bounds::default(), octets: 512 << 20, outdated_after: Duration::from_secs(30) }
+        Self { ue: UeLogLimits::default(), octets: 512 << 20, outdated_after: Duration::from_secs(30) }
     }
 }
 
 /// What became of UEs whose CPFs were lost, and of their logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replicated {
+pub struct ReplicationCounters {
     /// CPFs that were lost.
     pub cpfs_lost: u64,
     /// UEs that another one took over.
@@ -178,13 +178,13 @@ pub struct Replicated {
 
 /// What a CPF does that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Complaint {
+pub enum ProtocolViolation {
     /// It speaks for a UE that it does not serve; it may have served it a moment ago.
     Fenced,
     /// It says to hold a state that nobody can hold yet.
     AckRefused,
     /// It cannot serve a UE from what it holds, or was sent, of it.
-    Unreadable,
+    CheckpointUnusable,
     /// What it says of an input is not what was said of it before.
     Diverged,
     /// It uses a downlink NAS COUNT again that its UE has had under the same keys.
@@ -200,7 +200,7 @@ impl Cpfs {
             code: rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))).collect(),
             rings,
             draining: Draining::default(),
-            logs: Logs::default(),
+            logs: LogLimits::default(),
             ledgers: BTreeMap::new(),
             logged: BTreeMap::new(),
             kept: 0,
@@ -219,7 +219,7 @@ impl Cpfs {
             away: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
-            counts: Replicated::default(),
+            counts: ReplicationCounters::default(),
             complained: BTreeSet::new(),
         }
     }
@@ -235,18 +235,18 @@ impl Cpfs {
         LogOf { code_version, ue, cta_term: TERM }
     }
 
-    fn complain(&mut self, of: CpfId, complaint: Complaint, out: &mut Outbox) {
+    fn complain(&mut self, of: CpfId, complaint: ProtocolViolation, out: &mut Outbox) {
         let counts = &mut self.counts;
         *match complaint {
-            Complaint::Fenced => &mut counts.fenced,
-            Complaint::AckRefused => &mut counts.checkpoint_acks_refused,
-            Complaint::Unreadable => &mut counts.unreadable,
-            Complaint::Diverged => &mut counts.diverged,
-            Complaint::NasCountReuse => &mut counts.nas_count_reuse,
-            Complaint::Lagging => &mut counts.lagging,
+            ProtocolViolation::Fenced => &mut counts.fenced,
+            ProtocolViolation::AckRefused => &mut counts.checkpoint_acks_refused,
+            ProtocolViolation::CheckpointUnusable => &mut counts.unreadable,
+            ProtocolViolation::Diverged => &mut counts.diverged,
+            ProtocolViolation::NasCountReuse => &mut counts.nas_count_reuse,
+            ProtocolViolation::Lagging => &mut counts.lagging,
         } += 1;
         if self.complained.insert((of, complaint)) {
-            out.complaints.push((of, complaint));
+            out.cpf_violations.push((of, complaint));
         }
     }
 
@@ -292,7 +292,7 @@ impl Cpfs {
             (BESIDE_INPUT + kept.len(), kept)
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of UEs count the same inputs");
-        out.cpfs.push((by, Down::Logged(input)));
+        out.cpfs.push((by, CpfCommand::RunLogged(input)));
         let mut full = full.map(|lagging| ("log", lagging));
         self.pruned(ue);
         if self.kept > self.logs.octets
@@ -325,7 +325,7 @@ impl Cpfs {
             told.sort();
             told.dedup();
         }
-        told.into_iter().for_each(|cpf| self.complain(cpf, Complaint::Lagging, out));
+        told.into_iter().for_each(|cpf| self.complain(cpf, ProtocolViolation::Lagging, out));
         if self.unsettled.contains(&ue) {
             self.settle(ue, out);
         }
@@ -361,7 +361,7 @@ impl Cpfs {
             return;
         }
         for Lagging { replica, clock, up_to_date } in lagging {
-            out.cpfs.push((replica, Down::Outdated { ue, clock, up_to_date }));
+            out.cpfs.push((replica, CpfCommand::Outdated { ue, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&ue) {
             if !ledger.is_backed() {
@@ -410,8 +410,9 @@ impl Cpfs {
             return Vec::new();
         }
         self.look = now + BETWEEN_SLICES;
-        let done =
-            |counts: &Replicated, out: &Outbox| counts.replayed + counts.taken_over + out.cpfs.len() as u64;
+        let done = |counts: &ReplicationCounters, out: &Outbox| {
+            counts.replayed + counts.taken_over + out.cpfs.len() as u64
+        };
         let enough = done(&self.counts, out) + SLICE_WORK * self.trusted.len().max(1) as u64;
         let mut lost = Vec::new();
         for _ in 0..SLICE {
@@ -424,7 +425,7 @@ impl Cpfs {
                 lost.push(ue);
             }
         }
-        out.recovered.extend(self.recovery.over(now));
+        out.takeover_times.extend(self.recovery.over(now));
         lost
     }
 
@@ -480,9 +481,9 @@ impl Cpfs {
         for cpf in gone {
             let runs = self.code.get(&cpf);
             match ledger.failed_among(cpf, |other| self.code.get(&other) == runs) {
-                Failover::Lost => return true,
-                Failover::Unaffected => {}
-                Failover::Serve { replay: rest, .. } => {
+                TakeoverOutcome::Lost => return true,
+                TakeoverOutcome::Unaffected => {}
+                TakeoverOutcome::Serve { replay: rest, .. } => {
                     self.counts.taken_over += 1;
                     self.counts.replayed += rest.len() as u64;
                     replay = rest;
@@ -502,11 +503,11 @@ impl Cpfs {
         let inputs = replay.into_iter().map(|(_, input)| input);
         let log = self.log_of(ue, by);
         match unanswered {
-            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input.to_flat(log))))),
+            0 => out.cpfs.extend(inputs.map(|input| (by, CpfCommand::RunLogged(input.to_flat(log))))),
             _ => {
                 let read = inputs.map(|input| input.read(log));
                 let Ok(inputs) = read.collect() else { return true }; // a log that came from who replicated this
-                out.cpfs.push((by, Down::Try { ue, inputs }));
+                out.cpfs.push((by, CpfCommand::RunAfterTrial { ue, inputs }));
             }
         }
         if !is_backed {
@@ -526,7 +527,7 @@ impl Cpfs {
         if let Some(ledger) = self.ledgers.remove(&ue) {
             self.pruned(ue);
             let all = ledger.backups().chain([ledger.assignment().0]);
-            out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget { ue, term: u32::MAX })));
+            out.cpfs.extend(all.map(|cpf| (cpf, CpfCommand::Forget { ue, term: u32::MAX })));
         }
         self.deletions.remove(&ue).unwrap_or_default()
     }
@@ -554,7 +555,7 @@ pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, ou
 /// Who serves a UE is told so.
 fn assign(ue: UeId, ledger: &Ledger<Packed>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
-    out.cpfs.push((by, Down::Serve { ue, term, backups: ledger.backups().collect() }));
+    out.cpfs.push((by, CpfCommand::Serve { ue, term, backups: ledger.backups().collect() }));
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -582,13 +583,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A CPF of the region says something.
-    pub(super) fn up(&mut self, now: Instant, from: CpfId, message: Up, out: &mut Outbox) {
+    pub(super) fn up(&mut self, now: Instant, from: CpfId, message: CpfReport, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
         if !cpfs.trusted.contains(&from) {
             return; // it was given up: whatever it has done since is nobody's
         }
         match message {
-            Up::Ran { ue, term, clock, from: sender, batch } => {
+            CpfReport::Ran { ue, term, clock, from: sender, batch } => {
                 *cpfs.taken.entry(from).or_default() += 1;
                 cpfs.waiting.ran(from, batch.idle);
                 let Some(ledger) = cpfs.ledgers.get_mut(&ue) else { return };
@@ -596,66 +597,67 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.progress(ue, out);
                 match verdict {
                     Verdict::Release => {
-                        out.recovered.extend(cpfs.recovery.went_on(ue, now));
+                        out.takeover_times.extend(cpfs.recovery.went_on(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
                         {
-                            cpfs.complain(from, Complaint::NasCountReuse, out);
+                            cpfs.complain(from, ProtocolViolation::NasCountReuse, out);
                         }
                     }
                     Verdict::Suppress => {}
-                    Verdict::Fenced => cpfs.complain(from, Complaint::Fenced, out),
+                    Verdict::Fenced => cpfs.complain(from, ProtocolViolation::Fenced, out),
                     Verdict::Diverged => {
-                        cpfs.complain(from, Complaint::Diverged, out);
+                        cpfs.complain(from, ProtocolViolation::Diverged, out);
                         self.lose(now, ue, out);
                     }
                 }
             }
-            Up::Poisoned { ue, term, inputs: inputs @ (first, last) } => match cpfs.ledgers.get(&ue) {
+            CpfReport::Poisoned { ue, term, inputs: inputs @ (first, last) } => match cpfs.ledgers.get(&ue) {
                 Some(l) if l.assignment() == (from, term) && first <= last && last <= l.clock() => {
                     self.poisoned(now, ue, inputs, out);
                 }
-                _ => cpfs.complain(from, Complaint::Fenced, out),
+                _ => cpfs.complain(from, ProtocolViolation::Fenced, out),
             },
-            Up::Unreadable { ue, term } => match cpfs.ledgers.get(&ue).map(Ledger::assignment) {
+            CpfReport::CheckpointUnusable { ue, term } => match cpfs.ledgers.get(&ue).map(Ledger::assignment)
+            {
                 Some(assignment) if assignment == (from, term) => {
-                    cpfs.complain(from, Complaint::Unreadable, out);
+                    cpfs.complain(from, ProtocolViolation::CheckpointUnusable, out);
                     if cpfs.go_on_without(ue, vec![from], out) {
                         self.lose(now, ue, out);
                     }
                 }
                 // It was sent such a state, which it does not hold: it counts as one that lags.
                 Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
-                    cpfs.complain(from, Complaint::Unreadable, out);
+                    cpfs.complain(from, ProtocolViolation::CheckpointUnusable, out);
                 }
-                _ => cpfs.complain(from, Complaint::Fenced, out),
+                _ => cpfs.complain(from, ProtocolViolation::Fenced, out),
             },
             // Whoever sent it that state lies about the term, or about the clock, for nobody can hold what was not released (rule 1); or it does. It may
             // have let go of what it had of the UE, and would take nothing under the term that is, or of the clocks that come: it is to forget
             // all, and the UE goes on without it. One that has confirmed nothing yet is no loss, and another takes its place when it is late: what is
             // sent to it now would be lied about again.
-            Up::Holds { ue, term, clock }
+            CpfReport::CheckpointHeld { ue, term, clock }
                 if (cpfs.ledgers.get(&ue))
                     .is_some_and(|l| term > l.assignment().1 || clock > l.released()) =>
             {
-                cpfs.complain(from, Complaint::AckRefused, out);
-                out.cpfs.push((from, Down::Forget { ue, term: u32::MAX }));
+                cpfs.complain(from, ProtocolViolation::AckRefused, out);
+                out.cpfs.push((from, CpfCommand::Forget { ue, term: u32::MAX }));
                 let counts = cpfs.ledgers.get(&ue).is_some_and(|l| l.concerns(from) && !l.is_joining(from));
                 if counts && cpfs.go_on_without(ue, vec![from], out) {
                     self.lose(now, ue, out);
                 }
             }
-            Up::Holds { ue, term, clock } => match cpfs.ledgers.get_mut(&ue) {
+            CpfReport::CheckpointHeld { ue, term, clock } => match cpfs.ledgers.get_mut(&ue) {
                 Some(ledger) => {
                     ledger.acknowledged(now, from, term, clock);
                     if !ledger.concerns(from) {
                         // The state came there after the word to forget the UE; or, if it is of the term that is, from who had no business to send it.
                         let term = ledger.assignment().1.max(term.saturating_add(1));
-                        out.cpfs.push((from, Down::Forget { ue, term }));
+                        out.cpfs.push((from, CpfCommand::Forget { ue, term }));
                     }
                     cpfs.progress(ue, out);
                 }
-                None => out.cpfs.push((from, Down::Forget { ue, term: u32::MAX })),
+                None => out.cpfs.push((from, CpfCommand::Forget { ue, term: u32::MAX })),
             },
         }
     }
@@ -665,7 +667,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &mut self.service {
             Service::Here(cpf) => cpf.configure(config.clone()),
             Service::Region(cpfs) => {
-                let told = cpfs.trusted.iter().map(|&cpf| (cpf, Down::Configure(config.clone())));
+                let told = cpfs.trusted.iter().map(|&cpf| (cpf, CpfCommand::Configure(config.clone())));
                 out.cpfs.extend(told);
             }
         }
@@ -673,7 +675,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// What is kept of UEs' logs. A region that keeps none is a baseline of experiments: what is lost with a CPF then is what
     /// was under way there.
-    pub fn keep_logs(&mut self, logs: Logs) {
+    pub fn set_log_limits(&mut self, logs: LogLimits) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.logs = logs;
         }
@@ -837,7 +839,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Members that wait for it learn how much of theirs was released, once for all that one input brought.
+    /// CpfTable that wait for it learn how much of theirs was released, once for all that one input brought.
     pub(super) fn tell_released(&mut self, now: Instant, out: &mut Outbox) {
         if let Service::Region(cpfs) = &mut self.service {
             for limit in std::mem::take(&mut cpfs.full) {
@@ -847,7 +849,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Service::Region(cpfs) = &mut self.service else { return };
         for member in std::mem::take(&mut cpfs.waiting.untold) {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
-            out.cpfs.push((member, Down::Released(released)));
+            out.cpfs.push((member, CpfCommand::Released(released)));
         }
         if !cpfs.unseen.is_empty() {
             out.cpfs.retain(|(to, _)| cpfs.trusted.contains(to));
@@ -919,9 +921,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// What replication had to do.
-    pub fn replicated(&self) -> Replicated {
+    pub fn replication_counters(&self) -> ReplicationCounters {
         match &self.service {
-            Service::Here(_) => Replicated::default(),
+            Service::Here(_) => ReplicationCounters::default(),
             Service::Region(cpfs) => cpfs.counts,
         }
     }

@@ -7,7 +7,7 @@ use whimbrel_ids::Instant;
 
 use super::Outbox;
 use super::cpfs::{BETWEEN_SLICES, Cpfs, serve};
-use crate::link::Down;
+use crate::link::CpfCommand;
 use crate::replication::CpfId;
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl Cpfs {
         }
         if ledger.dismiss(cpf) {
             serve(ue, ledger, &mut self.waiting, out);
-            out.cpfs.push((cpf, Down::Forget { ue, term: ledger.assignment().1 }));
+            out.cpfs.push((cpf, CpfCommand::Forget { ue, term: ledger.assignment().1 }));
             self.pruned(ue);
             return false;
         }

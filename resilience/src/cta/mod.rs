@@ -2,12 +2,12 @@
 
 mod cpfs;
 mod drain;
+mod external;
 mod first;
 mod moves;
+mod n14;
 mod n4;
-mod neighbours;
 mod order;
-mod outside;
 mod path_switches;
 mod ran;
 mod recovery;
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_control::amf::{self, Load, NeighbourId, RanNodes};
+use whimbrel_control::amf::{self, Load, PeerAmfId, RanNodes};
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::open;
@@ -34,21 +34,21 @@ use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
 
-use crate::link::{Down, Up};
+use crate::link::{CpfCommand, CpfReport};
 use crate::region::Rings;
 use crate::replication::CpfId;
 use crate::{CodeVersion, Cpf};
-pub use cpfs::{Complaint, Logs, Replicated};
 use cpfs::{Cpfs, Service};
+pub use cpfs::{LogLimits, ProtocolViolation, ReplicationCounters};
+pub(crate) use external::{ExternalSource, ExternalValues};
 use first::{Asked, Asks, First};
 use n4::Arrived;
-use neighbours::Arrivals;
-pub use neighbours::NotTaken;
-pub use order::{Order, Ordered};
-pub(crate) use outside::{Outside, Taken};
+use n14::Arrivals;
+pub use n14::N14Error;
+pub use order::{Order, OrderOutcome};
 use path_switches::PathSwitches;
 use ran::{Bounds, Resetting};
-pub use recovery::Recovered;
+pub use recovery::TakeoverTime;
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
@@ -82,7 +82,7 @@ pub enum Input<'a> {
     /// The store has changed: of these subscribers, or of all (TS 23.502 §4.5.1).
     SubscribersChanged(Option<&'a [Supi]>),
     /// A CPF of the region says this.
-    Cpf(CpfId, Up),
+    Cpf(CpfId, CpfReport),
     /// A CPF of the region is lost, or seems so: it is not listened to any more.
     CpfLost(CpfId),
     /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows, the others leave in order: their UEs
@@ -93,7 +93,7 @@ pub enum Input<'a> {
     /// area, or since its own drains. It stays where it is if that one is not there, or does not get its state in time.
     Move(UeId, CpfId),
     /// Another AMF of this network says this ([`N14`](amf::N14)).
-    Neighbour(NeighbourId, &'a [u8]),
+    PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
     Broker(UeId, OutputId, open::Answer),
     /// Time passed.
@@ -114,19 +114,19 @@ pub struct Outbox {
     /// What became of UPFs.
     pub upfs: Vec<(UpfId, UpfChange)>,
     /// To CPFs of the region, in order.
-    pub cpfs: Vec<(CpfId, Down)>,
+    pub cpfs: Vec<(CpfId, CpfCommand)>,
     /// CPFs that were to leave and have nothing left: they may go.
     pub drained: Vec<CpfId>,
     /// What CPFs do that they should not, each told once.
-    pub complaints: Vec<(CpfId, Complaint)>,
+    pub cpf_violations: Vec<(CpfId, ProtocolViolation)>,
     /// How long it took, after the loss of a CPF, until others went on.
-    pub recovered: Vec<Recovered>,
+    pub takeover_times: Vec<TakeoverTime>,
     /// To other AMFs of this network ([`N14`](amf::N14)).
-    pub neighbours: Vec<(NeighbourId, Flat)>,
+    pub n14: Vec<(PeerAmfId, Flat)>,
     /// To brokers: whose question it is, by which the answer comes back ([`Input::Broker`]).
     pub brokers: Vec<(UeId, OutputId, open::Request)>,
     /// What they said and is not taken.
-    pub not_taken: Vec<(NeighbourId, NotTaken)>,
+    pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to be aborted: they are forgotten here.
     pub abort: Vec<AssociationId>,
 }
@@ -141,11 +141,11 @@ impl Outbox {
         self.upfs.append(&mut later.upfs);
         self.cpfs.append(&mut later.cpfs);
         self.drained.append(&mut later.drained);
-        self.complaints.append(&mut later.complaints);
-        self.recovered.append(&mut later.recovered);
-        self.neighbours.append(&mut later.neighbours);
+        self.cpf_violations.append(&mut later.cpf_violations);
+        self.takeover_times.append(&mut later.takeover_times);
+        self.n14.append(&mut later.n14);
         self.brokers.append(&mut later.brokers);
-        self.not_taken.append(&mut later.not_taken);
+        self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
     }
 }
@@ -191,7 +191,7 @@ pub struct Cta<S, E, I = ()> {
     directory: Directory,
     subscribers: S,
     entropy: E,
-    outside: Outside,
+    outside: ExternalSource,
     upfs: Upfs,
     inspect: I,
     /// Inputs for UEs that other inputs caused; run before the next from outside.
@@ -234,7 +234,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             directory,
             subscribers,
             entropy,
-            outside: Outside::default(),
+            outside: ExternalSource::default(),
             upfs: Upfs::new(&config.smf, now),
             inspect,
             config,
@@ -280,7 +280,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
             Input::Rings(rings) => self.rings(now, rings),
             Input::Move(ue, to) => self.move_ue(now, ue, to, out),
-            Input::Neighbour(from, octets) => self.neighbour(now, from, octets, out),
+            Input::PeerAmf(from, octets) => self.neighbour(now, from, octets, out),
             Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
             Input::Tick => self.tick(now, out),
         }
@@ -626,7 +626,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Page { tais, near, cells, octets } => {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
-                Effect::Neighbour { to, octets } => out.neighbours.push((to, octets)),
+                Effect::Neighbour { to, octets } => out.n14.push((to, octets)),
                 Effect::Broker(request) => out.brokers.push((ue, to, request)),
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);

@@ -15,7 +15,7 @@ use whimbrel_ids::Instant;
 
 use super::cpfs::{Cpfs, Service, serve};
 use super::{Cta, Entropy, Inspect, Outbox};
-use crate::link::Down;
+use crate::link::CpfCommand;
 use crate::region::Region;
 use crate::replication::{CpfId, Ledger};
 
@@ -100,7 +100,7 @@ impl Cpfs {
             let goes = ledger.dismiss(cpf);
             settled &= goes;
             if goes {
-                out.cpfs.push((cpf, Down::Forget { ue, term: ledger.assignment().1 }));
+                out.cpfs.push((cpf, CpfCommand::Forget { ue, term: ledger.assignment().1 }));
                 changed = true;
             }
         }
@@ -115,7 +115,7 @@ impl Cpfs {
                 settled = false;
                 break;
             }
-            out.cpfs.push((last, Down::Forget { ue, term: ledger.assignment().1 }));
+            out.cpfs.push((last, CpfCommand::Forget { ue, term: ledger.assignment().1 }));
             changed = true;
         }
         if changed {
@@ -153,7 +153,7 @@ impl Cpfs {
         }
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         if !keep {
-            out.cpfs.push((former, Down::Forget { ue, term: ledger.assignment().1 }));
+            out.cpfs.push((former, CpfCommand::Forget { ue, term: ledger.assignment().1 }));
         }
         serve(ue, ledger, &mut self.waiting, out);
         self.counts.moved += 1;

@@ -45,7 +45,7 @@ pub enum Order {
 
 /// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ordered {
+pub enum OrderOutcome {
     /// It was carried out.
     Done,
     /// So many gNBs are told of a warning, or of its end; or none can be.
@@ -56,21 +56,26 @@ pub enum Ordered {
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Carries an order out.
-    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> Ordered {
+    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> OrderOutcome {
         match order {
             Order::Configure(config) => self.configure(now, config, out),
             Order::ReleaseUpf(upf) => self.release_upf(now, upf, out),
-            Order::Warn(warning) => return Ordered::Warned(self.warn(now, *warning, out)),
+            Order::Warn(warning) => return OrderOutcome::Warned(self.warn(now, *warning, out)),
             Order::CancelWarning { message_identifier, serial_number } => {
-                return Ordered::Warned(self.cancel_warning(now, message_identifier, serial_number, out));
+                return OrderOutcome::Warned(self.cancel_warning(
+                    now,
+                    message_identifier,
+                    serial_number,
+                    out,
+                ));
             }
             Order::Overload(order) => self.order_overload(now, order, out),
             Order::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
             Order::TakenOver(lost) => self.taken_over(now, lost, out),
             Order::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
-            Order::ResetGnb(gnb) => return Ordered::Reset(self.reset_gnb(now, gnb, out)),
+            Order::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
         }
-        Ordered::Done
+        OrderOutcome::Done
     }
 }

@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 
 /// What came of a loss, and how long after it was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovered {
+pub enum TakeoverTime {
     /// A UE that was at something, or came before it was its turn (and is counted from then), got what it waited for from somebody else.
     Ue(Duration),
     /// All UEs of the lost one have somebody else.
@@ -41,9 +41,9 @@ impl Recovery {
     }
 
     /// Something leaves for a UE that had not left before.
-    pub(super) fn went_on(&mut self, ue: UeId, now: Instant) -> Option<Recovered> {
+    pub(super) fn went_on(&mut self, ue: UeId, now: Instant) -> Option<TakeoverTime> {
         let since = self.waiting.remove(&ue)?;
-        Some(Recovered::Ue(now.since(since)))
+        Some(TakeoverTime::Ue(now.since(since)))
     }
 
     /// A round has come to its end.
@@ -54,9 +54,9 @@ impl Recovery {
     }
 
     /// Once there is nobody left to be looked at.
-    pub(super) fn over(&mut self, now: Instant) -> Option<Recovered> {
+    pub(super) fn over(&mut self, now: Instant) -> Option<TakeoverTime> {
         let (since, _) = self.lost.take_if(|(_, rounds)| *rounds == 0)?;
-        Some(Recovered::All(now.since(since)))
+        Some(TakeoverTime::All(now.since(since)))
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
         let at = |us| Instant(us);
         recovery.waits(UE, at(10));
         recovery.waits(UE, at(15));
-        assert_eq!(recovery.went_on(UE, at(30)), Some(Recovered::Ue(Duration::from_micros(20))));
+        assert_eq!(recovery.went_on(UE, at(30)), Some(TakeoverTime::Ue(Duration::from_micros(20))));
         assert_eq!(recovery.went_on(UE, at(31)), None);
         recovery.waits(UE, at(40));
         recovery.forget(UE);
@@ -83,7 +83,7 @@ mod tests {
         recovery.looked();
         assert_eq!(recovery.over(at(70)), None);
         recovery.looked();
-        assert_eq!(recovery.over(at(80)), Some(Recovered::All(Duration::from_micros(30))));
+        assert_eq!(recovery.over(at(80)), Some(TakeoverTime::All(Duration::from_micros(30))));
         assert_eq!(recovery.over(at(90)), None);
     }
 }

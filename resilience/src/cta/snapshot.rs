@@ -12,7 +12,7 @@ use whimbrel_ids::Instant;
 
 use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
-use super::neighbours::Arrivals;
+use super::n14::Arrivals;
 use super::path_switches::PathSwitches;
 use super::ran::{Bounds, Resetting};
 use super::slots::Slots;

@@ -20,7 +20,7 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// An association as SCTP has it on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Physical(pub u32);
+pub struct LocalAssociation(pub u32);
 
 /// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum MessageRoute {
     /// It is answered here, on stream 0.
     Answered(Vec<u8>),
     /// It is for the CTA, from the association of this name.
-    Named(AssociationId),
+    ToAssociation(AssociationId),
     /// It is for the CTA that serves here now, and its association has no name yet: it is a new one.
-    Unnamed,
+    NewAssociation,
     /// It means nothing here.
     Dropped,
 }
@@ -39,9 +39,9 @@ pub enum MessageRoute {
 #[derive(Debug, Default)]
 pub struct Associations {
     /// The gNBs that have said who they are.
-    gnbs: BTreeMap<Physical, GlobalGnbId>,
-    names: BTreeMap<AssociationId, Physical>,
-    named: BTreeMap<Physical, AssociationId>,
+    gnbs: BTreeMap<LocalAssociation, GlobalGnbId>,
+    names: BTreeMap<AssociationId, LocalAssociation>,
+    named: BTreeMap<LocalAssociation, AssociationId>,
     /// Names whose gNBs are awaited.
     awaited: BTreeMap<GlobalGnbId, AssociationId>,
     /// Until when, once this host serves.
@@ -50,9 +50,9 @@ pub struct Associations {
 
 impl Associations {
     /// An NGAP message came.
-    pub fn take(&mut self, from: Physical, octets: &[u8]) -> MessageRoute {
+    pub fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
         if let Some(name) = self.named.get(&from) {
-            return MessageRoute::Named(*name);
+            return MessageRoute::ToAssociation(*name);
         }
         let message = Message::decode(octets);
         if let Ok(Message::RanConfigurationUpdate(m)) = &message
@@ -60,13 +60,13 @@ impl Associations {
         {
             match self.awaited.remove(&gnb) {
                 Some(name) => self.bind(name, from),
-                None if self.serves.is_some() => return MessageRoute::Unnamed,
+                None if self.serves.is_some() => return MessageRoute::NewAssociation,
                 None => drop(self.gnbs.insert(from, gnb)),
             }
             return answer(RanConfigurationUpdateAcknowledge::new());
         }
         match message {
-            _ if self.serves.is_some() => MessageRoute::Unnamed,
+            _ if self.serves.is_some() => MessageRoute::NewAssociation,
             // It would be another AMF for it: the one that it has serves.
             Ok(Message::NgSetupRequest(_)) => {
                 let mut failure = NgSetupFailure::new(CauseMisc::Unspecified.into());
@@ -86,7 +86,7 @@ impl Associations {
     }
 
     /// An association ended. Gives its name: the CTA hears of it.
-    pub fn down(&mut self, which: Physical) -> Option<AssociationId> {
+    pub fn down(&mut self, which: LocalAssociation) -> Option<AssociationId> {
         self.gnbs.remove(&which);
         let name = self.named.remove(&which)?;
         self.names.remove(&name);
@@ -101,7 +101,7 @@ impl Associations {
         names: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
     ) -> Vec<AssociationId> {
         self.serves = Some(now + GRACE);
-        let mut here: BTreeMap<GlobalGnbId, Physical> =
+        let mut here: BTreeMap<GlobalGnbId, LocalAssociation> =
             std::mem::take(&mut self.gnbs).into_iter().map(|(physical, gnb)| (gnb, physical)).collect();
         let mut bound: BTreeMap<GlobalGnbId, AssociationId> = BTreeMap::new();
         let mut down = Vec::new();
@@ -120,18 +120,18 @@ impl Associations {
         down
     }
 
-    fn bind(&mut self, name: AssociationId, physical: Physical) {
+    fn bind(&mut self, name: AssociationId, physical: LocalAssociation) {
         self.names.insert(name, physical);
         self.named.insert(physical, name);
     }
 
     /// A new association that the CTA hears of under this name.
-    pub fn name(&mut self, which: Physical, name: AssociationId) {
+    pub fn name(&mut self, which: LocalAssociation, name: AssociationId) {
         self.bind(name, which);
     }
 
     /// Over which association a message leaves; none: its gNB is gone, or awaited.
-    pub fn over(&self, name: AssociationId) -> Option<Physical> {
+    pub fn over(&self, name: AssociationId) -> Option<LocalAssociation> {
         self.names.get(&name).copied()
     }
 
@@ -184,15 +184,18 @@ mod tests {
     #[test] // TS 38.412 §7
     fn a_gnbs_name_goes_over_the_association_that_it_has_here() {
         let mut here = Associations::default();
-        assert!(acknowledged(&here.take(Physical(5), &update(1))));
-        assert!(acknowledged(&here.take(Physical(6), &update(2))));
-        assert!(acknowledged(&here.take(Physical(7), &update(2))));
-        assert_eq!((here.waiting(), here.down(Physical(7)), here.waiting()), (2, None, 2));
+        assert!(acknowledged(&here.take(LocalAssociation(5), &update(1))));
+        assert!(acknowledged(&here.take(LocalAssociation(6), &update(2))));
+        assert!(acknowledged(&here.take(LocalAssociation(7), &update(2))));
+        assert_eq!((here.waiting(), here.down(LocalAssociation(7)), here.waiting()), (2, None, 2));
         let down = here.take_over(NOW, [(AssociationId(0), Some(gnb(2))), (AssociationId(1), Some(gnb(1)))]);
         assert_eq!(down, []);
-        assert_eq!(here.over(AssociationId(0)), Some(Physical(6)));
-        assert_eq!(here.take(Physical(5), &[0]), MessageRoute::Named(AssociationId(1)));
-        assert_eq!((here.down(Physical(5)), here.over(AssociationId(1))), (Some(AssociationId(1)), None));
+        assert_eq!(here.over(AssociationId(0)), Some(LocalAssociation(6)));
+        assert_eq!(here.take(LocalAssociation(5), &[0]), MessageRoute::ToAssociation(AssociationId(1)));
+        assert_eq!(
+            (here.down(LocalAssociation(5)), here.over(AssociationId(1))),
+            (Some(AssociationId(1)), None)
+        );
         assert_eq!(here.next_deadline(), None);
     }
 
@@ -202,18 +205,22 @@ mod tests {
         let names = [1, 2].map(|n| (AssociationId(n), Some(gnb(n))));
         assert_eq!(here.take_over(NOW, names), []);
         assert!(here.awaits(AssociationId(1)));
-        assert!(acknowledged(&here.take(Physical(9), &update(1))));
-        assert_eq!(here.over(AssociationId(1)), Some(Physical(9)));
+        assert!(acknowledged(&here.take(LocalAssociation(9), &update(1))));
+        assert_eq!(here.over(AssociationId(1)), Some(LocalAssociation(9)));
         assert_eq!((here.next_deadline(), here.tick(NOW)), (Some(NOW + GRACE), vec![]));
         assert_eq!(here.tick(NOW + GRACE), [AssociationId(2)]);
-        assert_eq!(here.take(Physical(10), &update(2)), MessageRoute::Unnamed, "it comes as a new one");
+        assert_eq!(
+            here.take(LocalAssociation(10), &update(2)),
+            MessageRoute::NewAssociation,
+            "it comes as a new one"
+        );
         assert_eq!(here.next_deadline(), None);
     }
 
     #[test]
     fn of_several_associations_of_a_gnb_the_first_goes_on() {
         let mut here = Associations::default();
-        here.take(Physical(5), &update(1));
+        here.take(LocalAssociation(5), &update(1));
         let names =
             [(AssociationId(1), Some(gnb(1))), (AssociationId(4), Some(gnb(1))), (AssociationId(6), None)];
         assert_eq!(here.take_over(NOW, names), [AssociationId(4), AssociationId(6)]);
@@ -223,12 +230,12 @@ mod tests {
     fn before_it_serves_nobody_sets_up_here() {
         let mut here = Associations::default();
         let unnamed = Message::from(RanConfigurationUpdate::new()).to_vec();
-        let MessageRoute::Answered(octets) = here.take(Physical(5), &unnamed) else {
+        let MessageRoute::Answered(octets) = here.take(LocalAssociation(5), &unnamed) else {
             panic!("it is answered")
         };
         assert!(matches!(Message::decode(&octets), Ok(Message::RanConfigurationUpdateFailure(_))));
-        assert_eq!(here.take(Physical(5), &[0, 15, 0]), MessageRoute::Dropped);
+        assert_eq!(here.take(LocalAssociation(5), &[0, 15, 0]), MessageRoute::Dropped);
         here.take_over(NOW, []);
-        assert_eq!(here.take(Physical(5), &[0, 15, 0]), MessageRoute::Unnamed);
+        assert_eq!(here.take(LocalAssociation(5), &[0, 15, 0]), MessageRoute::NewAssociation);
     }
 }

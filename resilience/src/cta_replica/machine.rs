@@ -4,8 +4,8 @@ use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 
 use super::record::{Beside, Links, Snapshot, Step};
-use crate::cta::Outside;
-use crate::{Cta, Entropy, Inspect, Ordered, Outbox};
+use crate::cta::ExternalSource;
+use crate::{Cta, Entropy, Inspect, OrderOutcome, Outbox};
 
 /// A CTA with its ends of the links to CPFs.
 pub(super) struct Machine<S, E, I> {
@@ -21,9 +21,9 @@ pub(super) struct Machine<S, E, I> {
 
 /// What an input led to.
 pub(super) struct Outcome {
-    pub(super) ordered: Ordered,
+    pub(super) ordered: OrderOutcome,
     /// Where what was taken from outside came from, with what was noted or is left of it.
-    pub(super) outside: Outside,
+    pub(super) outside: ExternalSource,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
@@ -41,7 +41,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         &mut self,
         now: Instant,
         step: Step<'_>,
-        outside: Outside,
+        outside: ExternalSource,
         out: &mut Outbox,
     ) -> Outcome {
         self.number += 1;
@@ -59,7 +59,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         let before = out.cpfs.len();
         self.cta.outside(outside);
         let ordered = step.run(&mut self.cta, now, out);
-        let outside = self.cta.outside(Outside::Asked);
+        let outside = self.cta.outside(ExternalSource::Live);
         if self.replicable {
             for (to, message) in out.cpfs.iter().skip(before) {
                 self.links.entry(*to).or_default().sent(message.clone());

@@ -1,7 +1,7 @@
 //! The stream from a CTA to its CTA replica: each input with what its handling took from outside, as octets.
 //!
 //! Both run the same code (a log is never run by another version), so the form is what serde makes of our types, and
-//! the version in front refuses everything else. A snapshot is no log: whoever speaks the same [`Language`] may begin from one. The link between the two is reliable, keeps its order and is protected:
+//! the version in front refuses everything else. A snapshot is no log: whoever speaks the same [`LinkVersions`] may begin from one. The link between the two is reliable, keeps its order and is protected:
 //! a record may hold the keys of a vector.
 
 use std::collections::BTreeMap;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
-use whimbrel_control::amf::NeighbourId;
+use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::open;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
 use whimbrel_ids::{Instant, Supi};
 
-use super::{End, Fault};
-use crate::cta::{State, StateOf, Taken};
-use crate::link::{Down, Language, Up};
+use super::{LinkEnd, ReplicaFault};
+use crate::cta::{ExternalValues, State, StateOf};
+use crate::link::{CpfCommand, CpfReport, LinkVersions};
 use crate::region::Rings;
 use crate::replication::CpfId;
-use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
+use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
 
 /// One message to the CTA replica. `Debug` shows its length alone: it may hold keys.
 #[derive(Clone)]
@@ -70,11 +70,11 @@ pub(super) enum Step<'a> {
     Waited(Duration),
     SubscribersChanged(Option<Vec<Supi>>),
     /// What a CPF says, and how much of what it was told it has by then.
-    Cpf(CpfId, u64, Up),
+    Cpf(CpfId, u64, CpfReport),
     CpfLost(CpfId),
     Rings(Rings),
     Move(UeId, CpfId),
-    Neighbour(NeighbourId, &'a [u8]),
+    PeerAmf(PeerAmfId, &'a [u8]),
     Tick,
     Order(Order),
     Broker(UeId, OutputId, open::Answer),
@@ -97,7 +97,7 @@ impl<'a> Step<'a> {
             Input::CpfLost(cpf) => Self::CpfLost(cpf),
             Input::Rings(rings) => Self::Rings(rings),
             Input::Move(ue, to) => Self::Move(ue, to),
-            Input::Neighbour(from, octets) => Self::Neighbour(from, octets),
+            Input::PeerAmf(from, octets) => Self::PeerAmf(from, octets),
             Input::Broker(ue, to, answer) => Self::Broker(ue, to, answer),
             Input::Tick => Self::Tick,
         }
@@ -117,7 +117,7 @@ impl<'a> Step<'a> {
         cta: &mut Cta<S, E, I>,
         now: Instant,
         out: &mut Outbox,
-    ) -> Ordered {
+    ) -> OrderOutcome {
         let changed;
         let input = match self {
             Self::AssociationUp { association, outbound_streams } => {
@@ -136,13 +136,13 @@ impl<'a> Step<'a> {
             Self::CpfLost(cpf) => Input::CpfLost(cpf),
             Self::Rings(rings) => Input::Rings(rings),
             Self::Move(ue, to) => Input::Move(ue, to),
-            Self::Neighbour(from, octets) => Input::Neighbour(from, octets),
+            Self::PeerAmf(from, octets) => Input::PeerAmf(from, octets),
             Self::Broker(ue, to, answer) => Input::Broker(ue, to, answer),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
         };
         cta.handle(now, input, out);
-        Ordered::Done
+        OrderOutcome::Done
     }
 }
 
@@ -176,7 +176,7 @@ impl Draft {
         Self(postcard::to_extend(&(head, step), room).expect("inputs can be written"))
     }
 
-    pub(super) fn end(self, taken: &Taken, shape: Shape) -> Record {
+    pub(super) fn end(self, taken: &ExternalValues, shape: Shape) -> Record {
         Record(postcard::to_extend(&(taken, shape), self.0).expect("answers can be written"))
     }
 
@@ -191,7 +191,7 @@ impl Draft {
 pub struct Snapshot(Vec<u8>);
 
 /// The CTA's ends of its links.
-pub(super) type Links = BTreeMap<CpfId, End<Down>>;
+pub(super) type Links = BTreeMap<CpfId, LinkEnd<CpfCommand>>;
 
 /// What it holds beside the CTA's state.
 #[derive(Serialize, Deserialize)]
@@ -203,7 +203,7 @@ pub(super) struct Beside<L> {
 
 impl Snapshot {
     pub(super) fn of(state: &StateOf<'_>, beside: &Beside<&Links>) -> Self {
-        let language = Language::own().octets().to_vec();
+        let language = LinkVersions::own().octets().to_vec();
         let mut octets = postcard::to_extend(&(state, beside), language).expect("a state can be written");
         octets.extend(crc32c(&octets).to_be_bytes());
         Self(octets)
@@ -214,15 +214,15 @@ impl Snapshot {
         &self.0
     }
 
-    pub(super) fn read(octets: &[u8]) -> Result<(State, Beside<Links>), Fault> {
-        let (octets, crc) = octets.split_last_chunk().ok_or(Fault::Unreadable)?;
-        let body = octets.strip_prefix(&Language::own().octets()).ok_or(Fault::OtherVersion)?;
+    pub(super) fn read(octets: &[u8]) -> Result<(State, Beside<Links>), ReplicaFault> {
+        let (octets, crc) = octets.split_last_chunk().ok_or(ReplicaFault::Unreadable)?;
+        let body = octets.strip_prefix(&LinkVersions::own().octets()).ok_or(ReplicaFault::OtherVersion)?;
         if crc32c(octets) != u32::from_be_bytes(*crc) {
-            return Err(Fault::Unreadable);
+            return Err(ReplicaFault::Unreadable);
         }
         match postcard::take_from_bytes(body) {
             Ok((state, [])) => Ok(state),
-            _ => Err(Fault::Unreadable),
+            _ => Err(ReplicaFault::Unreadable),
         }
     }
 }
@@ -234,21 +234,21 @@ impl fmt::Debug for Snapshot {
 }
 
 /// What a record with an input holds beside its head.
-pub(super) type Body<'a> = (Step<'a>, Taken, Shape);
+pub(super) type Body<'a> = (Step<'a>, ExternalValues, Shape);
 
 /// A record as it came.
-pub(super) fn read(octets: &[u8]) -> Result<(Head, Option<Body<'_>>), Fault> {
-    let (head, rest): (Head, _) = postcard::take_from_bytes(octets).map_err(|_| Fault::Unreadable)?;
+pub(super) fn read(octets: &[u8]) -> Result<(Head, Option<Body<'_>>), ReplicaFault> {
+    let (head, rest): (Head, _) = postcard::take_from_bytes(octets).map_err(|_| ReplicaFault::Unreadable)?;
     if head.code != CodeVersion::own() {
-        return Err(Fault::OtherVersion);
+        return Err(ReplicaFault::OtherVersion);
     }
     let (body, rest) = match head.input {
         None => (None, rest),
         Some(_) => postcard::take_from_bytes(rest)
             .map(|(body, rest)| (Some(body), rest))
-            .map_err(|_| Fault::Unreadable)?,
+            .map_err(|_| ReplicaFault::Unreadable)?,
     };
-    if rest.is_empty() { Ok((head, body)) } else { Err(Fault::Unreadable) }
+    if rest.is_empty() { Ok((head, body)) } else { Err(ReplicaFault::Unreadable) }
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
     fn record(head: Head) -> Record {
         let octets = [0, 21, 0, 3];
         let draft = Draft::new(head, &Step::Ngap(AssociationId(7), 2, &octets));
-        draft.end(&Taken::default(), Shape::of(&Outbox::default()))
+        draft.end(&ExternalValues::default(), Shape::of(&Outbox::default()))
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
             let octets: Vec<u8> = line.as_bytes().chunks(2).map(octet).collect();
             let (state, beside) = Snapshot::read(&octets).unwrap_or_else(|e| panic!("{e:?}: {advice}"));
             let again = postcard::to_allocvec(&(state, beside)).unwrap();
-            let body = &octets[Language::own().octets().len()..octets.len() - size_of::<u32>()];
+            let body = &octets[LinkVersions::own().octets().len()..octets.len() - size_of::<u32>()];
             assert!(again == body, "{advice}");
         }
     }
@@ -302,7 +302,7 @@ mod tests {
     #[test] // DESIGN: "versions"
     fn what_other_code_wrote_is_refused() {
         let head = Head { code: CodeVersion(CodeVersion::own().0 ^ 1), ..a_head() };
-        assert!(matches!(read(record(head).octets()), Err(Fault::OtherVersion)));
+        assert!(matches!(read(record(head).octets()), Err(ReplicaFault::OtherVersion)));
     }
 
     proptest! {

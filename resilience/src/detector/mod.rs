@@ -45,9 +45,9 @@ pub struct Timing {
 
 /// A timing that does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadTiming;
+pub struct InvalidTiming;
 
-impl fmt::Display for BadTiming {
+impl fmt::Display for InvalidTiming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "heartbeats take an interval of 20 ms to 1 s and a multiplier of 2 to 16 (experiments: from 1 ms, from 1)",
@@ -55,26 +55,31 @@ impl fmt::Display for BadTiming {
     }
 }
 
-impl std::error::Error for BadTiming {}
+impl std::error::Error for InvalidTiming {}
 
 impl Timing {
     const INTERVAL_MAX: Duration = Duration::from_secs(1);
     const MULTIPLIER_MAX: u8 = 16;
 
     /// A probe every `interval`, 20 ms to 1 s, and a verdict after `multiplier` of them without an answer, 2 to 16. Errors: others.
-    pub fn new(interval: Duration, multiplier: u8) -> Result<Self, BadTiming> {
+    pub fn new(interval: Duration, multiplier: u8) -> Result<Self, InvalidTiming> {
         Self::checked(interval, multiplier, Duration::from_millis(20), 2)
     }
 
     /// As [`Self::new`], from 1 ms and from one probe: where false alarms are to be provoked. Errors: others.
-    pub fn experiment(interval: Duration, multiplier: u8) -> Result<Self, BadTiming> {
+    pub fn experiment(interval: Duration, multiplier: u8) -> Result<Self, InvalidTiming> {
         Self::checked(interval, multiplier, Duration::from_millis(1), 1)
     }
 
-    fn checked(interval: Duration, multiplier: u8, least: Duration, fewest: u8) -> Result<Self, BadTiming> {
+    fn checked(
+        interval: Duration,
+        multiplier: u8,
+        least: Duration,
+        fewest: u8,
+    ) -> Result<Self, InvalidTiming> {
         let serves = (least..=Self::INTERVAL_MAX).contains(&interval)
             && (fewest..=Self::MULTIPLIER_MAX).contains(&multiplier);
-        serves.then_some(Self { interval, multiplier }).ok_or(BadTiming)
+        serves.then_some(Self { interval, multiplier }).ok_or(InvalidTiming)
     }
 
     /// Time between probes.

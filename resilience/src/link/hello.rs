@@ -13,7 +13,7 @@ use crate::CodeVersion;
 pub(super) const LINK_VERSION: u16 = 12;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
-/// Octets of [`Language`].
+/// Octets of [`LinkVersions`].
 const LANGUAGE: usize = 2 * (1 + FORMS.len());
 
 /// What an end is.
@@ -27,9 +27,9 @@ pub enum Role {
 
 /// The versions of all that is said: of the links, then of the flat forms on them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Language([u8; LANGUAGE]);
+pub struct LinkVersions([u8; LANGUAGE]);
 
-impl Language {
+impl LinkVersions {
     /// That of this process. Where [`CodeVersion::own`] can be another's, `WHIMBREL_LINK_VERSION` has this one speak another language.
     pub(crate) fn own() -> Self {
         let mut versions = [LINK_VERSION; 1 + FORMS.len()];
@@ -46,7 +46,7 @@ impl Language {
     }
 }
 
-impl Language {
+impl LinkVersions {
     /// What stands in front of whatever is said in it.
     pub(crate) fn octets(self) -> [u8; LANGUAGE] {
         self.0
@@ -54,7 +54,7 @@ impl Language {
 }
 
 /// `9.3.1.2.2.4`: as an operator compares it.
-impl fmt::Display for Language {
+impl fmt::Display for LinkVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, version) in self.0.as_chunks::<2>().0.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { "." }, u16::from_be_bytes(*version))?;
@@ -63,7 +63,7 @@ impl fmt::Display for Language {
     }
 }
 
-impl fmt::Debug for Language {
+impl fmt::Debug for LinkVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -80,36 +80,36 @@ pub struct Hello {
 
 /// Why an end is not spoken with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadHello {
+pub enum HelloError {
     /// It is no end of ours.
     Stranger,
     /// It is of a version of the program whose messages are others.
-    Language {
+    LinkVersions {
         /// In which versions it speaks.
-        theirs: Language,
+        theirs: LinkVersions,
         /// In which this program does.
-        ours: Language,
+        ours: LinkVersions,
     },
     /// It says what cannot be.
     Malformed,
 }
 
-impl BadHello {
+impl HelloError {
     /// For logs that say once of each, and metrics.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Stranger => "stranger",
-            Self::Language { .. } => "version",
+            Self::LinkVersions { .. } => "version",
             Self::Malformed => "malformed",
         }
     }
 }
 
-impl fmt::Display for BadHello {
+impl fmt::Display for HelloError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stranger => f.write_str("it does not speak as a part of whimbrel"),
-            Self::Language { theirs, ours } => write!(
+            Self::LinkVersions { theirs, ours } => write!(
                 f,
                 "it is a version of whimbrel whose messages are others ({theirs}; here {ours}): there is no upgrade between the two \
                  while UEs are served"
@@ -119,7 +119,7 @@ impl fmt::Display for BadHello {
     }
 }
 
-impl std::error::Error for BadHello {}
+impl std::error::Error for HelloError {}
 
 impl Hello {
     /// That of this process.
@@ -129,21 +129,21 @@ impl Hello {
 
     /// Its octets.
     pub fn to_octets(self) -> Vec<u8> {
-        let octets = [&MAGIC[..], &Language::own().0].concat();
+        let octets = [&MAGIC[..], &LinkVersions::own().0].concat();
         postcard::to_extend(&(self.role, self.code), octets).expect("a role can be written")
     }
 
-    /// Reads what [`Self::to_octets`] wrote. Errors: each [`BadHello`].
-    pub fn from_octets(octets: &[u8]) -> Result<Self, BadHello> {
-        let rest = octets.strip_prefix(&MAGIC).ok_or(BadHello::Stranger)?;
-        let (theirs, body) = rest.split_first_chunk().ok_or(BadHello::Stranger)?;
-        let (theirs, ours) = (Language(*theirs), Language::own());
+    /// Reads what [`Self::to_octets`] wrote. Errors: each [`HelloError`].
+    pub fn from_octets(octets: &[u8]) -> Result<Self, HelloError> {
+        let rest = octets.strip_prefix(&MAGIC).ok_or(HelloError::Stranger)?;
+        let (theirs, body) = rest.split_first_chunk().ok_or(HelloError::Stranger)?;
+        let (theirs, ours) = (LinkVersions(*theirs), LinkVersions::own());
         if theirs != ours {
-            return Err(BadHello::Language { theirs, ours });
+            return Err(HelloError::LinkVersions { theirs, ours });
         }
         match postcard::take_from_bytes(body) {
             Ok(((role, code), [])) => Ok(Self { role, code }),
-            _ => Err(BadHello::Malformed),
+            _ => Err(HelloError::Malformed),
         }
     }
 }
@@ -151,12 +151,12 @@ impl Hello {
 /// The first message of each end of a link between two AMFs (N14): who it is. What is said then is judged message by message, by its form's
 /// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighbourHello(pub AmfId);
+pub struct PeerAmfHello(pub AmfId);
 
 /// What links between AMFs begin with.
 const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
 
-impl NeighbourHello {
+impl PeerAmfHello {
     /// Its octets.
     pub fn to_octets(self) -> Vec<u8> {
         [&N14_MAGIC[..], &self.0.octets()].concat()
@@ -186,27 +186,27 @@ mod tests {
 
     #[test]
     fn an_amf_is_read_as_it_was_written_and_nothing_else_is() {
-        let hello = NeighbourHello(AmfId::new(2, 1023, 63).expect("within its bits"));
+        let hello = PeerAmfHello(AmfId::new(2, 1023, 63).expect("within its bits"));
         let octets = hello.to_octets();
-        assert_eq!(NeighbourHello::from_octets(&octets), Some(hello));
+        assert_eq!(PeerAmfHello::from_octets(&octets), Some(hello));
         for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(Role::Cta).to_octets()] {
-            assert_eq!(NeighbourHello::from_octets(wrong), None);
+            assert_eq!(PeerAmfHello::from_octets(wrong), None);
         }
     }
 
     #[test]
     fn strangers_other_languages_and_nonsense_are_told_apart() {
-        assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(BadHello::Stranger));
-        assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(BadHello::Stranger));
+        assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(HelloError::Stranger));
+        assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(HelloError::Stranger));
         let whole = Hello::own(Role::Cpf).to_octets();
         let head = MAGIC.len() + LANGUAGE;
         for at in MAGIC.len()..head {
             let mut other = whole.clone();
             other[at] ^= 0x40;
-            assert!(matches!(Hello::from_octets(&other), Err(BadHello::Language { .. })), "octet {at}");
+            assert!(matches!(Hello::from_octets(&other), Err(HelloError::LinkVersions { .. })), "octet {at}");
         }
         for wrong in [&whole[..head], &[&whole[..], &[0]].concat(), &[&whole[..head], &[9, 1]].concat()] {
-            assert_eq!(Hello::from_octets(wrong), Err(BadHello::Malformed));
+            assert_eq!(Hello::from_octets(wrong), Err(HelloError::Malformed));
         }
     }
 }

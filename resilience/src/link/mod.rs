@@ -1,10 +1,10 @@
 //! What a CTA and its CPFs say to each other, and those among themselves. Each link is reliable and keeps
 //! its order. That one with a CTA ends means the loss of whom it led to; where one between CPFs ends and both live, the next
-//! one begins with all that the former may have lost ([`Member::reached_again`](crate::Member::reached_again)).
+//! one begins with all that the former may have lost ([`ReplicatedCpf::peer_reconnected`](crate::ReplicatedCpf::peer_reconnected)).
 //!
-//! [`Down`], [`Up`] and [`Peer`] are what the protocol says. Between processes each is a message of octets, as are the few
+//! [`CpfCommand`], [`CpfReport`] and [`PeerMessage`] are what the protocol says. Between processes each is a message of octets, as are the few
 //! that only processes need: who calls ([`Hello`]), of which life a message between CPFs is ([`ToPeer`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of CTAs
-//! says to each other ([`ToCtaReplica`], [`ToActive`]).
+//! says to each other ([`ToCtaReplica`], [`ToPrimaryCta`]).
 
 mod hello;
 mod octets;
@@ -19,21 +19,21 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, UeId};
 
 use crate::replication::{Checkpoint, CpfId};
-pub use hello::{BadHello, Hello, Language, NeighbourHello, Role};
-pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, ToPeer};
+pub use hello::{Hello, HelloError, LinkVersions, PeerAmfHello, Role};
+pub use octets::{HeartbeatKey, LinkError, ToCpf, ToCta, ToPeer, UeQuery};
 pub(crate) use octets::{read_envelopes, write_envelopes};
-pub use pair::{MemberAt, Members, ToActive, ToCtaReplica};
+pub use pair::{CpfEntry, CpfTable, ToCtaReplica, ToPrimaryCta};
 
 /// From a CTA to a CPF.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Down {
+pub enum CpfCommand {
     /// Run this input of a UE that is served there.
     Run(Envelope),
-    /// The same as it is logged: how a CTA says it. Whoever reads it has [`Down::Run`].
-    Logged(Flat),
+    /// The same as it is logged: how a CTA says it. Whoever reads it has [`CpfCommand::Run`].
+    RunLogged(Flat),
     /// Run these inputs of a UE that is served there, in order, but have them tried before: the member that had them is lost, and
     /// it may have died of one.
-    Try {
+    RunAfterTrial {
         /// The UE.
         ue: UeId,
         /// All that its state lacks so far.
@@ -72,7 +72,7 @@ pub enum Down {
 
 /// From a CPF to its CTA.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Up {
+pub enum CpfReport {
     /// An input was run.
     Ran {
         /// The UE.
@@ -97,7 +97,7 @@ pub enum Up {
         inputs: (u64, u64),
     },
     /// This state of a UE, or a newer one, is held here.
-    Holds {
+    CheckpointHeld {
         /// The UE.
         ue: UeId,
         /// Term of the assignment under which it was sent: who was told to forget since does not hold it any more.
@@ -107,7 +107,7 @@ pub enum Up {
     },
     /// A UE was to be served here, and the state that was held of it cannot be read, or is not what its sender said, or not the one that the log
     /// leads on from: no input of the UE is run. Or its state was sent here, and is not what its sender says: it is not held.
-    Unreadable {
+    CheckpointUnusable {
         /// The UE.
         ue: UeId,
         /// Term of the assignment under which.
@@ -117,7 +117,7 @@ pub enum Up {
 
 /// From a CPF to another.
 #[derive(Clone, Debug)]
-pub enum Peer {
+pub enum PeerMessage {
     /// A UE's state, for who backs it: from who serves the UE, or from another that backs it and was asked.
     State(State),
     /// The step to a UE's state from the one that was sent before: what it is smaller than. Who does not hold that one fetches the state.

@@ -12,7 +12,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, UeId, UeSummary};
 use whimbrel_ids::Supi;
 
-use super::{Down, Peer, State, Up};
+use super::{CpfCommand, CpfReport, PeerMessage, State};
 use crate::region::Region;
 use crate::replication::CpfId;
 
@@ -32,7 +32,7 @@ pub enum ToCpf {
     },
     /// Who goes on with its UEs if this CTA is lost, and where that one is reached.
     CtaReplica(Option<SocketAddr>),
-    /// So many of its [`Up`] messages are here to stay, from the beginning of its membership.
+    /// So many of its [`CpfReport`] messages are here to stay, from the beginning of its membership.
     Taken(u64),
     /// The CTA replica of its former CTA serves now and goes on with it: it sends again what came after so many of its messages.
     Resumed {
@@ -46,13 +46,13 @@ pub enum ToCpf {
     /// All members, and where each is reached.
     Peers(Vec<(CpfId, SocketAddr)>),
     /// What the protocol says.
-    Down(Down),
+    Command(CpfCommand),
     /// An operator wants to see UEs that are served there.
-    Show {
+    ListUes {
         /// To be repeated in the answer.
         ask: u32,
         /// Which.
-        which: Show,
+        which: UeQuery,
     },
 }
 
@@ -68,11 +68,11 @@ impl fmt::Debug for HeartbeatKey {
 
 /// Which UEs an operator wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Show {
+pub enum UeQuery {
     /// The UEs of a subscriber.
-    Of(Supi),
+    Subscriber(Supi),
     /// So many UEs in the order of their SUPI, after this one.
-    After(Option<Supi>, u32),
+    Page(Option<Supi>, u32),
 }
 
 /// From a CPF's process to that of its CTA.
@@ -91,19 +91,19 @@ pub enum ToCta {
         life: u64,
         /// Its number.
         id: CpfId,
-        /// How many [`Down`] messages it has, from the beginning of its membership.
+        /// How many [`CpfCommand`] messages it has, from the beginning of its membership.
         has: u64,
     },
-    /// It has so many [`Down`] messages.
+    /// It has so many [`CpfCommand`] messages.
     Taken(u64),
     /// Etcd lists it under this number.
     Listed(CpfId),
     /// It wants to leave: others take its UEs, and then the CTA closes the link.
     Leave,
     /// What the protocol says.
-    Up(Up),
+    Report(CpfReport),
     /// The UEs that were asked for.
-    Shown {
+    UeList {
         /// Of the question.
         ask: u32,
         /// They.
@@ -139,9 +139,9 @@ impl From<FlatError> for LinkError {
 
 /// What stands in front of a message to a CPF.
 #[derive(Serialize, Deserialize)]
-pub(super) enum DownHead {
+pub(super) enum CommandHead {
     Run,
-    Try(UeId),
+    RunAfterTrial(UeId),
     Serve { ue: UeId, term: u32, backups: Vec<CpfId> },
     Outdated { ue: UeId, clock: u64, up_to_date: Vec<CpfId> },
     Released(u64),
@@ -153,22 +153,22 @@ pub(super) enum DownHead {
     Resumed { taken: u64, heartbeats: HeartbeatKey },
     Forgotten,
     Peers(Vec<(CpfId, SocketAddr)>),
-    Show { ask: u32, which: Show },
+    ListUes { ask: u32, which: UeQuery },
 }
 
 /// What stands in front of a message to a CTA.
 #[derive(Serialize, Deserialize)]
-pub(super) enum UpHead {
+pub(super) enum ReportHead {
     Join { region: String, address: SocketAddr },
     Resume { life: u64, id: CpfId, has: u64 },
     Taken(u64),
     Listed(CpfId),
     Leave,
     Ran { ue: UeId, term: u32, clock: u64, from: Option<AssociationId> },
-    Holds { ue: UeId, term: u32, clock: u64 },
+    CheckpointHeld { ue: UeId, term: u32, clock: u64 },
     Poisoned { ue: UeId, term: u32, inputs: (u64, u64) },
-    Shown { ask: u32, ues: Vec<UeSummary> },
-    Unreadable { ue: UeId, term: u32 },
+    UeList { ask: u32, ues: Vec<UeSummary> },
+    CheckpointUnusable { ue: UeId, term: u32 },
 }
 
 /// From a CPF's process to that of another.
@@ -179,7 +179,7 @@ pub struct ToPeer {
     /// Who says it.
     pub from: CpfId,
     /// What the protocol says.
-    pub message: Peer,
+    pub message: PeerMessage,
 }
 
 /// What stands in front of a message to another CPF.
@@ -211,37 +211,39 @@ impl ToCpf {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = match self {
-            Self::Down(Down::Run(envelope)) => {
-                write(&DownHead::Run, &[], to);
+            Self::Command(CpfCommand::Run(envelope)) => {
+                write(&CommandHead::Run, &[], to);
                 return envelope.write_flat(to);
             }
-            Self::Down(Down::Logged(input)) => return write(&DownHead::Run, input.octets(), to),
-            Self::Down(Down::Try { ue, inputs }) => {
-                write(&DownHead::Try(*ue), &[], to);
+            Self::Command(CpfCommand::RunLogged(input)) => {
+                return write(&CommandHead::Run, input.octets(), to);
+            }
+            Self::Command(CpfCommand::RunAfterTrial { ue, inputs }) => {
+                write(&CommandHead::RunAfterTrial(*ue), &[], to);
                 return write_envelopes(inputs, to);
             }
-            Self::Down(Down::Configure(config)) => {
-                return write(&DownHead::Configure, config.to_flat().octets(), to);
+            Self::Command(CpfCommand::Configure(config)) => {
+                return write(&CommandHead::Configure, config.to_flat().octets(), to);
             }
-            Self::Down(Down::Serve { ue, term, backups }) => {
-                DownHead::Serve { ue: *ue, term: *term, backups: backups.clone() }
+            Self::Command(CpfCommand::Serve { ue, term, backups }) => {
+                CommandHead::Serve { ue: *ue, term: *term, backups: backups.clone() }
             }
-            Self::Down(Down::Outdated { ue, clock, up_to_date }) => {
-                DownHead::Outdated { ue: *ue, clock: *clock, up_to_date: up_to_date.clone() }
+            Self::Command(CpfCommand::Outdated { ue, clock, up_to_date }) => {
+                CommandHead::Outdated { ue: *ue, clock: *clock, up_to_date: up_to_date.clone() }
             }
-            Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
-            Self::Down(Down::Forget { ue, term }) => DownHead::Forget { ue: *ue, term: *term },
+            Self::Command(CpfCommand::Released(batches)) => CommandHead::Released(*batches),
+            Self::Command(CpfCommand::Forget { ue, term }) => CommandHead::Forget { ue: *ue, term: *term },
             Self::Welcome { life, id, heartbeats, keep } => {
-                DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats, keep: *keep }
+                CommandHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats, keep: *keep }
             }
-            Self::CtaReplica(at) => DownHead::CtaReplica(*at),
-            Self::Taken(messages) => DownHead::Taken(*messages),
+            Self::CtaReplica(at) => CommandHead::CtaReplica(*at),
+            Self::Taken(messages) => CommandHead::Taken(*messages),
             Self::Resumed { taken, heartbeats } => {
-                DownHead::Resumed { taken: *taken, heartbeats: *heartbeats }
+                CommandHead::Resumed { taken: *taken, heartbeats: *heartbeats }
             }
-            Self::Forgotten => DownHead::Forgotten,
-            Self::Peers(peers) => DownHead::Peers(peers.clone()),
-            Self::Show { ask, which } => DownHead::Show { ask: *ask, which: *which },
+            Self::Forgotten => CommandHead::Forgotten,
+            Self::Peers(peers) => CommandHead::Peers(peers.clone()),
+            Self::ListUes { ask, which } => CommandHead::ListUes { ask: *ask, which: *which },
         };
         write(&head, &[], to);
     }
@@ -250,26 +252,30 @@ impl ToCpf {
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         let message = match head {
-            DownHead::Run => return Ok(Self::Down(Down::Run(Envelope::from_flat(rest)?))),
-            DownHead::Try(ue) => {
-                return Ok(Self::Down(Down::Try { ue, inputs: read_envelopes(rest)? }));
+            CommandHead::Run => return Ok(Self::Command(CpfCommand::Run(Envelope::from_flat(rest)?))),
+            CommandHead::RunAfterTrial(ue) => {
+                return Ok(Self::Command(CpfCommand::RunAfterTrial { ue, inputs: read_envelopes(rest)? }));
             }
-            DownHead::Configure => {
-                return Ok(Self::Down(Down::Configure(Arc::new(Config::from_flat(rest)?))));
+            CommandHead::Configure => {
+                return Ok(Self::Command(CpfCommand::Configure(Arc::new(Config::from_flat(rest)?))));
             }
-            DownHead::Serve { ue, term, backups } => Self::Down(Down::Serve { ue, term, backups }),
-            DownHead::Outdated { ue, clock, up_to_date } => {
-                Self::Down(Down::Outdated { ue, clock, up_to_date })
+            CommandHead::Serve { ue, term, backups } => {
+                Self::Command(CpfCommand::Serve { ue, term, backups })
             }
-            DownHead::Released(batches) => Self::Down(Down::Released(batches)),
-            DownHead::Forget { ue, term } => Self::Down(Down::Forget { ue, term }),
-            DownHead::Welcome { life, id, heartbeats, keep } => Self::Welcome { life, id, heartbeats, keep },
-            DownHead::CtaReplica(at) => Self::CtaReplica(at),
-            DownHead::Taken(messages) => Self::Taken(messages),
-            DownHead::Resumed { taken, heartbeats } => Self::Resumed { taken, heartbeats },
-            DownHead::Forgotten => Self::Forgotten,
-            DownHead::Peers(peers) => Self::Peers(peers),
-            DownHead::Show { ask, which } => Self::Show { ask, which },
+            CommandHead::Outdated { ue, clock, up_to_date } => {
+                Self::Command(CpfCommand::Outdated { ue, clock, up_to_date })
+            }
+            CommandHead::Released(batches) => Self::Command(CpfCommand::Released(batches)),
+            CommandHead::Forget { ue, term } => Self::Command(CpfCommand::Forget { ue, term }),
+            CommandHead::Welcome { life, id, heartbeats, keep } => {
+                Self::Welcome { life, id, heartbeats, keep }
+            }
+            CommandHead::CtaReplica(at) => Self::CtaReplica(at),
+            CommandHead::Taken(messages) => Self::Taken(messages),
+            CommandHead::Resumed { taken, heartbeats } => Self::Resumed { taken, heartbeats },
+            CommandHead::Forgotten => Self::Forgotten,
+            CommandHead::Peers(peers) => Self::Peers(peers),
+            CommandHead::ListUes { ask, which } => Self::ListUes { ask, which },
         };
         whole(message, rest)
     }
@@ -280,30 +286,30 @@ impl ToCta {
     pub fn write(&self, to: &mut Vec<u8>) {
         match self {
             Self::Join { region, address } => {
-                write(&UpHead::Join { region: region.to_string(), address: *address }, &[], to);
+                write(&ReportHead::Join { region: region.to_string(), address: *address }, &[], to);
             }
             Self::Resume { life, id, has } => {
-                write(&UpHead::Resume { life: *life, id: *id, has: *has }, &[], to);
+                write(&ReportHead::Resume { life: *life, id: *id, has: *has }, &[], to);
             }
-            Self::Taken(messages) => write(&UpHead::Taken(*messages), &[], to),
-            Self::Listed(number) => write(&UpHead::Listed(*number), &[], to),
-            Self::Leave => write(&UpHead::Leave, &[], to),
-            Self::Up(Up::Ran { ue, term, clock, from, batch }) => {
-                let head = UpHead::Ran { ue: *ue, term: *term, clock: *clock, from: *from };
+            Self::Taken(messages) => write(&ReportHead::Taken(*messages), &[], to),
+            Self::Listed(number) => write(&ReportHead::Listed(*number), &[], to),
+            Self::Leave => write(&ReportHead::Leave, &[], to),
+            Self::Report(CpfReport::Ran { ue, term, clock, from, batch }) => {
+                let head = ReportHead::Ran { ue: *ue, term: *term, clock: *clock, from: *from };
                 write(&head, &[], to);
                 batch.write_flat(to);
             }
-            Self::Up(Up::Holds { ue, term, clock }) => {
-                write(&UpHead::Holds { ue: *ue, term: *term, clock: *clock }, &[], to);
+            Self::Report(CpfReport::CheckpointHeld { ue, term, clock }) => {
+                write(&ReportHead::CheckpointHeld { ue: *ue, term: *term, clock: *clock }, &[], to);
             }
-            Self::Up(Up::Poisoned { ue, term, inputs }) => {
-                write(&UpHead::Poisoned { ue: *ue, term: *term, inputs: *inputs }, &[], to);
+            Self::Report(CpfReport::Poisoned { ue, term, inputs }) => {
+                write(&ReportHead::Poisoned { ue: *ue, term: *term, inputs: *inputs }, &[], to);
             }
-            Self::Up(Up::Unreadable { ue, term }) => {
-                write(&UpHead::Unreadable { ue: *ue, term: *term }, &[], to);
+            Self::Report(CpfReport::CheckpointUnusable { ue, term }) => {
+                write(&ReportHead::CheckpointUnusable { ue: *ue, term: *term }, &[], to);
             }
-            Self::Shown { ask, ues } => {
-                write(&UpHead::Shown { ask: *ask, ues: ues.clone() }, &[], to);
+            Self::UeList { ask, ues } => {
+                write(&ReportHead::UeList { ask: *ask, ues: ues.clone() }, &[], to);
             }
         }
     }
@@ -312,21 +318,27 @@ impl ToCta {
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         let message = match head {
-            UpHead::Ran { ue, term, clock, from } => {
+            ReportHead::Ran { ue, term, clock, from } => {
                 let batch = Box::new(Batch::from_flat(rest)?);
-                return Ok(Self::Up(Up::Ran { ue, term, clock, from, batch }));
+                return Ok(Self::Report(CpfReport::Ran { ue, term, clock, from, batch }));
             }
-            UpHead::Join { region, address } => {
+            ReportHead::Join { region, address } => {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
-            UpHead::Resume { life, id, has } => Self::Resume { life, id, has },
-            UpHead::Taken(messages) => Self::Taken(messages),
-            UpHead::Listed(number) => Self::Listed(number),
-            UpHead::Leave => Self::Leave,
-            UpHead::Holds { ue, term, clock } => Self::Up(Up::Holds { ue, term, clock }),
-            UpHead::Poisoned { ue, term, inputs } => Self::Up(Up::Poisoned { ue, term, inputs }),
-            UpHead::Unreadable { ue, term } => Self::Up(Up::Unreadable { ue, term }),
-            UpHead::Shown { ask, ues } => Self::Shown { ask, ues },
+            ReportHead::Resume { life, id, has } => Self::Resume { life, id, has },
+            ReportHead::Taken(messages) => Self::Taken(messages),
+            ReportHead::Listed(number) => Self::Listed(number),
+            ReportHead::Leave => Self::Leave,
+            ReportHead::CheckpointHeld { ue, term, clock } => {
+                Self::Report(CpfReport::CheckpointHeld { ue, term, clock })
+            }
+            ReportHead::Poisoned { ue, term, inputs } => {
+                Self::Report(CpfReport::Poisoned { ue, term, inputs })
+            }
+            ReportHead::CheckpointUnusable { ue, term } => {
+                Self::Report(CpfReport::CheckpointUnusable { ue, term })
+            }
+            ReportHead::UeList { ask, ues } => Self::UeList { ask, ues },
         };
         whole(message, rest)
     }
@@ -359,11 +371,11 @@ impl ToPeer {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let (head, flat) = match &self.message {
-            Peer::State(State { ue, term, clock, state }) => {
+            PeerMessage::State(State { ue, term, clock, state }) => {
                 (PeerHead::State { ue: *ue, term: *term, clock: *clock }, state.octets())
             }
-            Peer::Delta { term, delta } => (PeerHead::Delta { term: *term }, delta.octets()),
-            Peer::Fetch { ue, clock } => (PeerHead::Fetch { ue: *ue, clock: *clock }, &[][..]),
+            PeerMessage::Delta { term, delta } => (PeerHead::Delta { term: *term }, delta.octets()),
+            PeerMessage::Fetch { ue, clock } => (PeerHead::Fetch { ue: *ue, clock: *clock }, &[][..]),
         };
         write(&(self.life, self.from, head), flat, to);
     }
@@ -373,10 +385,10 @@ impl ToPeer {
         let ((life, from, head), rest) = read(octets)?;
         let message = match head {
             PeerHead::State { ue, term, clock } => {
-                Peer::State(State { ue, term, clock, state: Checkpoint::from_octets(rest)? })
+                PeerMessage::State(State { ue, term, clock, state: Checkpoint::from_octets(rest)? })
             }
-            PeerHead::Delta { term } => Peer::Delta { term, delta: Delta::from_octets(rest)? },
-            PeerHead::Fetch { ue, clock } => whole(Peer::Fetch { ue, clock }, rest)?,
+            PeerHead::Delta { term } => PeerMessage::Delta { term, delta: Delta::from_octets(rest)? },
+            PeerHead::Fetch { ue, clock } => whole(PeerMessage::Fetch { ue, clock }, rest)?,
         };
         Ok(Self { life, from, message })
     }
@@ -424,13 +436,13 @@ mod tests {
             ToCpf::Forgotten,
             ToCpf::Resumed { taken: 7, heartbeats: HeartbeatKey([9; 32]) },
             ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
-            ToCpf::Down(Down::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
-            ToCpf::Down(Down::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
-            ToCpf::Down(Down::Released(u64::MAX)),
-            ToCpf::Down(Down::Forget { ue: UE, term: 3 }),
-            ToCpf::Down(Down::Try { ue: UE, inputs: vec![] }),
-            ToCpf::Show { ask: 1, which: Show::After(supi, 100) },
-            ToCpf::Show { ask: 2, which: Show::After(None, 1) },
+            ToCpf::Command(CpfCommand::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
+            ToCpf::Command(CpfCommand::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
+            ToCpf::Command(CpfCommand::Released(u64::MAX)),
+            ToCpf::Command(CpfCommand::Forget { ue: UE, term: 3 }),
+            ToCpf::Command(CpfCommand::RunAfterTrial { ue: UE, inputs: vec![] }),
+            ToCpf::ListUes { ask: 1, which: UeQuery::Page(supi, 100) },
+            ToCpf::ListUes { ask: 2, which: UeQuery::Page(None, 1) },
         ]
     }
 
@@ -443,18 +455,18 @@ mod tests {
             assert!(ToCpf::read(&octets[..octets.len() - 1]).is_err());
         }
         let batch = Box::new(Batch { terms: (1, 2), idle: true, ..Batch::default() });
-        let ran = Up::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
+        let ran = CpfReport::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
             ToCta::Taken(1 << 40),
             ToCta::Listed(CpfId(20318)),
             ToCta::Leave,
-            ToCta::Up(ran),
-            ToCta::Up(Up::Holds { ue: UE, term: 2, clock: 9 }),
-            ToCta::Up(Up::Poisoned { ue: UE, term: 3, inputs: (8, 9) }),
-            ToCta::Up(Up::Unreadable { ue: UE, term: 3 }),
-            ToCta::Shown { ask: 3, ues: vec![] },
+            ToCta::Report(ran),
+            ToCta::Report(CpfReport::CheckpointHeld { ue: UE, term: 2, clock: 9 }),
+            ToCta::Report(CpfReport::Poisoned { ue: UE, term: 3, inputs: (8, 9) }),
+            ToCta::Report(CpfReport::CheckpointUnusable { ue: UE, term: 3 }),
+            ToCta::UeList { ask: 3, ues: vec![] },
         ] {
             let octets = up(&message);
             assert_eq!(format!("{:?}", ToCta::read(&octets).unwrap()), format!("{message:?}"));
@@ -470,8 +482,10 @@ mod tests {
         ue.clock = 10;
         let state = Checkpoint::of(&ue).unwrap();
         let delta = Delta::between(&base, &state).expect("they differ in a number");
-        let state = Peer::State(State { ue: UE, term: 3, clock: 10, state });
-        for message in [state, Peer::Delta { term: 3, delta }, Peer::Fetch { ue: UE, clock: 1 << 40 }] {
+        let state = PeerMessage::State(State { ue: UE, term: 3, clock: 10, state });
+        for message in
+            [state, PeerMessage::Delta { term: 3, delta }, PeerMessage::Fetch { ue: UE, clock: 1 << 40 }]
+        {
             let message = ToPeer { life: u64::MAX, from: CpfId(7), message };
             let octets = to_peer(&message);
             assert_eq!(format!("{:?}", ToPeer::read(&octets).unwrap()), format!("{message:?}"));
@@ -482,8 +496,8 @@ mod tests {
 
     #[test]
     fn a_form_that_was_damaged_is_named() {
-        let ran = Up::Ran { ue: UE, term: 1, clock: 9, from: None, batch: Box::default() };
-        let mut octets = up(&ToCta::Up(ran));
+        let ran = CpfReport::Ran { ue: UE, term: 1, clock: 9, from: None, batch: Box::default() };
+        let mut octets = up(&ToCta::Report(ran));
         let last = octets.len() - 1;
         octets[last] ^= 1;
         assert_eq!(ToCta::read(&octets).unwrap_err(), LinkError::Flat(FlatError::Damaged));
@@ -500,7 +514,7 @@ mod tests {
                     prop_assert!(ToCta::read(&up(&message)).is_ok());
                 }
                 if let Ok(message) = ToPeer::read(&octets) {
-                    prop_assert!(matches!(message.message, Peer::Fetch { .. }), "states have a CRC");
+                    prop_assert!(matches!(message.message, PeerMessage::Fetch { .. }), "states have a CRC");
                     prop_assert!(ToPeer::read(&to_peer(&message)).is_ok());
                 }
             }

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use super::octets::{read, whole, write};
 use super::{HeartbeatKey, LinkError};
 use crate::CodeVersion;
-use crate::membership::Place;
+use crate::membership::CtaInstance;
 use crate::replication::CpfId;
 
 /// The CPFs of a CTA, as whoever takes its place must know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Members {
+pub struct CpfTable {
     /// The life of the pair in which their numbers mean something.
     pub life: u64,
     /// The newest number.
     pub newest: u16,
     /// They.
-    pub members: Vec<MemberAt>,
+    pub members: Vec<CpfEntry>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberAt {
+pub struct CpfEntry {
     /// Its number.
     pub id: CpfId,
     /// Where it is reached.
@@ -55,18 +55,18 @@ pub enum ToCtaReplica<'a> {
     /// A [`Record`](crate::CTA replica::Record). What is said before it of CPFs holds for it.
     Record(&'a [u8]),
     /// The CPFs, from here on.
-    Members(Members),
+    Cpfs(CpfTable),
     /// What the active one's store holds of some subscribers.
     Subscribers(&'a [u8]),
 }
 
 /// From a CTA replica, or who wants to be one, to the active CTA.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ToActive {
+pub enum ToPrimaryCta {
     /// It wants to follow: the first message.
     Follow {
         /// Who it is.
-        place: Place,
+        place: CtaInstance,
         /// Where CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
         /// Where gNBs reach it.
@@ -85,13 +85,13 @@ pub(super) enum CtaReplicaHead {
     Begin { octets: u64, heartbeats: HeartbeatKey, endpoints: Vec<IpAddr> },
     Piece,
     Record,
-    Members(Members),
+    Cpfs(CpfTable),
     Subscribers,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) enum ActiveHead {
-    Follow { place: Place, address: SocketAddr, endpoints: Vec<IpAddr>, smf: IpAddr },
+pub(super) enum PrimaryHead {
+    Follow { place: CtaInstance, address: SocketAddr, endpoints: Vec<IpAddr>, smf: IpAddr },
     Pieces(u64),
     Held(u64),
 }
@@ -103,7 +103,7 @@ impl fmt::Debug for ToCtaReplica<'_> {
             Self::Begin { octets, .. } => write!(f, "Begin({octets} octets)"),
             Self::Piece(octets) => write!(f, "Piece({} octets)", octets.len()),
             Self::Record(octets) => write!(f, "Record({} octets)", octets.len()),
-            Self::Members(members) => members.fmt(f),
+            Self::Cpfs(members) => members.fmt(f),
             Self::Subscribers(octets) => write!(f, "Subscribers({} octets)", octets.len()),
         }
     }
@@ -120,7 +120,7 @@ impl<'a> ToCtaReplica<'a> {
             Self::Piece(octets) => write(&CtaReplicaHead::Piece, octets, to),
             Self::Record(octets) => write(&CtaReplicaHead::Record, octets, to),
             Self::Subscribers(octets) => write(&CtaReplicaHead::Subscribers, octets, to),
-            Self::Members(members) => write(&CtaReplicaHead::Members(members.clone()), &[], to),
+            Self::Cpfs(members) => write(&CtaReplicaHead::Cpfs(members.clone()), &[], to),
         }
     }
 
@@ -134,21 +134,21 @@ impl<'a> ToCtaReplica<'a> {
             CtaReplicaHead::Piece => Ok(Self::Piece(rest)),
             CtaReplicaHead::Record => Ok(Self::Record(rest)),
             CtaReplicaHead::Subscribers => Ok(Self::Subscribers(rest)),
-            CtaReplicaHead::Members(members) => whole(Self::Members(members), rest),
+            CtaReplicaHead::Cpfs(members) => whole(Self::Cpfs(members), rest),
         }
     }
 }
 
-impl ToActive {
+impl ToPrimaryCta {
     /// Appends its octets.
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = match self {
             Self::Follow { place, address, endpoints, smf } => {
                 let endpoints = endpoints.clone();
-                ActiveHead::Follow { place: *place, address: *address, endpoints, smf: *smf }
+                PrimaryHead::Follow { place: *place, address: *address, endpoints, smf: *smf }
             }
-            Self::Pieces(pieces) => ActiveHead::Pieces(*pieces),
-            Self::Held(number) => ActiveHead::Held(*number),
+            Self::Pieces(pieces) => PrimaryHead::Pieces(*pieces),
+            Self::Held(number) => PrimaryHead::Held(*number),
         };
         write(&head, &[], to);
     }
@@ -157,11 +157,11 @@ impl ToActive {
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         let message = match head {
-            ActiveHead::Follow { place, address, endpoints, smf } => {
+            PrimaryHead::Follow { place, address, endpoints, smf } => {
                 Self::Follow { place, address, endpoints, smf }
             }
-            ActiveHead::Pieces(pieces) => Self::Pieces(pieces),
-            ActiveHead::Held(number) => Self::Held(number),
+            PrimaryHead::Pieces(pieces) => Self::Pieces(pieces),
+            PrimaryHead::Held(number) => Self::Held(number),
         };
         whole(message, rest)
     }
@@ -174,9 +174,9 @@ mod tests {
     use super::*;
     use crate::detector::Incarnation;
 
-    fn members() -> Members {
+    fn members() -> CpfTable {
         let address = ([192, 0, 2, 7], 7381).into();
-        let member = MemberAt {
+        let member = CpfEntry {
             code: CodeVersion(7),
             id: CpfId(3),
             address,
@@ -184,7 +184,7 @@ mod tests {
             draining: true,
             listed: Some(CpfId(9)),
         };
-        Members { life: u64::MAX, newest: 9, members: vec![member] }
+        CpfTable { life: u64::MAX, newest: 9, members: vec![member] }
     }
 
     fn octets(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -201,7 +201,7 @@ mod tests {
             begin,
             ToCtaReplica::Piece(b"snap"),
             ToCtaReplica::Record(b"rec"),
-            ToCtaReplica::Members(members()),
+            ToCtaReplica::Cpfs(members()),
             ToCtaReplica::Subscribers(b"who"),
         ] {
             let written = octets(|to| message.write(to));
@@ -209,24 +209,24 @@ mod tests {
             assert_eq!(octets(|to| read.write(to)), written);
             assert_eq!(format!("{read:?}"), format!("{message:?}"));
         }
-        let place = Place { cta: 2, incarnation: Incarnation(7) };
+        let place = CtaInstance { cta: 2, incarnation: Incarnation(7) };
         let endpoints = vec![[192, 0, 2, 2].into()];
         let (address, smf) = (([192, 0, 2, 2], 7380).into(), [192, 0, 2, 2].into());
-        let follow = ToActive::Follow { place, address, endpoints, smf };
-        for message in [follow, ToActive::Pieces(9), ToActive::Held(1 << 50)] {
+        let follow = ToPrimaryCta::Follow { place, address, endpoints, smf };
+        for message in [follow, ToPrimaryCta::Pieces(9), ToPrimaryCta::Held(1 << 50)] {
             let written = octets(|to| message.write(to));
-            assert_eq!(ToActive::read(&written), Ok(message));
-            assert_eq!(ToActive::read(&[&written[..], &[0]].concat()), Err(LinkError::Malformed));
+            assert_eq!(ToPrimaryCta::read(&written), Ok(message));
+            assert_eq!(ToPrimaryCta::read(&[&written[..], &[0]].concat()), Err(LinkError::Malformed));
         }
     }
 
     proptest! {
         #[test]
         fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..100)) {
-            if let Ok(message) = ToActive::read(&octets) {
+            if let Ok(message) = ToPrimaryCta::read(&octets) {
                 let mut again = Vec::new();
                 message.write(&mut again);
-                prop_assert_eq!(ToActive::read(&again), Ok(message));
+                prop_assert_eq!(ToPrimaryCta::read(&again), Ok(message));
             }
             let _ = ToCtaReplica::read(&octets);
         }

@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use whimbrel_control::{AssociationId, Checkpoint, UeId, UeSummary};
 
 use super::hello::LINK_VERSION;
-use super::octets::{DownHead, PeerHead, UpHead};
-use super::pair::{ActiveHead, CtaReplicaHead};
-use super::{HeartbeatKey, MemberAt, Members, Role, Show};
+use super::octets::{CommandHead, PeerHead, ReportHead};
+use super::pair::{CtaReplicaHead, PrimaryHead};
+use super::{CpfEntry, CpfTable, HeartbeatKey, Role, UeQuery};
 use crate::CodeVersion;
 use crate::detector::Incarnation;
-use crate::membership::Place;
+use crate::membership::CtaInstance;
 use crate::replication::CpfId;
 
 /// As `LINK_VERSION` has them: another file with another version.
@@ -30,29 +30,29 @@ fn at(last: u8) -> SocketAddr {
     ([192, 0, 2, last], 7380).into()
 }
 
-fn to_cpf() -> Vec<DownHead> {
+fn to_cpf() -> Vec<CommandHead> {
     let supi = "imsi-999700000000001".parse().ok();
     let (life, id, heartbeats) = (1 << 60, CpfId(300), HeartbeatKey([7; 32]));
     vec![
-        DownHead::Run,
-        DownHead::Try(UE),
-        DownHead::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
-        DownHead::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
-        DownHead::Released(1 << 40),
-        DownHead::Forget { ue: UE, term: 7 },
-        DownHead::Configure,
-        DownHead::Welcome { life, id, heartbeats, keep: true },
-        DownHead::CtaReplica(Some(at(2))),
-        DownHead::Taken(300),
-        DownHead::Resumed { taken: 7, heartbeats },
-        DownHead::Forgotten,
-        DownHead::Peers(vec![(CpfId(1), at(7)), (CpfId(2), ([0; 16], 1).into())]),
-        DownHead::Show { ask: 1, which: Show::After(supi, 100) },
-        DownHead::Show { ask: 2, which: Show::Of(supi.expect("a SUPI")) },
+        CommandHead::Run,
+        CommandHead::RunAfterTrial(UE),
+        CommandHead::Serve { ue: UE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
+        CommandHead::Outdated { ue: UE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
+        CommandHead::Released(1 << 40),
+        CommandHead::Forget { ue: UE, term: 7 },
+        CommandHead::Configure,
+        CommandHead::Welcome { life, id, heartbeats, keep: true },
+        CommandHead::CtaReplica(Some(at(2))),
+        CommandHead::Taken(300),
+        CommandHead::Resumed { taken: 7, heartbeats },
+        CommandHead::Forgotten,
+        CommandHead::Peers(vec![(CpfId(1), at(7)), (CpfId(2), ([0; 16], 1).into())]),
+        CommandHead::ListUes { ask: 1, which: UeQuery::Page(supi, 100) },
+        CommandHead::ListUes { ask: 2, which: UeQuery::Subscriber(supi.expect("a SUPI")) },
     ]
 }
 
-fn to_cta() -> Vec<UpHead> {
+fn to_cta() -> Vec<ReportHead> {
     let octet =
         |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
     let states = UES.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect::<Vec<u8>>());
@@ -62,16 +62,16 @@ fn to_cta() -> Vec<UpHead> {
     ues.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
     ues.truncate(2);
     vec![
-        UpHead::Join { region: "north/harbour".into(), address: at(7) },
-        UpHead::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
-        UpHead::Taken(1 << 40),
-        UpHead::Listed(CpfId(20318)),
-        UpHead::Leave,
-        UpHead::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)) },
-        UpHead::Holds { ue: UE, term: 7, clock: 300 },
-        UpHead::Poisoned { ue: UE, term: 3, inputs: (8, 9) },
-        UpHead::Shown { ask: 3, ues },
-        UpHead::Unreadable { ue: UE, term: 3 },
+        ReportHead::Join { region: "north/harbour".into(), address: at(7) },
+        ReportHead::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
+        ReportHead::Taken(1 << 40),
+        ReportHead::Listed(CpfId(20318)),
+        ReportHead::Leave,
+        ReportHead::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)) },
+        ReportHead::CheckpointHeld { ue: UE, term: 7, clock: 300 },
+        ReportHead::Poisoned { ue: UE, term: 3, inputs: (8, 9) },
+        ReportHead::UeList { ask: 3, ues },
+        ReportHead::CheckpointUnusable { ue: UE, term: 3 },
     ]
 }
 
@@ -84,7 +84,7 @@ fn to_peer() -> Vec<PeerHead> {
 }
 
 fn to_cta_replica() -> Vec<CtaReplicaHead> {
-    let member = MemberAt {
+    let member = CpfEntry {
         id: CpfId(3),
         address: at(7),
         region: "home/site".into(),
@@ -100,17 +100,17 @@ fn to_cta_replica() -> Vec<CtaReplicaHead> {
         },
         CtaReplicaHead::Piece,
         CtaReplicaHead::Record,
-        CtaReplicaHead::Members(Members { life: 1 << 60, newest: 9, members: vec![member] }),
+        CtaReplicaHead::Cpfs(CpfTable { life: 1 << 60, newest: 9, members: vec![member] }),
         CtaReplicaHead::Subscribers,
     ]
 }
 
-fn to_active() -> Vec<ActiveHead> {
-    let place = Place { cta: 2, incarnation: Incarnation(7) };
+fn to_primary_cta() -> Vec<PrimaryHead> {
+    let place = CtaInstance { cta: 2, incarnation: Incarnation(7) };
     vec![
-        ActiveHead::Follow { place, address: at(2), endpoints: vec![at(2).ip()], smf: at(2).ip() },
-        ActiveHead::Pieces(9),
-        ActiveHead::Held(1 << 50),
+        PrimaryHead::Follow { place, address: at(2), endpoints: vec![at(2).ip()], smf: at(2).ip() },
+        PrimaryHead::Pieces(9),
+        PrimaryHead::Held(1 << 50),
     ]
 }
 
@@ -139,7 +139,7 @@ fn messages_do_not_change_without_the_version_of_links() {
         written("cta", &to_cta()),
         written("peer", &to_peer()),
         written("cta_replica", &to_cta_replica()),
-        written("active", &to_active()),
+        written("primary_cta", &to_primary_cta()),
     ]
     .concat();
     let (version, stored) = STORED;

@@ -79,7 +79,7 @@ fn read_regions(all: &[String]) -> Result<Vec<Region>, String> {
         .iter()
         .map(|text| text.parse())
         .collect::<Result<_, _>>()
-        .map_err(|e: crate::region::BadRegion| wrong(&e))?;
+        .map_err(|e: crate::region::InvalidRegion| wrong(&e))?;
     Regions::new(all.clone()).map_err(|e| wrong(&e))?;
     Ok(all)
 }

@@ -8,8 +8,8 @@ use whimbrel_ids::Instant;
 use super::record::MemberRecord;
 use super::view::Key;
 use super::{
-    Answer, Answered, Change, Claim, ClaimError, Course, Failure, Home, Kv, Member, MemberId, Place, Request,
-    View, Watched,
+    Answer, Answered, Change, Claim, ClaimAction, ClaimError, CtaInstance, Failure, Home, Kv, Member,
+    MemberId, Request, View, Watched,
 };
 use crate::detector::Incarnation;
 
@@ -359,10 +359,10 @@ impl Membership {
         let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.incarnation) else {
             return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
         };
-        let me = Place { cta, incarnation };
+        let me = CtaInstance { cta, incarnation };
         Some(match self.view.claim(*home, me, *claim, proposed.as_ref()) {
-            Ok((_, Course::Granted(record))) => Err(Event::Claimed(*home, record)),
-            Ok((expected, Course::Write(record))) => {
+            Ok((_, ClaimAction::Granted(record))) => Err(Event::Claimed(*home, record)),
+            Ok((expected, ClaimAction::Write(record))) => {
                 *proposed = Some(record);
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
                 Ok(Request::Swap { key: Key::Home(*home).write(&self.prefix), expected, value, lease: 0 })

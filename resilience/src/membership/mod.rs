@@ -19,7 +19,7 @@
 //! | listed | heartbeats | new UEs | the UEs that it has |
 //! | --- | --- | --- | --- |
 //! | yes | answered | yes | served by it |
-//! | no | answered | no, while others are listed ([`Roll`]) | go to others, in order |
+//! | no | answered | no, while others are listed ([`CpfRoster`]) | go to others, in order |
 //! | yes or no | a verdict | no | taken over by others |
 //!
 //! A process that cannot renew its lease goes on with what it has ([`Event::Doubtful`], [`Event::Expelled`]), and is listed again under the same
@@ -30,15 +30,15 @@
 //! An etcd that has forgotten (another cluster, or a lower revision) is not believed: terms would begin again ([`Event::Replaced`]).
 
 mod configuration;
+mod cpf_roster;
 mod machine;
 mod port;
 mod record;
-mod roll;
 mod view;
 
 pub use configuration::Configuration;
+pub use cpf_roster::{ConnectedCpf, CpfRoster};
 pub use machine::{Command, Event, Input, Membership, Outbox, Settings};
 pub use port::{Answer, Answered, Failure, Kv, Request, Watched};
-pub use record::{Claim, ClaimError, Course, Home, Member, MemberId, Place};
-pub use roll::{Present, Roll};
+pub use record::{Claim, ClaimAction, ClaimError, CtaInstance, Home, Member, MemberId};
 pub use view::{Change, Listed, View};

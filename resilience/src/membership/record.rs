@@ -78,7 +78,7 @@ pub(super) struct MemberRecord {
 
 /// A CTA in one of its lives: only that one has the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct CtaInstance {
     /// Which.
     pub cta: u16,
     /// Which life.
@@ -104,9 +104,9 @@ pub struct Home {
     /// Rises with every change; lower ones are refused everywhere.
     pub term: u32,
     /// Serves it.
-    pub active: Place,
+    pub primary: CtaInstance,
     /// Holds its log too: nothing leaves without it.
-    pub cta_replica: Option<Place>,
+    pub cta_replica: Option<CtaInstance>,
 }
 
 /// What a CTA wants of a home.
@@ -119,12 +119,12 @@ pub enum Claim {
     /// Who serves it wants to go on without a CTA replica, and that nobody is named as one by what it asked for before.
     Alone,
     /// Who serves it alone wants a CTA replica, which holds the log by now.
-    Pair(Place),
+    Pair(CtaInstance),
 }
 
 /// What there is to be done for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum ClaimAction {
     /// Nothing: the record says so.
     Granted(Home),
     /// This is to be written, if the record is still the same.
@@ -159,18 +159,18 @@ impl Home {
     /// answer; `listed`: whether a CTA is a member in that life. Errors: [`ClaimError::NotYours`], [`ClaimError::Outrun`].
     pub fn course(
         before: Option<&Home>,
-        me: Place,
+        me: CtaInstance,
         claim: Claim,
         proposed: Option<&Home>,
-        listed: impl Fn(&Place) -> bool,
-    ) -> Result<Course, ClaimError> {
+        listed: impl Fn(&CtaInstance) -> bool,
+    ) -> Result<ClaimAction, ClaimError> {
         if let Some(record) = before
             && (proposed == before || record.grants(me, claim))
         {
-            return Ok(Course::Granted(*record));
+            return Ok(ClaimAction::Granted(*record));
         }
         match Self::after(before, me, claim, listed) {
-            Ok(record) => Ok(Course::Write(record)),
+            Ok(record) => Ok(ClaimAction::Write(record)),
             Err(_) if proposed.is_some() => Err(ClaimError::Outrun),
             Err(why) => Err(why),
         }
@@ -178,36 +178,36 @@ impl Home {
 
     /// Whether the record says already what a claim of `me` is for. To go on alone it has to be written once more: a former try to pair
     /// may still be on its way to etcd, and comes to nothing only when the record has changed.
-    fn grants(&self, me: Place, claim: Claim) -> bool {
+    fn grants(&self, me: CtaInstance, claim: Claim) -> bool {
         let cta_replica = match claim {
             Claim::Found | Claim::Promote => None,
             Claim::Pair(other) => Some(other),
             Claim::Alone => return false,
         };
-        self.active == me && self.cta_replica == cta_replica
+        self.primary == me && self.cta_replica == cta_replica
     }
 
     fn after(
         before: Option<&Home>,
-        me: Place,
+        me: CtaInstance,
         claim: Claim,
-        listed: impl Fn(&Place) -> bool,
+        listed: impl Fn(&CtaInstance) -> bool,
     ) -> Result<Home, ClaimError> {
         let term = before.map_or(1, |home| home.term.saturating_add(1));
-        let (active, cta_replica) = match (claim, before) {
+        let (primary, cta_replica) = match (claim, before) {
             (Claim::Found, None) => (me, None),
             // Only a later life of who served it: another one would give out the same numbers, while the former lives perhaps.
             (Claim::Found, Some(home))
-                if home.active.cta == me.cta
-                    && home.active.incarnation < me.incarnation
+                if home.primary.cta == me.cta
+                    && home.primary.incarnation < me.incarnation
                     && !home.cta_replica.as_ref().is_some_and(&listed) =>
             {
                 (me, None)
             }
             (Claim::Promote, Some(home)) if home.cta_replica == Some(me) => (me, None),
-            (Claim::Alone, Some(home)) if home.active == me => (me, None),
+            (Claim::Alone, Some(home)) if home.primary == me => (me, None),
             (Claim::Pair(other), Some(home))
-                if home.active == me
+                if home.primary == me
                     && home.cta_replica.is_none()
                     && other.cta != me.cta
                     && listed(&other) =>
@@ -216,7 +216,7 @@ impl Home {
             }
             _ => return Err(ClaimError::NotYours),
         };
-        Ok(Home { term, active, cta_replica })
+        Ok(Home { term, primary, cta_replica })
     }
 }
 
@@ -224,23 +224,23 @@ impl Home {
 mod tests {
     use super::*;
 
-    const A: Place = Place { cta: 1, incarnation: Incarnation(10) };
-    const B: Place = Place { cta: 2, incarnation: Incarnation(11) };
-    const A_AGAIN: Place = Place { cta: 1, incarnation: Incarnation(20) };
+    const A: CtaInstance = CtaInstance { cta: 1, incarnation: Incarnation(10) };
+    const B: CtaInstance = CtaInstance { cta: 2, incarnation: Incarnation(11) };
+    const A_AGAIN: CtaInstance = CtaInstance { cta: 1, incarnation: Incarnation(20) };
 
-    fn after(before: &Home, me: Place, claim: Claim) -> Result<Home, ClaimError> {
+    fn after(before: &Home, me: CtaInstance, claim: Claim) -> Result<Home, ClaimError> {
         Home::after(Some(before), me, claim, |place| [A, B].contains(place))
     }
 
     #[test]
     fn a_home_goes_from_hand_to_hand_only_as_its_record_allows() {
         let alone = Home::after(None, A, Claim::Found, |_| false).unwrap();
-        assert_eq!(alone, Home { term: 1, active: A, cta_replica: None });
+        assert_eq!(alone, Home { term: 1, primary: A, cta_replica: None });
         let pair = after(&alone, A, Claim::Pair(B)).unwrap();
-        assert_eq!(pair, Home { term: 2, active: A, cta_replica: Some(B) });
-        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, active: B, cta_replica: None }));
-        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, active: A, cta_replica: None }));
-        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, active: A, cta_replica: None }));
+        assert_eq!(pair, Home { term: 2, primary: A, cta_replica: Some(B) });
+        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, primary: B, cta_replica: None }));
+        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, primary: A, cta_replica: None }));
+        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, primary: A, cta_replica: None }));
 
         for (home, who, claim) in [
             (&alone, B, Claim::Promote),
@@ -251,7 +251,7 @@ mod tests {
             (&pair, B, Claim::Alone),
             (&pair, A, Claim::Pair(B)),
             (&pair, A_AGAIN, Claim::Alone), // a life that has not the log
-            (&pair, Place { incarnation: Incarnation(12), ..B }, Claim::Promote),
+            (&pair, CtaInstance { incarnation: Incarnation(12), ..B }, Claim::Promote),
         ] {
             assert_eq!(
                 after(home, who, claim),
@@ -263,12 +263,16 @@ mod tests {
 
     #[test]
     fn a_home_is_founded_anew_only_by_who_served_it_and_when_nobody_is_left_who_had_its_log() {
-        let pair = Home { term: 4, active: A, cta_replica: Some(B) };
-        let found = |me, listed: &[Place]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));
+        let pair = Home { term: 4, primary: A, cta_replica: Some(B) };
+        let found =
+            |me, listed: &[CtaInstance]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));
         assert_eq!(found(A_AGAIN, &[A_AGAIN, B]), Err(ClaimError::NotYours));
         assert_eq!(found(A, &[A]), Err(ClaimError::NotYours));
-        assert_eq!(found(Place { cta: 3, incarnation: Incarnation(20) }, &[]), Err(ClaimError::NotYours));
-        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, active: A_AGAIN, cta_replica: None }));
+        assert_eq!(
+            found(CtaInstance { cta: 3, incarnation: Incarnation(20) }, &[]),
+            Err(ClaimError::NotYours)
+        );
+        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, primary: A_AGAIN, cta_replica: None }));
     }
 
     #[test]

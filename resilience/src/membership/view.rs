@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::record::MemberRecord;
-use super::{Claim, ClaimError, Configuration, Course, Home, Kv, Member, MemberId, Place};
+use super::{Claim, ClaimAction, ClaimError, Configuration, CtaInstance, Home, Kv, Member, MemberId};
 use crate::detector::Incarnation;
 
 /// Octets of a record at most: the largest is a configuration of some thousand regions.
@@ -79,11 +79,11 @@ impl View {
     pub(super) fn claim(
         &self,
         home: u16,
-        me: Place,
+        me: CtaInstance,
         claim: Claim,
         proposed: Option<&Home>,
-    ) -> Result<(u64, Course), ClaimError> {
-        let listed = |place: &Place| {
+    ) -> Result<(u64, ClaimAction), ClaimError> {
+        let listed = |place: &CtaInstance| {
             self.members.get(&MemberId::Cta(place.cta)).is_some_and(|l| l.incarnation == place.incarnation)
         };
         let before = self.homes.get(&home);

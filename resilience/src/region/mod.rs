@@ -21,6 +21,6 @@ mod ring;
 pub use area::{AreaError, Areas};
 pub use geohash::Geohash;
 pub use map::{CpfState, RegionError, Regions};
-pub use name::{BadRegion, Region};
+pub use name::{InvalidRegion, Region};
 pub use placement::{Placement, Rings};
 pub use ring::{Ring, VIRTUAL_NODES};

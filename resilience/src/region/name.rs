@@ -26,14 +26,14 @@ const NAME_MAX: usize = 32;
 
 /// What is wrong with a region's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadRegion {
+pub enum InvalidRegion {
     /// A geohash of one character, which has no larger region, or of too many.
     Length(String),
     /// Neither a geohash nor two names.
     Form(String),
 }
 
-impl fmt::Display for BadRegion {
+impl fmt::Display for InvalidRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length(text) => {
@@ -48,12 +48,12 @@ impl fmt::Display for BadRegion {
     }
 }
 
-impl std::error::Error for BadRegion {}
+impl std::error::Error for InvalidRegion {}
 
 impl TryFrom<String> for Region {
-    type Error = BadRegion;
+    type Error = InvalidRegion;
 
-    fn try_from(text: String) -> Result<Self, BadRegion> {
+    fn try_from(text: String) -> Result<Self, InvalidRegion> {
         text.parse()
     }
 }
@@ -65,20 +65,20 @@ impl From<Region> for String {
 }
 
 impl FromStr for Region {
-    type Err = BadRegion;
+    type Err = InvalidRegion;
 
-    fn from_str(text: &str) -> Result<Self, BadRegion> {
+    fn from_str(text: &str) -> Result<Self, InvalidRegion> {
         if !text.is_empty() && text.bytes().all(|c| matches!(c, b'0'..=b'3')) {
             return Geohash::parse(text)
                 .filter(|cell| cell.length() > 1)
                 .map(|cell| Self(Kind::Cell(cell)))
-                .ok_or_else(|| BadRegion::Length(text.into()));
+                .ok_or_else(|| InvalidRegion::Length(text.into()));
         }
         match text.split_once('/') {
             Some((wider, name)) if [wider, name].into_iter().all(is_name) => {
                 Ok(Self(Kind::Named { wider: wider.into(), name: name.into() }))
             }
-            _ => Err(BadRegion::Form(text.into())),
+            _ => Err(InvalidRegion::Form(text.into())),
         }
     }
 }
@@ -166,11 +166,11 @@ mod tests {
             assert_eq!(region(text).to_string(), text);
         }
         for text in ["1", "0123012301230123012301230"] {
-            assert_eq!(text.parse::<Region>(), Err(BadRegion::Length(text.into())));
+            assert_eq!(text.parse::<Region>(), Err(InvalidRegion::Length(text.into())));
         }
         for text in ["", "124", "north", "north/", "/x", "a/b/c", "north/1", "north/a b", "north/x\n", "n/ä"]
         {
-            assert_eq!(text.parse::<Region>(), Err(BadRegion::Form(text.into())), "{text}");
+            assert_eq!(text.parse::<Region>(), Err(InvalidRegion::Form(text.into())), "{text}");
         }
         assert!("1".parse::<Region>().unwrap_err().to_string().contains("2 to 24 characters"));
         assert!("north".parse::<Region>().unwrap_err().to_string().contains("`north` is no region"));

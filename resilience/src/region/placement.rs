@@ -37,7 +37,7 @@ pub struct Placement {
 /// | nobody in the larger region | one of another region of the CTA's, and backups there |
 /// | nobody | none: it is refused as in congestion |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Members", into = "Members")]
+#[serde(from = "CpfTable", into = "CpfTable")]
 pub struct Rings {
     home: Region,
     areas: Areas,
@@ -60,21 +60,21 @@ struct Levels {
 
 /// What rings are made of, as it travels.
 #[derive(Serialize, Deserialize)]
-struct Members {
+struct CpfTable {
     home: Region,
     areas: Areas,
     members: BTreeMap<CpfId, (Region, CodeVersion)>,
     backups: usize,
 }
 
-impl From<Rings> for Members {
+impl From<Rings> for CpfTable {
     fn from(Rings { home, areas, members, backups, .. }: Rings) -> Self {
         Self { home, areas, members, backups }
     }
 }
 
-impl From<Members> for Rings {
-    fn from(Members { home, areas, members, backups }: Members) -> Self {
+impl From<CpfTable> for Rings {
+    fn from(CpfTable { home, areas, members, backups }: CpfTable) -> Self {
         Self::new(home, areas, members, backups)
     }
 }

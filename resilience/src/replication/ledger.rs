@@ -11,7 +11,7 @@ use super::CpfId;
 /// How much of one UE's log is kept. Of no inputs at all: a UE whose CPF is lost in the middle of a procedure
 /// registers anew, and one that rests goes on where its state is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct UeLogLimits {
     /// Inputs. A registration with a session is eleven; a procedure that fails at every step stays below this.
     pub inputs: usize,
     /// Octets of inputs: half the largest NAS message beside its NGAP message would still pass.
@@ -20,7 +20,7 @@ pub struct Bounds {
     pub marking: Marking,
 }
 
-impl Default for Bounds {
+impl Default for UeLogLimits {
     fn default() -> Self {
         Self { inputs: 64, octets: 32 * 1024, marking: Marking::default() }
     }
@@ -83,7 +83,7 @@ pub enum Verdict {
 
 /// What the loss of a CPF means for a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failover<I> {
+pub enum TakeoverOutcome<I> {
     /// Nothing that its service needs.
     Unaffected,
     /// Another serves it.
@@ -115,7 +115,7 @@ pub struct Lagging {
 /// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ledger<I> {
-    bounds: Bounds,
+    bounds: UeLogLimits,
     term: u32,
     primary: CpfId,
     /// The last input.
@@ -134,7 +134,7 @@ pub struct Ledger<I> {
 
 impl<I: Clone> Ledger<I> {
     /// A UE that begins: `primary` serves it, `backups` will have its state.
-    pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: Bounds) -> Self {
+    pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: UeLogLimits) -> Self {
         let backups = backups.into_iter().filter(|c| *c != primary);
         Self {
             bounds,
@@ -177,7 +177,7 @@ impl<I: Clone> Ledger<I> {
 
     /// Whether half of what may be kept is: time to see who it is kept for.
     pub fn is_half_full(&self) -> bool {
-        let Bounds { inputs, octets, .. } = self.bounds;
+        let UeLogLimits { inputs, octets, .. } = self.bounds;
         self.retained.len() > inputs / 2 || self.octets > octets / 2
     }
 
@@ -324,24 +324,24 @@ impl<I: Clone> Ledger<I> {
     }
 
     /// A CPF is lost, and all others may run what it ran.
-    pub fn failed(&mut self, cpf: CpfId) -> Failover<I> {
+    pub fn failed(&mut self, cpf: CpfId) -> TakeoverOutcome<I> {
         self.failed_among(cpf, |_| true)
     }
 
     /// A CPF is lost; `alike`: who runs the same code as it. Another may serve from a state that lacks nothing which was released, since
     /// nothing is run again then; the log begins anew there.
-    pub fn failed_among(&mut self, cpf: CpfId, alike: impl Fn(CpfId) -> bool) -> Failover<I> {
+    pub fn failed_among(&mut self, cpf: CpfId, alike: impl Fn(CpfId) -> bool) -> TakeoverOutcome<I> {
         self.replicas.retain(|r| r.cpf != cpf);
         if cpf != self.primary {
             if !self.replicas.is_empty() {
                 self.prune(); // who takes the place of the last one begins where the log begins
             }
-            return Failover::Unaffected;
+            return TakeoverOutcome::Unaffected;
         }
         let able = self.replicas.iter().filter(|r| r.acked >= self.base);
         let able = able.filter(|r| r.acked >= self.released || alike(r.cpf));
         let Some(&Replica { cpf: by, acked, .. }) = able.max_by_key(|r| (alike(r.cpf), r.acked)) else {
-            return Failover::Lost;
+            return TakeoverOutcome::Lost;
         };
         if !alike(by) {
             self.forget(acked);
@@ -349,7 +349,7 @@ impl<I: Clone> Ledger<I> {
         self.replicas.retain(|r| r.cpf != by);
         self.term += 1;
         self.primary = by;
-        Failover::Serve { by, term: self.term, replay: self.after(acked) }
+        TakeoverOutcome::Serve { by, term: self.term, replay: self.after(acked) }
     }
 
     /// What is kept of the log after an input, by clock.
@@ -448,7 +448,7 @@ mod tests {
     const PRIMARY: CpfId = CpfId(1);
     const BACKUP: CpfId = CpfId(2);
     const NOW: Instant = Instant(1_000_000);
-    const BOUNDS: Bounds = Bounds { inputs: 3, octets: 100, marking: Marking::WithoutLog };
+    const BOUNDS: UeLogLimits = UeLogLimits { inputs: 3, octets: 100, marking: Marking::WithoutLog };
 
     fn ledger() -> Ledger<&'static str> {
         Ledger::new(PRIMARY, [BACKUP], BOUNDS)
@@ -477,24 +477,24 @@ mod tests {
         let before = ledger.clone();
         assert_eq!(
             ledger.clone().failed_among(PRIMARY, |_| false),
-            Failover::Lost,
+            TakeoverOutcome::Lost,
             "it would run what was released"
         );
         ledger.acknowledged(NOW, other, 1, 1);
         ledger.append(|_| (10, "b"));
         let replay = vec![(2, "b")];
-        let serve = Failover::Serve { by: other, term: 2, replay };
+        let serve = TakeoverOutcome::Serve { by: other, term: 2, replay };
         assert_eq!(ledger.failed_among(PRIMARY, |_| false), serve, "of that nothing has left");
         assert_eq!(
             ledger.failed_among(other, |c| c == behind),
-            Failover::Lost,
+            TakeoverOutcome::Lost,
             "what ran before is another version's"
         );
 
         let mut ledger = before;
         ledger.acknowledged(NOW, other, 1, 1);
         let replay = vec![(1, "a")];
-        let pinned = Failover::Serve { by: behind, term: 2, replay };
+        let pinned = TakeoverOutcome::Serve { by: behind, term: 2, replay };
         assert_eq!(ledger.failed_among(PRIMARY, |c| c == behind), pinned, "who runs the same goes before");
     }
 
@@ -540,7 +540,7 @@ mod tests {
         ledger.append(|_| (1, "registration request"));
         ledger.acknowledged(NOW, BACKUP, 1, u64::MAX);
         assert_eq!(ledger.inputs(), 1);
-        let Failover::Serve { by, term, replay } = ledger.failed(PRIMARY) else {
+        let TakeoverOutcome::Serve { by, term, replay } = ledger.failed(PRIMARY) else {
             panic!("the log has it all")
         };
         assert_eq!((by, term, replay), (BACKUP, 2, vec![(1, "registration request")]));
@@ -560,7 +560,7 @@ mod tests {
         let mut ledger = ledger();
         ledger.append(|_| (1, "service request"));
         assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "there is no second input");
-        assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { .. }));
+        assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { .. }));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Fenced);
         assert_eq!(ledger.batch(NOW, BACKUP, 2, 1, 7, true), Verdict::Release);
     }
@@ -573,12 +573,12 @@ mod tests {
                 (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).flatten().collect();
             assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
             assert_eq!(ledger.octets(), 0);
-            assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
+            assert_eq!(ledger.clone().failed(PRIMARY), TakeoverOutcome::Lost);
             for clock in 1..=inputs {
                 assert_eq!(ran(&mut ledger, clock, 7), Verdict::Release, "service goes on");
             }
             ledger.acknowledged(NOW, BACKUP, 1, inputs);
-            assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { by: BACKUP, .. }));
+            assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { by: BACKUP, .. }));
         }
     }
 
@@ -588,24 +588,26 @@ mod tests {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
-        assert_eq!(ledger.failed(BACKUP), Failover::Unaffected);
+        assert_eq!(ledger.failed(BACKUP), TakeoverOutcome::Unaffected);
         ledger.add_backup(third);
         let replay = vec![(1, "registration request")];
-        assert_eq!(ledger.failed(PRIMARY), Failover::Serve { by: third, term: 2, replay });
+        assert_eq!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { by: third, term: 2, replay });
     }
 
     #[test]
     fn without_a_log_a_ue_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, ..BOUNDS });
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP], UeLogLimits { inputs: 0, ..BOUNDS });
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
-        assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
+        assert_eq!(ledger.clone().failed(PRIMARY), TakeoverOutcome::Lost);
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         ledger.acknowledged(NOW, BACKUP, 1, 1);
-        let Failover::Serve { by, replay, .. } = ledger.clone().failed(PRIMARY) else { panic!("it rests") };
+        let TakeoverOutcome::Serve { by, replay, .. } = ledger.clone().failed(PRIMARY) else {
+            panic!("it rests")
+        };
         assert_eq!((by, replay), (BACKUP, vec![]));
         ledger.append(|_| (40, "service request"));
-        assert_eq!(ledger.failed(PRIMARY), Failover::Lost);
+        assert_eq!(ledger.failed(PRIMARY), TakeoverOutcome::Lost);
     }
 
     #[test] // Neutrino §4.3
@@ -623,7 +625,7 @@ mod tests {
         assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "who served it does not any more");
         assert_eq!(ledger.batch(NOW, BACKUP, 2, 2, 7, false), Verdict::Release);
         let replay = vec![(2, "service request")];
-        assert_eq!(ledger.failed(BACKUP), Failover::Serve { by: PRIMARY, term: 3, replay });
+        assert_eq!(ledger.failed(BACKUP), TakeoverOutcome::Serve { by: PRIMARY, term: 3, replay });
     }
 
     #[test] // it was told to forget what it had
@@ -666,8 +668,11 @@ mod tests {
     }
 
     /// A UE whose second procedure has begun before its backup said that it holds what the first one led to, and the loss of who serves it.
-    fn lost_in_the_second_procedure(marking: Marking, acknowledged_late: bool) -> Failover<&'static str> {
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { marking, ..BOUNDS });
+    fn lost_in_the_second_procedure(
+        marking: Marking,
+        acknowledged_late: bool,
+    ) -> TakeoverOutcome<&'static str> {
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP], UeLogLimits { marking, ..BOUNDS });
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         let marked = ledger.mark();
@@ -688,14 +693,14 @@ mod tests {
     #[test] // Neutrino §4.2.4 (4), failure scenario 3; DESIGN §4 rule 6
     fn a_second_procedure_costs_the_papers_ue_its_registration_and_ours_nothing() {
         let replay = vec![(1, "registration request"), (2, "service request")];
-        let both = Failover::Serve { by: BACKUP, term: 2, replay };
+        let both = TakeoverOutcome::Serve { by: BACKUP, term: 2, replay };
         assert_eq!(lost_in_the_second_procedure(Marking::WithoutLog, false), both);
-        assert_eq!(lost_in_the_second_procedure(Marking::AtNextProcedure, false), Failover::Lost);
+        assert_eq!(lost_in_the_second_procedure(Marking::AtNextProcedure, false), TakeoverOutcome::Lost);
     }
 
     #[test] // Neutrino §4.2.4 (2)
     fn the_papers_mark_goes_when_the_state_comes() {
-        let rest = Failover::Serve { by: BACKUP, term: 2, replay: vec![(2, "service request")] };
+        let rest = TakeoverOutcome::Serve { by: BACKUP, term: 2, replay: vec![(2, "service request")] };
         for marking in [Marking::WithoutLog, Marking::AtNextProcedure] {
             assert_eq!(lost_in_the_second_procedure(marking, true), rest);
         }
@@ -707,6 +712,6 @@ mod tests {
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         assert_eq!(ledger.scan(NOW + Duration::from_secs(3600), Duration::from_secs(30)), []);
-        assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { .. }));
+        assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { .. }));
     }
 }

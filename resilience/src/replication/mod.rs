@@ -7,7 +7,7 @@
 //! - [`Ledger`], the CTA's side of one UE: who serves it, its log, which replica has come how far. Two CTAs
 //!   that CTA replica each other have the same ledger, the CTA replica's a little older.
 //! - [`Primary`], the CPF's side of the UEs that it serves: which checkpoints may leave.
-//! - [`Holdings`], the CPF's side of the UEs that it backs.
+//! - [`HeldCheckpoints`], the CPF's side of the UEs that it backs.
 //! - [`Gate`], what may leave only when a peer holds what went before.
 //!
 //! Three rules carry the proof (`resilience/tests/replication_model` tries every schedule of a small network with these parts in place, in the
@@ -24,13 +24,13 @@
 use serde::{Deserialize, Serialize};
 
 mod gate;
-mod holdings;
+mod held_checkpoints;
 mod ledger;
 mod primary;
 
 pub use gate::Gate;
-pub use holdings::{Checkpoint, Holdings, Taken};
-pub use ledger::{BESIDE_INPUT, Bounds, Failover, Lagging, Ledger, Marking, Verdict};
+pub use held_checkpoints::{Checkpoint, CheckpointAck, HeldCheckpoints};
+pub use ledger::{BESIDE_INPUT, Lagging, Ledger, Marking, TakeoverOutcome, UeLogLimits, Verdict};
 pub use primary::{Primary, Ran};
 
 /// A CPF (CPF) of the region: one life of one. Who was given up does not come back under this number.

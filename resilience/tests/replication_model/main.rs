@@ -17,8 +17,8 @@ use stateright::{Checker, Model, Property};
 use whimbrel_control::UeId;
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::Logs;
-use whimbrel_resilience::replication::{Bounds, CpfId};
+use whimbrel_resilience::LogLimits;
+use whimbrel_resilience::replication::{CpfId, UeLogLimits};
 use whimbrel_sim::default_config;
 
 use nodes::{In, NodeRef, Nodes, Octets, Out, Terms, sender};
@@ -169,11 +169,11 @@ fn config() -> Config {
 
 impl Network {
     fn new(bound: Bound) -> Self {
-        let ue = Bounds { inputs: bound.log, ..Bounds::default() };
+        let ue = UeLogLimits { inputs: bound.log, ..UeLogLimits::default() };
         let terms = Terms {
             config: Arc::new(config()),
             backups: bound.backups,
-            logs: Logs { ue, outdated_after: bound.outdated_after, ..Logs::default() },
+            logs: LogLimits { ue, outdated_after: bound.outdated_after, ..LogLimits::default() },
             hasty: bound.hasty,
         };
         let beginning = rehearse(&terms, bound.ues, bound.cpfs);

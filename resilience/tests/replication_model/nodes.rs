@@ -12,11 +12,13 @@ use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UeId};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::{Active, CtaReplica, End};
-use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::cta_replica::{CtaReplica, LinkEnd, PrimaryCta};
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Areas, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Complaint, Entropy, Input, Logs, Member, MemberOutbox, Outbox, Tried};
+use whimbrel_resilience::{
+    CpfOutbox, Entropy, Input, LogLimits, Outbox, ProtocolViolation, ReplicatedCpf, TrialOutcome,
+};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::Home;
 
@@ -31,7 +33,7 @@ impl Entropy for Constant {
     }
 }
 
-type Serving = Active<Home, Constant>;
+type Serving = PrimaryCta<Home, Constant>;
 
 /// The gNB.
 pub(crate) const GNB: AssociationId = AssociationId(0);
@@ -184,7 +186,7 @@ pub(crate) enum Root {
 pub(crate) struct Terms {
     pub config: Arc<Config>,
     pub backups: usize,
-    pub logs: Logs,
+    pub logs: LogLimits,
     /// As in the paper: a checkpoint leaves with the batch, not after its release.
     pub hasty: bool,
 }
@@ -232,7 +234,7 @@ impl Nodes {
                     active.snapshot().expect("all is at rest");
                     active.wait();
                 }
-                Machine::Active(AtWork::new(active))
+                Machine::Active(PrimaryNode::new(active))
             }
             Root::CtaReplica { snapshot } => Machine::CtaReplica(Following {
                 cta_replica: follow(terms, snapshot),
@@ -306,7 +308,7 @@ pub(crate) fn settled(terms: &Terms, snapshot: &[u8], has: &BTreeMap<CpfId, u64>
 
 /// A node at work.
 pub(crate) enum Machine {
-    Active(AtWork),
+    Active(PrimaryNode),
     CtaReplica(Following),
     Cpf(AtCpf),
 }
@@ -355,13 +357,13 @@ impl Machine {
 }
 
 /// A CTA that serves.
-pub(crate) struct AtWork {
+pub(crate) struct PrimaryNode {
     pub active: Serving,
     /// What waits for the CTA replica, by input.
     pending: VecDeque<u64>,
 }
 
-impl AtWork {
+impl PrimaryNode {
     pub(crate) fn new(active: Serving) -> Self {
         Self { active, pending: VecDeque::new() }
     }
@@ -372,7 +374,7 @@ impl AtWork {
             In::Ngap(octets) => self.input(NOW, Input::Ngap(GNB, 1, octets), &mut out),
             In::Up { from, has, octets } => {
                 self.active.confirmed(*from, *has);
-                let ToCta::Up(message) = ToCta::read(octets).expect("a CPF wrote it") else {
+                let ToCta::Report(message) = ToCta::read(octets).expect("a CPF wrote it") else {
                     unreachable!("nothing else goes up here")
                 };
                 self.input(NOW, Input::Cpf(*from, message), &mut out);
@@ -425,11 +427,14 @@ impl AtWork {
         for (to, message) in leaves.cpfs {
             out.down.push((to, self.active.taken(to), down(message)));
         }
-        if leaves
-            .complaints
-            .iter()
-            .any(|(_, c)| matches!(c, Complaint::Diverged | Complaint::NasCountReuse | Complaint::Unreadable))
-        {
+        if leaves.cpf_violations.iter().any(|(_, c)| {
+            matches!(
+                c,
+                ProtocolViolation::Diverged
+                    | ProtocolViolation::NasCountReuse
+                    | ProtocolViolation::CheckpointUnusable
+            )
+        }) {
             out.wrong = Some("a CPF is complained of");
         }
     }
@@ -437,7 +442,7 @@ impl AtWork {
     fn facts(&self) -> Facts {
         let cta = self.active.cta();
         let served = some_ues().filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
-        let counts = cta.replicated();
+        let counts = cta.replication_counters();
         Facts {
             served,
             taken_over: counts.taken_over,
@@ -480,7 +485,7 @@ fn some_ues() -> impl Iterator<Item = UeId> {
 
 /// Whether what an input caused is nothing but word of what was released before.
 fn is_nothing(out: &Outbox) -> bool {
-    let words = out.cpfs.iter().all(|(_, message)| matches!(message, Down::Released(_)));
+    let words = out.cpfs.iter().all(|(_, message)| matches!(message, CpfCommand::Released(_)));
     out.ngap.is_empty() && words && out.pfcp.is_empty() && out.drained.is_empty()
 }
 
@@ -490,9 +495,9 @@ fn digest_of(out: &Outbox) -> u64 {
     digest(&(&out.ngap, downs, &out.pfcp, &out.drained))
 }
 
-pub(crate) fn down(message: Down) -> Octets {
+pub(crate) fn down(message: CpfCommand) -> Octets {
     let mut octets = Vec::new();
-    ToCpf::Down(message).write(&mut octets);
+    ToCpf::Command(message).write(&mut octets);
     octets.into()
 }
 
@@ -521,9 +526,9 @@ impl Following {
         }
     }
 
-    fn take_over(self) -> (AtWork, Out) {
+    fn take_over(self) -> (PrimaryNode, Out) {
         let (active, first) = self.cta_replica.take_over();
-        let mut work = AtWork::new(active);
+        let mut work = PrimaryNode::new(active);
         let mut out = Out::default();
         work.leave(first, &mut out);
         (work, out)
@@ -532,9 +537,9 @@ impl Following {
 
 /// A CPF with its end of the link to its CTA.
 pub(crate) struct AtCpf {
-    member: Member,
+    member: ReplicatedCpf,
     id: CpfId,
-    pub(crate) end: End<Up>,
+    pub(crate) end: LinkEnd<CpfReport>,
     past: Past,
 }
 
@@ -572,11 +577,11 @@ impl Past {
 }
 
 /// Whose a message between CPFs is.
-fn whose(message: &Peer) -> UeId {
+fn whose(message: &PeerMessage) -> UeId {
     match message {
-        Peer::State(state) => state.ue,
-        Peer::Delta { delta, .. } => delta.ue_id(),
-        Peer::Fetch { ue, .. } => *ue,
+        PeerMessage::State(state) => state.ue,
+        PeerMessage::Delta { delta, .. } => delta.ue_id(),
+        PeerMessage::Fetch { ue, .. } => *ue,
     }
 }
 
@@ -587,27 +592,31 @@ pub(crate) fn sender(octets: &Octets) -> CpfId {
 
 impl AtCpf {
     pub(crate) fn new(id: CpfId, terms: &Terms) -> Self {
-        let member = Member::new(terms.config.clone());
-        Self { member, id, end: End::default(), past: Past::default() }
+        let member = ReplicatedCpf::new(terms.config.clone());
+        Self { member, id, end: LinkEnd::default(), past: Past::default() }
     }
 
     pub(crate) fn hear(&mut self, heard: &In, hasty: bool) -> Out {
-        let mut does = MemberOutbox::default();
+        let mut does = CpfOutbox::default();
         let mut out = Out::default();
         match heard {
             In::Down { taken, octets } => {
                 self.end.took();
                 self.end.confirmed(*taken);
-                let ToCpf::Down(message) = ToCpf::read(octets).expect("a CTA wrote it") else {
+                let ToCpf::Command(message) = ToCpf::read(octets).expect("a CTA wrote it") else {
                     unreachable!("nothing else goes down here")
                 };
                 match &message {
-                    Down::Released(batches) => self.past.released = self.past.released.max(*batches),
-                    Down::Run(envelope) => self.past.hears(octets, Some(envelope.ue)),
-                    Down::Serve { ue, .. } | Down::Outdated { ue, .. } | Down::Forget { ue, .. } => {
+                    CpfCommand::Released(batches) => self.past.released = self.past.released.max(*batches),
+                    CpfCommand::Run(envelope) => self.past.hears(octets, Some(envelope.ue)),
+                    CpfCommand::Serve { ue, .. }
+                    | CpfCommand::Outdated { ue, .. }
+                    | CpfCommand::Forget { ue, .. } => {
                         self.past.hears(octets, Some(*ue));
                     }
-                    Down::Try { .. } | Down::Logged(_) | Down::Configure(_) => self.past.hears(octets, None),
+                    CpfCommand::RunAfterTrial { .. }
+                    | CpfCommand::RunLogged(_)
+                    | CpfCommand::Configure(_) => self.past.hears(octets, None),
                 }
                 self.member.handle(message, &mut does);
             }
@@ -618,13 +627,13 @@ impl AtCpf {
             }
             In::Reached(to) => {
                 let mut after = None;
-                while let Some(last) = self.member.reached_again(*to, after, &mut does) {
+                while let Some(last) = self.member.peer_reconnected(*to, after, &mut does) {
                     after = Some(last);
                 }
             }
             In::Tried(trial) => {
                 self.past.hears(&trial.to_be_bytes()[..].into(), None);
-                self.member.tried(*trial, Tried::Unharmed, &mut does);
+                self.member.tried(*trial, TrialOutcome::Passed, &mut does);
             }
             In::Resumed(taken) => {
                 let again = self.end.resume(*taken).map(|again| again.cloned().collect::<Vec<_>>());
@@ -636,10 +645,10 @@ impl AtCpf {
             _ => unreachable!("a CPF does not hear {heard:?}"),
         }
         if hasty {
-            self.member.handle(Down::Released(u64::MAX), &mut does);
+            self.member.handle(CpfCommand::Released(u64::MAX), &mut does);
         }
         for message in does.up {
-            self.past.ran += u64::from(matches!(message, Up::Ran { .. }));
+            self.past.ran += u64::from(matches!(message, CpfReport::Ran { .. }));
             self.end.sent(message.clone());
             out.up.push(self.frame(message));
         }
@@ -655,9 +664,9 @@ impl AtCpf {
         out
     }
 
-    fn frame(&self, message: Up) -> (u64, Octets) {
+    fn frame(&self, message: CpfReport) -> (u64, Octets) {
         let mut octets = Vec::new();
-        ToCta::Up(message).write(&mut octets);
+        ToCta::Report(message).write(&mut octets);
         (self.end.taken(), octets.into())
     }
 
@@ -670,7 +679,7 @@ impl AtCpf {
     fn state(mut self) -> u64 {
         let links = (self.end.taken(), self.end.known(), self.end.kept());
         let known = self.end.known();
-        let kept: Vec<Up> = self.end.resume(known).into_iter().flatten().cloned().collect();
+        let kept: Vec<CpfReport> = self.end.resume(known).into_iter().flatten().cloned().collect();
         let kept: Vec<(u64, Octets)> = kept.into_iter().map(|message| self.frame(message)).collect();
         digest(&(self.past, links, kept))
     }

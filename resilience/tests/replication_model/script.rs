@@ -14,12 +14,12 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Gnb};
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox as RanOutbox, UeId as Camper};
-use whimbrel_resilience::cta_replica::Active;
+use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sim::{Home, gnb_config, ue_config};
 
-use crate::nodes::{AtCpf, AtWork, Constant, GNB, In, Machine, NOW, Octets, Out, Root, Terms, settled};
+use crate::nodes::{AtCpf, Constant, GNB, In, Machine, NOW, Octets, Out, PrimaryNode, Root, Terms, settled};
 
 /// Where UEs register before the model begins.
 const BEFORE: CpfId = CpfId(9);
@@ -73,7 +73,7 @@ impl Rehearsal<'_> {
         self.carry(out);
     }
 
-    fn active(&mut self) -> &mut AtWork {
+    fn active(&mut self) -> &mut PrimaryNode {
         match &mut self.cta {
             Some(Machine::Active(active)) => active,
             _ => unreachable!("it serves"),
@@ -157,8 +157,8 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
     let rings = terms.rings([&BEFORE]);
     let mut cta =
         Cta::of_region(terms.config.clone(), terms.directory(), Home::default(), Constant, (), rings, NOW);
-    cta.keep_logs(terms.logs);
-    let active = AtWork::new(Active::new(cta));
+    cta.set_log_limits(terms.logs);
+    let active = PrimaryNode::new(PrimaryCta::new(cta));
     let mut net = Rehearsal {
         terms,
         cta: Some(Machine::Active(active)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Complaint, Recovered};
+use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
 use super::Pool;
 use crate::cluster::heartbeat::Ignored;
@@ -125,33 +125,33 @@ impl Pool {
     }
 
     /// Others went on after a loss.
-    pub(crate) fn recovered(&mut self, recovered: Recovered) {
+    pub(crate) fn recovered(&mut self, recovered: TakeoverTime) {
         self.recovery_times.add(recovered);
     }
 }
 
 /// Tells the first time that a CPF does what it should not.
-pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: Complaint) {
+pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: ProtocolViolation) {
     let (what, counted) = match complaint {
-        Complaint::Fenced => {
+        ProtocolViolation::Fenced => {
             ("sent a message for a UE that it does not serve, or no longer serves: ignored", "fenced")
         }
-        Complaint::AckRefused => {
+        ProtocolViolation::AckRefused => {
             ("acknowledged a checkpoint that cannot exist yet: ignored", "checkpoint_acks_refused")
         }
-        Complaint::Unreadable => (
+        ProtocolViolation::CheckpointUnusable => (
             "has a checkpoint that is not the announced one, or lacks one that it acknowledged: it does not serve the UE from it",
             "states_unreadable",
         ),
-        Complaint::Diverged => (
+        ProtocolViolation::Diverged => (
             "gave other outputs in a replay than before: the UE has to register again (a fault of ours; please report it)",
             "diverged",
         ),
-        Complaint::NasCountReuse => (
+        ProtocolViolation::NasCountReuse => (
             "would reuse a NAS COUNT under the same keys: the output is not sent, and the UE has to register again (a fault of ours; please report it)",
             "nas_count_reuse",
         ),
-        Complaint::Lagging => {
+        ProtocolViolation::Lagging => {
             ("does not acknowledge checkpoints in time: logs no longer wait for it", "replicas_lagging")
         }
     };

@@ -6,8 +6,8 @@ use tracing::info;
 use whimbrel_ids::Instant;
 use whimbrel_link::LinkId;
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{MemberAt, Members, ToActive, ToCpf, ToCtaReplica};
-use whimbrel_resilience::membership::{MemberId, Place};
+use whimbrel_resilience::link::{CpfEntry, CpfTable, ToCpf, ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::membership::{CtaInstance, MemberId};
 use whimbrel_resilience::replication::CpfId;
 
 use super::{Pool, PoolEvent, PoolMember, seen_from};
@@ -18,7 +18,7 @@ pub(super) struct ReplicaLink {
     number: u16,
     address: SocketAddr,
     /// It runs other code, so it cannot follow inputs: it offers to take over when this one stops.
-    offer: Option<ToActive>,
+    offer: Option<ToPrimaryCta>,
 }
 
 impl ReplicaLink {
@@ -34,9 +34,9 @@ impl Pool {
         now: Instant,
         link: LinkId,
         (peer, code): (SocketAddr, CodeVersion),
-        message: ToActive,
+        message: ToPrimaryCta,
     ) {
-        let ToActive::Follow { place, address, endpoints, smf } = message else { return };
+        let ToPrimaryCta::Follow { place, address, endpoints, smf } = message else { return };
         if self.follower.is_some() || self.awaited.is_some() {
             return self.links.close(link); // it calls again
         }
@@ -45,25 +45,25 @@ impl Pool {
         if code != CodeVersion::own() {
             info!(cta = number, %address, %code, own = %CodeVersion::own(), "a CTA that runs other code takes over when this one stops");
             self.said.push(PoolEvent::SuccessorOffered(place, endpoints.clone(), smf));
-            let offer = Some(ToActive::Follow { place, address, endpoints, smf });
+            let offer = Some(ToPrimaryCta::Follow { place, address, endpoints, smf });
             self.follower = Some(ReplicaLink { link, number, address, offer });
             return;
         }
         self.follower = Some(ReplicaLink { link, number, address, offer: None });
         self.watch.begin(now, MemberId::Cta(number), address);
-        self.said.push(PoolEvent::FromReplica(ToActive::Follow { place, address, endpoints, smf }));
+        self.said.push(PoolEvent::FromReplica(ToPrimaryCta::Follow { place, address, endpoints, smf }));
     }
 
     /// The one that waits for this one to stop.
-    pub(crate) fn awaited(&self) -> Option<Place> {
+    pub(crate) fn awaited(&self) -> Option<CtaInstance> {
         match self.follower.as_ref()?.offer.as_ref()? {
-            ToActive::Follow { place, .. } => Some(*place),
+            ToPrimaryCta::Follow { place, .. } => Some(*place),
             _ => None,
         }
     }
 
     /// Its offer is taken: it follows now, and no input may come before it has taken over.
-    pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToActive> {
+    pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToPrimaryCta> {
         let follower = self.follower.as_mut()?;
         let offer = follower.offer.take()?;
         self.watch.begin(now, MemberId::Cta(follower.number), follower.address);
@@ -113,12 +113,12 @@ impl Pool {
         if self.awaited().is_some() {
             return; // it hears of them when it begins to follow
         }
-        self.tell_cta_replica(&ToCtaReplica::Members(self.as_members()));
+        self.tell_cta_replica(&ToCtaReplica::Cpfs(self.as_members()));
     }
 
     /// Its CPFs, for that one.
-    pub(crate) fn as_members(&self) -> Members {
-        let at = |(id, m): (&CpfId, &PoolMember)| MemberAt {
+    pub(crate) fn as_members(&self) -> CpfTable {
+        let at = |(id, m): (&CpfId, &PoolMember)| CpfEntry {
             id: *id,
             address: m.address,
             region: m.region.to_string(),
@@ -127,6 +127,6 @@ impl Pool {
             listed: m.listed.filter(|_| m.seen),
         };
         let members = self.members.iter().map(at).collect();
-        Members { life: self.life, newest: self.newest, members }
+        CpfTable { life: self.life, newest: self.newest, members }
     }
 }

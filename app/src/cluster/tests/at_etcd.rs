@@ -12,7 +12,7 @@ use base64::Engine;
 use whimbrel_etcd::{Access, Agent};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{
-    Claim, Command, Event, Listed as Record, Member, MemberId, Place, Roll, Settings, View,
+    Claim, Command, CpfRoster, CtaInstance, Event, Listed as Record, Member, MemberId, Settings, View,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -118,10 +118,10 @@ impl Listed {
     }
 
     /// It in this life.
-    pub(super) fn place(&self, cta: u16) -> Place {
+    pub(super) fn place(&self, cta: u16) -> CtaInstance {
         let heard = self.heard.lock().unwrap();
         let incarnation = heard.0.member(MemberId::Cta(cta)).unwrap().incarnation;
-        Place { cta, incarnation }
+        CtaInstance { cta, incarnation }
     }
 
     /// It is listed no longer.
@@ -169,7 +169,7 @@ fn rings_are(pool: &mut Pool, listed: &Listed, wanted: &[u16]) {
     let on = |pool: &Pool| pool.rings().members().map(|cpf| cpf.0).collect::<Vec<_>>();
     while on(pool) != wanted {
         assert!(Instant::now() < end, "{:?} of {wanted:?}", on(pool));
-        pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
+        pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
         assert_eq!(losses(pool), 0);
         pool.flush();
         std::thread::sleep(Duration::from_millis(1));
@@ -244,14 +244,14 @@ fn rings_and_what_is_decided_follow_etcd_while_cpfs_and_cta_run_on() {
     put(&etcd, key, r#"{"backups":9}"#);
     put(&etcd, key, r#"{"areas":[{"region":"far/away","tacs":[7]}]}"#);
     listed.until(|(view, _)| view.configuration().is_some_and(|(_, c)| c.areas.is_some()));
-    pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
+    pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
     rings_are(&mut pool, &listed, &[2]);
     assert!(pool.rings().areas().is_empty(), "there is no such region");
     assert_eq!(pool.not_taken(), 1);
     etcd.kill();
     let end = Instant::now() + OUTAGE;
     while Instant::now() < end {
-        pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
+        pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
         assert_eq!(losses(&mut pool), 0, "nobody is lost because etcd is away");
         pool.flush();
         std::thread::sleep(Duration::from_millis(1));

@@ -8,10 +8,10 @@ use std::time::Duration;
 use whimbrel_control::udm::{AuthenticationSubscription, Directory, Subscribers, Subscription, UdmError};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::cta_replica::Active;
+use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToCtaReplica};
-use whimbrel_resilience::membership::{Home, Place};
+use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::membership::{CtaInstance, Home};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Order, Outbox};
 use whimbrel_security::SqnOffset;
@@ -46,7 +46,7 @@ impl Subscribers for Nobody {
     }
 }
 
-type Serving = Active<Nobody, SystemEntropy>;
+type Serving = PrimaryCta<Nobody, SystemEntropy>;
 
 /// A CTA that serves no UE, and ue_queries its UPF for an association when it is time.
 fn serving(pool: &Pool) -> Serving {
@@ -54,7 +54,7 @@ fn serving(pool: &Pool) -> Serving {
     let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
     let entropy = SystemEntropy::new().unwrap();
     let told = Arc::new(config.control());
-    Active::new(Cta::of_region(told, directory, Nobody, entropy, (), pool.rings(), clock::now()))
+    PrimaryCta::new(Cta::of_region(told, directory, Nobody, entropy, (), pool.rings(), clock::now()))
 }
 
 fn free() -> SocketAddr {
@@ -65,7 +65,7 @@ fn free() -> SocketAddr {
 fn pair(of: &PairOf, listed: bool) -> PairPrimary {
     let cluster = cluster_of_pair(of.clone());
     let witness = Witness::start(of, &cluster, free()).unwrap();
-    let made_up = Place { cta: of.number, incarnation: Incarnation(1) };
+    let made_up = CtaInstance { cta: of.number, incarnation: Incarnation(1) };
     let active = loop {
         match witness.me() {
             Some(me) => break me,
@@ -73,7 +73,7 @@ fn pair(of: &PairOf, listed: bool) -> PairPrimary {
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let home = Home { term: 1, active, cta_replica: None };
+    let home = Home { term: 1, primary: active, cta_replica: None };
     PairPrimary::new(
         witness,
         HeartbeatResponder::start(free()).unwrap(),
@@ -94,10 +94,10 @@ fn what_a_cta_replica_said_before_one_was_held_up_lets_nothing_leave() {
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1), "the UPF is to be asked for an association");
     assert!(!pair.was_away(Duration::from_millis(1), active.last(), active.waiting()));
     assert!(pair.was_away(Duration::from_secs(6), active.last(), active.waiting()));
-    pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
+    pair.said(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 0, "the UPF may have heard something else by now");
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-    pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
+    pair.said(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 1, "it is the CTA replica still");
 }
 
@@ -154,7 +154,7 @@ fn a_cta_replica_that_cannot_follow_does_not_hold_ues_up_again_at_once() {
     let now = clock::now();
     let mut follow = |pair: &mut PairPrimary, now: Instant| {
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
-        let offer = ToActive::Follow { place, address: free(), endpoints, smf };
+        let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
         let mut out = Outbox::default();
         pair.said(now, offer, &mut active, &mut pool, &mut out);
         let copied = pair.follower().is_some();
@@ -181,11 +181,11 @@ fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept(
         }
         let (now, mut out) = (clock::now(), Outbox::default());
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
-        let offer = ToActive::Follow { place, address: free(), endpoints, smf };
+        let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
         pair.said(now, offer, &mut active, &mut pool, &mut out);
         let before = active.handle(now, Input::Tick, &mut out).unwrap();
         pair.record(now, &mut pool, &before);
-        pair.said(now, ToActive::Held(0), &mut active, &mut pool, &mut out);
+        pair.said(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
         let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
         pair.record(now, &mut pool, &waits);
         let mut follows = |pair: &mut PairPrimary, now| {
@@ -217,8 +217,8 @@ fn who_called_just_before_a_cta_serves_is_heard() {
         links.drain(clock::now(), &mut events);
         links.flush();
     }
-    let active = Place { cta: of.number, incarnation: Incarnation(1) };
-    let succession = standby.succeed(Home { term: 1, active, cta_replica: None }, None);
+    let active = CtaInstance { cta: of.number, incarnation: Incarnation(1) };
+    let succession = standby.succeed(Home { term: 1, primary: active, cta_replica: None }, None);
     let (told, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
     let (mut pool, _pair) = succession.enter(clock::now(), &cluster, told, &mut entropy, console).unwrap();
     let mut octets = Vec::new();
@@ -349,8 +349,8 @@ struct Serves {
 impl Serves {
     fn takes(&mut self, event: Event<'_>, links: &mut Links) {
         let Event::Frame { link, octets } = event else { return };
-        match ToActive::read(octets).unwrap() {
-            ToActive::Follow { .. } => {
+        match ToPrimaryCta::read(octets).unwrap() {
+            ToPrimaryCta::Follow { .. } => {
                 assert!(self.link.replace(link).is_none(), "it follows once");
                 let heartbeats = HeartbeatKey([7; 32]);
                 for message in [
@@ -362,8 +362,8 @@ impl Serves {
                     links.send(link, &octets);
                 }
             }
-            ToActive::Held(number) => self.held.push(number),
-            ToActive::Pieces(_) => {}
+            ToPrimaryCta::Held(number) => self.held.push(number),
+            ToPrimaryCta::Pieces(_) => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Order;
-use whimbrel_resilience::membership::Place;
+use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_sctp_io::Event;
 
 use super::super::n2;
@@ -136,7 +136,7 @@ impl Control {
     }
 
     /// A CTA that runs other code waits for this one to stop: gNBs and UPFs are to know it by then. `None`: it does not any more.
-    pub(super) fn awaited(&mut self, now: Instant, other: Option<(Place, Vec<IpAddr>, IpAddr)>) {
+    pub(super) fn awaited(&mut self, now: Instant, other: Option<(CtaInstance, Vec<IpAddr>, IpAddr)>) {
         let listed = |place| self.pair.as_ref().is_some_and(|pair| pair.witness().lists(place));
         if let (Some((place, ..)), Some(pool)) = (&other, &mut self.pool)
             && !listed(*place)

@@ -18,13 +18,13 @@ use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Peek, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
-use whimbrel_resilience::cta_replica::{Active, CtaReplica, Record};
-use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
-    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, ReplaySandbox, ToReplaySandbox, Trial,
-    Tried,
+    CpfOutbox, Cta, Input, Inspect, Outbox as CoreOutbox, ReplaySandbox, ReplicatedCpf, ToReplaySandbox,
+    Trial, TrialOutcome,
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, ue_config, upf_config};
@@ -70,7 +70,7 @@ enum Travelling {
         octets: Vec<u8>,
     },
     /// A trial did no harm.
-    Tried(CpfId, u64),
+    TrialOutcome(CpfId, u64),
     /// A UE in the middle of a procedure, which only baselines copy.
     Copy(CpfId, Vec<u8>),
     ToGnb {
@@ -153,7 +153,7 @@ pub(super) struct Loss {
 
 /// The CTA, and what its CTA replica has still to be told.
 struct ActiveCta {
-    active: Active<Home, (Prf, u64), Whose>,
+    active: PrimaryCta<Home, (Prf, u64), Whose>,
     records: Vec<Record>,
 }
 
@@ -186,7 +186,7 @@ pub(super) struct Deployment {
     cta: ActiveCta,
     /// What follows it, if it has one.
     cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
-    members: BTreeMap<CpfId, Member>,
+    members: BTreeMap<CpfId, ReplicatedCpf>,
     /// What tries inputs for them, each on a core of its own.
     sandbox: ReplaySandbox,
     regions: Regions,
@@ -259,10 +259,11 @@ impl Deployment {
             let rings = regions.rings(&region, backups).expect("the region is known");
             let (config, whose) = (config.clone(), Whose::default());
             let mut cta = Cta::of_region(config, directory, home, entropy, whose, rings, EPOCH);
-            cta.keep_logs(scheme.logs());
+            cta.set_log_limits(scheme.logs());
             cta
         };
-        let mut active = if scheme.replicated { Active::new(cta) } else { Active::without_cta_replica(cta) };
+        let mut active =
+            if scheme.replicated { PrimaryCta::new(cta) } else { PrimaryCta::without_cta_replica(cta) };
         let cta_replica = active.snapshot().map(|snapshot| {
             active.wait();
             let (directory, entropy) =
@@ -439,7 +440,9 @@ impl Deployment {
                 self.cta_takes(thread, |cta, now, out| cta.handle(now, Input::Pfcp(UpfId(0), &octets), out));
             }
             Travelling::Up { from, octets, of } => self.cta_takes(of as usize, |cta, now, out| {
-                let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
+                let Ok(ToCta::Report(message)) = ToCta::read(&octets) else {
+                    unreachable!("it was written so")
+                };
                 cta.handle(now, Input::Cpf(from, message), out);
             }),
             Travelling::Down(to, octets) => self.cpf_runs(to, &octets),
@@ -449,8 +452,8 @@ impl Deployment {
                     member.peer(from, message, out);
                 });
             }
-            Travelling::Tried(to, trial) => {
-                self.cpf_takes(to, |member, out| member.tried(trial, Tried::Unharmed, out))
+            Travelling::TrialOutcome(to, trial) => {
+                self.cpf_takes(to, |member, out| member.tried(trial, TrialOutcome::Passed, out))
             }
             Travelling::Copy(to, octets) => {
                 self.cpf_takes(to, |_, _| {
@@ -582,11 +585,11 @@ impl Deployment {
         let codec = self.scheme.codec;
         let copies = self.scheme.replication == Replication::EveryMessage;
         let (mut copy, mut serves, mut spent) = (None, false, Cost::default());
-        let run = |member: &mut Member, out: &mut MemberOutbox| member.handle(read_down(octets), out);
-        let more = |member: &Member, out: &MemberOutbox| {
+        let run = |member: &mut ReplicatedCpf, out: &mut CpfOutbox| member.handle(read_down(octets), out);
+        let more = |member: &ReplicatedCpf, out: &CpfOutbox| {
             let message = read_down(octets);
-            serves = matches!(message, Down::Serve { .. });
-            let Down::Run(envelope) = message else { return 0 };
+            serves = matches!(message, CpfCommand::Serve { .. });
+            let CpfCommand::Run(envelope) = message else { return 0 };
             if let Some(octets) = ngap_of(&envelope) {
                 spent += codec.read(octets);
             }
@@ -615,7 +618,7 @@ impl Deployment {
         }
     }
 
-    fn cpf_takes(&mut self, to: CpfId, work: impl FnOnce(&mut Member, &mut MemberOutbox)) {
+    fn cpf_takes(&mut self, to: CpfId, work: impl FnOnce(&mut ReplicatedCpf, &mut CpfOutbox)) {
         self.cpf_takes_and(to, work, |_, _| 0);
     }
 
@@ -623,11 +626,11 @@ impl Deployment {
     fn cpf_takes_and(
         &mut self,
         to: CpfId,
-        work: impl FnOnce(&mut Member, &mut MemberOutbox),
-        more: impl FnOnce(&Member, &MemberOutbox) -> i64,
+        work: impl FnOnce(&mut ReplicatedCpf, &mut CpfOutbox),
+        more: impl FnOnce(&ReplicatedCpf, &CpfOutbox) -> i64,
     ) -> Option<u64> {
         let member = self.members.get_mut(&to)?;
-        let mut out = MemberOutbox::default();
+        let mut out = CpfOutbox::default();
         let ((), worked) = timed(|| work(member, &mut out));
         let more = more(member, &out);
         let ((ups, peers, trials), packed) = timed(|| {
@@ -652,7 +655,7 @@ impl Deployment {
             sandboxed += if self.charged { cost } else { 0 };
             let told = self.there(sandboxed);
             self.loss.trials.push(told - leaves);
-            self.send(told, Travelling::Tried(to, trial));
+            self.send(told, Travelling::TrialOutcome(to, trial));
         }
         Some(leaves)
     }
@@ -729,7 +732,7 @@ impl Deployment {
 
     /// UEs whose state nobody had: they registered anew.
     pub(super) fn registered_anew(&self) -> u64 {
-        self.cta.cta().replicated().lost
+        self.cta.cta().replication_counters().lost
     }
 
     fn begin(&mut self, n: u32) {
@@ -861,10 +864,12 @@ fn ngap_of(envelope: &Envelope) -> Option<&[u8]> {
 }
 
 /// The NGAP messages that an input caused.
-fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
+fn ngap_caused(up: &CpfReport) -> impl Iterator<Item = &[u8]> {
     let outputs = match up {
-        Up::Ran { batch, .. } => batch.outputs.as_slice(),
-        Up::Holds { .. } | Up::Poisoned { .. } | Up::Unreadable { .. } => &[],
+        CpfReport::Ran { batch, .. } => batch.outputs.as_slice(),
+        CpfReport::CheckpointHeld { .. }
+        | CpfReport::Poisoned { .. }
+        | CpfReport::CheckpointUnusable { .. } => &[],
     };
     outputs.iter().filter_map(|output| match &output.effect {
         Effect::N2 { octets, .. } => Some(octets.as_slice()),
@@ -887,23 +892,25 @@ fn is_answer(octets: &[u8]) -> bool {
     octets.first() == Some(&0x20)
 }
 
-fn octets_down(down: Down) -> Vec<u8> {
+fn octets_down(down: CpfCommand) -> Vec<u8> {
     let mut octets = Vec::with_capacity(256);
-    ToCpf::Down(down).write(&mut octets);
+    ToCpf::Command(down).write(&mut octets);
     octets
 }
 
-fn read_down(octets: &[u8]) -> Down {
-    let Ok(ToCpf::Down(down)) = ToCpf::read(octets) else { unreachable!("it was written so") };
+fn read_down(octets: &[u8]) -> CpfCommand {
+    let Ok(ToCpf::Command(down)) = ToCpf::read(octets) else { unreachable!("it was written so") };
     down
 }
 
 /// With the slot of the UE.
-fn octets_up(up: Up) -> (u32, Vec<u8>) {
-    let (Up::Ran { ue, .. } | Up::Holds { ue, .. } | Up::Poisoned { ue, .. } | Up::Unreadable { ue, .. }) =
-        up;
+fn octets_up(up: CpfReport) -> (u32, Vec<u8>) {
+    let (CpfReport::Ran { ue, .. }
+    | CpfReport::CheckpointHeld { ue, .. }
+    | CpfReport::Poisoned { ue, .. }
+    | CpfReport::CheckpointUnusable { ue, .. }) = up;
     let mut octets = Vec::with_capacity(512);
-    ToCta::Up(up).write(&mut octets);
+    ToCta::Report(up).write(&mut octets);
     (ue.slot, octets)
 }
 
@@ -917,15 +924,15 @@ fn read_trial(octets: &[u8]) -> ToReplaySandbox {
     ToReplaySandbox::read(octets).expect("it was written so")
 }
 
-fn member(scheme: Scheme, config: &Arc<Config>) -> Member {
-    let mut member = Member::new(config.clone());
+fn member(scheme: Scheme, config: &Arc<Config>) -> ReplicatedCpf {
+    let mut member = ReplicatedCpf::new(config.clone());
     if scheme.whole_states {
         member.only_whole_states();
     }
     member
 }
 
-fn octets_to_peer(from: CpfId, message: Peer) -> Vec<u8> {
+fn octets_to_peer(from: CpfId, message: PeerMessage) -> Vec<u8> {
     let mut octets = Vec::with_capacity(1024);
     ToPeer { life: 0, from, message }.write(&mut octets);
     octets

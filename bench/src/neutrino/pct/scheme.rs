@@ -1,7 +1,7 @@
 //! What is compared: the same program, with other codecs, replication and recovery.
 
-use whimbrel_resilience::Logs;
-use whimbrel_resilience::replication::{Bounds, Marking};
+use whimbrel_resilience::LogLimits;
+use whimbrel_resilience::replication::{Marking, UeLogLimits};
 
 use super::codec::Codec;
 
@@ -138,9 +138,9 @@ pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStran
 
 impl Scheme {
     /// What is kept of UEs' logs.
-    pub(super) fn logs(&self) -> Logs {
+    pub(super) fn logs(&self) -> LogLimits {
         let (inputs, octets) =
-            if self.log { (Bounds::default().inputs, Bounds::default().octets) } else { (0, 0) };
-        Logs { ue: Bounds { inputs, octets, marking: self.marking }, ..Logs::default() }
+            if self.log { (UeLogLimits::default().inputs, UeLogLimits::default().octets) } else { (0, 0) };
+        LogLimits { ue: UeLogLimits { inputs, octets, marking: self.marking }, ..LogLimits::default() }
     }
 }

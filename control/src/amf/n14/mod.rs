@@ -10,11 +10,11 @@ pub(crate) mod target;
 use super::n2::out_of_state;
 use crate::envelope::{Effect, HandoverTarget};
 use crate::input::Input;
-use crate::n14::{Body, N14, NeighbourId, Relation};
+use crate::n14::{Body, N14, PeerAmfId, Relation};
 use crate::procedure::{Lane, Ue};
 
 /// Says something to a neighbour.
-fn say(ue: Ue, to: NeighbourId, relation: Relation, body: Body) {
+fn say(ue: Ue, to: PeerAmfId, relation: Relation, body: Body) {
     let octets = N14 { relation, body }.to_flat();
     ue.emit(Effect::Neighbour { to, octets }, None);
 }
@@ -31,7 +31,7 @@ fn deliver(ue: Ue, body: Body) {
 }
 
 /// A neighbour has said something of this UE. `to`: where CREATE UE CONTEXT leads.
-pub(crate) fn received(ue: Ue, from: NeighbourId, octets: &[u8], to: Option<&HandoverTarget>) {
+pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {
         Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),

@@ -24,7 +24,7 @@ use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
-use crate::n14::{Body, Completed, NeighbourId, Relation, Shown, Transferred};
+use crate::n14::{Body, Completed, PeerAmfId, Relation, Shown, Transferred};
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 use crate::state::{AmfContext, Between, Coming, Departure, InboundTransfer, UeContext};
@@ -36,7 +36,7 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 // The former AMF.
 
 /// Step 4: UEContextTransfer. The UE has come to a cell of the AMF that asks, if what is shown is the UE's.
-pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) {
+pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
     if ue.with(|p| p.amf.departure().is_some_and(|d| d.is(to, relation))) {
@@ -93,7 +93,7 @@ fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
 }
 
 /// Step 5: the UE's state.
-fn give(ue: Ue, to: NeighbourId, relation: Relation, asker: UeId, before: Box<NasSecurityContext>) -> bool {
+fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasSecurityContext>) -> bool {
     let config = ue.config();
     let transferred = ue.with(|p| {
         let mut rests = p.clone();
@@ -153,7 +153,7 @@ pub(crate) async fn fetch(
 ) -> Result<Option<Brought>, End> {
     let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
     let config = ue.config();
-    let neighbours = (0u8..).map(NeighbourId).zip(&config.amf.neighbours);
+    let neighbours = (0u8..).map(PeerAmfId).zip(&config.amf.neighbours);
     let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
     let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
@@ -176,7 +176,7 @@ pub(crate) async fn fetch(
 }
 
 /// The former AMF is asked until it answers: what it is asked, or answers, may be lost with a CTA.
-async fn transferred(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
+async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
     let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {
@@ -280,7 +280,7 @@ pub(crate) fn not_here(ue: Ue) {
 }
 
 /// The former AMF answers. It is known by what was drawn for the question.
-pub(crate) fn answered(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| match p.amf.between.as_deref_mut() {
         Some(Between::InboundTransfer(a)) => a.answered(from, relation),
         _ => false,

@@ -24,14 +24,14 @@ use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
-use crate::n14::{Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContextCreateData};
+use crate::n14::{Body, Completed, Created, Given, Keys, PeerAmfId, Relation, UeContextCreateData};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::smf;
 use crate::state::{Between, Departure, Phase, Security, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
-pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: NeighbourId) {
+pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
     if let Err((cause, refusal)) = check(ue, &m) {
         handover::preparation_failure(ue, cause.into(), None);
         return handover::refused(ue, refusal);
@@ -70,7 +70,7 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
     handover::ready(ue)
 }
 
-async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), Failed> {
+async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Failed> {
     target::release_source(ue); // what is left of a handover before goes
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| p.amf.between = Some(Between::Departure(Departure::idle(to, relation)).into()));
@@ -344,7 +344,7 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
 }
 
 /// The target says something of a handover.
-pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| p.amf.departure().is_some_and(|d| d.is(from, relation)));
     if !ours {
         // Of one that is off.

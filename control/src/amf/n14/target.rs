@@ -30,7 +30,7 @@ use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::n14::{Body, Completed, Created, Keys, NeighbourId, Relation, UeContextCreateData};
+use crate::n14::{Body, Completed, Created, Keys, PeerAmfId, Relation, UeContextCreateData};
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::smf::{self, Admitted};
@@ -51,7 +51,7 @@ impl Keys {
 }
 
 /// Who awaits our answers, and the name of what they are about.
-type To = (NeighbourId, Relation);
+type To = (PeerAmfId, Relation);
 
 /// What the procedure knows beside the UE's record.
 struct Prepared {
@@ -68,7 +68,7 @@ struct Prepared {
 /// CREATE UE CONTEXT. `to`: where HANDOVER REQUIRED in it leads, if anywhere.
 pub(crate) fn create(
     ue: Ue,
-    from: NeighbourId,
+    from: PeerAmfId,
     relation: Relation,
     context: Box<UeContextCreateData>,
     to: Option<HandoverTarget>,
@@ -367,7 +367,7 @@ pub(crate) fn forget(ue: Ue) {
 }
 
 /// The source says something of a handover.
-pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| p.amf.arrival().is_some_and(|a| (a.from, a.relation) == (from, relation)));
     if !ours {
         return out_of_state(ue); // of one that is over

@@ -1,25 +1,25 @@
 //! The CTA that does not serve.
 
-use crate::membership::{Claim, ClaimError, Home, Place};
+use crate::membership::{Claim, ClaimError, CtaInstance, Home};
 
 /// What the one that does not serve is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReplicaAction {
     /// The CTA that serves is to be called.
-    Call(Place),
+    Connect(CtaInstance),
     /// Etcd is to be asked.
     Claim(Claim),
     /// A new life is to begin at etcd: the record names this one as the CTA replica, and it holds nothing.
     Rejoin,
     /// What was heard means nothing any more, and the link to the one that serves is to end.
-    Forget,
+    Discard,
     /// This one serves, as the record says.
     Serve(Home),
 }
 
 /// The CTA that does not serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Standby {
+pub struct ReplicaRole {
     state: State,
     /// It has asked to serve, and there is no answer yet.
     asked: bool,
@@ -31,7 +31,7 @@ enum State {
     #[default]
     Looking,
     /// That one is called.
-    Calling(Place),
+    Calling(CtaInstance),
     /// That one is followed, and its snapshot is on its way, or whole.
     Following { whole: bool },
     /// It is lost, and etcd is asked for its place.
@@ -40,7 +40,7 @@ enum State {
     Serves,
 }
 
-impl Standby {
+impl ReplicaRole {
     /// Whether it is to look who serves, after a while.
     pub fn is_looking(&self) -> bool {
         self.state == State::Looking && !self.asked
@@ -52,24 +52,24 @@ impl Standby {
     }
 
     /// Looks who serves.
-    pub fn look(&mut self, me: Place, home: Option<&Home>) -> Option<Step> {
+    pub fn look(&mut self, me: CtaInstance, home: Option<&Home>) -> Option<ReplicaAction> {
         if !self.is_looking() {
             return None;
         }
         Some(match home {
             // It was named, and could not keep what it had: who served may not come back before nobody is named.
-            Some(home) if home.cta_replica == Some(me) => Step::Rejoin,
-            Some(home) if home.active.cta != me.cta => {
-                self.state = State::Calling(home.active);
-                Step::Call(home.active)
+            Some(home) if home.cta_replica == Some(me) => ReplicaAction::Rejoin,
+            Some(home) if home.primary.cta != me.cta => {
+                self.state = State::Calling(home.primary);
+                ReplicaAction::Connect(home.primary)
             }
             _ => self.claim(Claim::Found),
         })
     }
 
-    fn claim(&mut self, claim: Claim) -> Step {
+    fn claim(&mut self, claim: Claim) -> ReplicaAction {
         self.asked = true;
-        Step::Claim(claim)
+        ReplicaAction::Claim(claim)
     }
 
     /// The one that serves was reached and sends its snapshot. Whether that was asked for.
@@ -90,7 +90,7 @@ impl Standby {
 
     /// The link to the one that serves has ended, or it does not answer. Whether this one may take its place is for etcd to say: it may
     /// not, if it never became the CTA replica, or if the other one lives and was faster.
-    pub fn lost(&mut self) -> Option<Step> {
+    pub fn lost(&mut self) -> Option<ReplicaAction> {
         if self.state != (State::Following { whole: true }) {
             return self.give_up();
         }
@@ -99,21 +99,21 @@ impl Standby {
     }
 
     /// What was heard is of no use: it is begun anew.
-    pub fn give_up(&mut self) -> Option<Step> {
+    pub fn give_up(&mut self) -> Option<ReplicaAction> {
         if matches!(self.state, State::Looking | State::Serves) {
             return None;
         }
         self.state = State::Looking;
-        Some(Step::Forget)
+        Some(ReplicaAction::Discard)
     }
 
     /// Etcd has answered a claim.
-    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Option<Step> {
+    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Option<ReplicaAction> {
         self.asked &= !matches!(claim, Claim::Found | Claim::Promote);
         match (claim, outcome, self.state) {
             (Claim::Found, Ok(home), State::Looking) | (Claim::Promote, Ok(home), State::Promoting) => {
                 self.state = State::Serves;
-                Some(Step::Serve(home))
+                Some(ReplicaAction::Serve(home))
             }
             (Claim::Promote, Err(ClaimError::NoAnswer), State::Promoting) => Some(self.claim(claim)),
             (Claim::Promote, Err(_), State::Promoting) => self.give_up(),

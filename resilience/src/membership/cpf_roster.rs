@@ -10,7 +10,7 @@ use crate::replication::CpfId;
 
 /// A CPF that has come to a CTA.
 #[derive(Clone, Copy, Debug)]
-pub struct Present<'a> {
+pub struct ConnectedCpf<'a> {
     /// Its number there.
     pub id: CpfId,
     /// Its region.
@@ -25,13 +25,13 @@ pub struct Present<'a> {
 
 /// What etcd says of CPFs, as last heard: it stays while etcd is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roll {
+pub struct CpfRoster {
     /// By their numbers there, and whether they drain.
     listed: BTreeMap<CpfId, bool>,
     configuration: Option<Configuration>,
 }
 
-impl Roll {
+impl CpfRoster {
     /// What a view has of it.
     pub fn of(view: &View) -> Self {
         let listed = view.members().filter_map(|(id, listed)| match id {
@@ -74,14 +74,14 @@ impl Roll {
     pub fn map(
         &self,
         regions: impl IntoIterator<Item = Region>,
-        present: &[Present<'_>],
+        present: &[ConnectedCpf<'_>],
     ) -> Result<Regions, RegionError> {
         let mut map = Regions::new(regions)?;
-        let drains = |p: &Present<'_>| p.leaves || p.listed.is_some_and(|cpf| self.drains(cpf));
-        let unheard = |p: &Present<'_>| p.listed.is_some_and(|cpf| !self.lists(cpf));
+        let drains = |p: &ConnectedCpf<'_>| p.leaves || p.listed.is_some_and(|cpf| self.drains(cpf));
+        let unheard = |p: &ConnectedCpf<'_>| p.listed.is_some_and(|cpf| !self.lists(cpf));
         let certain: BTreeSet<&Region> =
             present.iter().filter(|p| !drains(p) && !unheard(p)).map(|p| p.region).collect();
-        let serves = |p: &Present<'_>| !drains(p) && (!unheard(p) || !certain.contains(p.region));
+        let serves = |p: &ConnectedCpf<'_>| !drains(p) && (!unheard(p) || !certain.contains(p.region));
         let mut in_force: BTreeMap<&Region, BTreeMap<CodeVersion, (usize, Reverse<CpfId>)>> = BTreeMap::new();
         for p in present.iter().filter(|p| serves(p)) {
             let (count, first) =
@@ -109,18 +109,18 @@ mod tests {
     const HERE: &str = "north/harbour";
     const NEXT: &str = "north/town";
 
-    fn roll(listed: &[(u16, bool)], drained: &[u16]) -> Roll {
+    fn roll(listed: &[(u16, bool)], drained: &[u16]) -> CpfRoster {
         let draining = drained.iter().map(|n| CpfId(*n)).collect();
         let listed = listed.iter().map(|(n, drains)| (CpfId(*n), *drains)).collect();
-        Roll { listed, configuration: Some(Configuration { draining, ..Configuration::default() }) }
+        CpfRoster { listed, configuration: Some(Configuration { draining, ..Configuration::default() }) }
     }
 
     /// Of CPFs numbered from 1, with their regions, who wants to leave, and their numbers at etcd: who is on the rings.
-    fn on_rings(roll: &Roll, present: &[(&str, bool, Option<u16>)]) -> Vec<u16> {
+    fn on_rings(roll: &CpfRoster, present: &[(&str, bool, Option<u16>)]) -> Vec<u16> {
         let regions: Vec<Region> = present.iter().map(|(at, ..)| at.parse().unwrap()).collect();
-        let present: Vec<Present<'_>> = (1..)
+        let present: Vec<ConnectedCpf<'_>> = (1..)
             .zip(present.iter().zip(&regions))
-            .map(|(id, ((_, leaves, listed), region))| Present {
+            .map(|(id, ((_, leaves, listed), region))| ConnectedCpf {
                 id: CpfId(id),
                 region,
                 code: CodeVersion(1),
@@ -160,7 +160,7 @@ mod tests {
     fn a_region_of_which_nobody_is_listed_is_served_all_the_same() {
         let present = [(HERE, false, Some(70)), (HERE, false, Some(80)), (NEXT, false, Some(90))];
         assert_eq!(on_rings(&roll(&[(90, false)], &[]), &present), [1, 2, 3], "they do not reach etcd");
-        assert_eq!(on_rings(&Roll::default(), &present), [1, 2, 3], "nothing was heard of etcd");
+        assert_eq!(on_rings(&CpfRoster::default(), &present), [1, 2, 3], "nothing was heard of etcd");
         assert_eq!(on_rings(&roll(&[(90, false)], &[70]), &present), [2, 3], "an order is one");
     }
 
@@ -169,14 +169,14 @@ mod tests {
         let (old, new) = (CodeVersion(9), CodeVersion(4));
         let regions = [HERE, NEXT].map(|text| text.parse::<Region>().unwrap());
         let on_rings = |present: &[(usize, CodeVersion, bool)]| -> Vec<u16> {
-            let present = (1..).map(CpfId).zip(present).map(|(id, (at, code, leaves))| Present {
+            let present = (1..).map(CpfId).zip(present).map(|(id, (at, code, leaves))| ConnectedCpf {
                 id,
                 region: &regions[*at],
                 code: *code,
                 leaves: *leaves,
                 listed: None,
             });
-            let map = Roll::default().map(regions.clone(), &present.collect::<Vec<_>>()).unwrap();
+            let map = CpfRoster::default().map(regions.clone(), &present.collect::<Vec<_>>()).unwrap();
             map.rings(&regions[0], 1).unwrap().members().map(|cpf| cpf.0).collect()
         };
         let two = [(0, old, false), (0, old, false)];
@@ -200,8 +200,8 @@ mod tests {
         let region: Region = "elsewhere/site".parse().unwrap();
         let here: Region = HERE.parse().unwrap();
         let stray =
-            Present { id: CpfId(1), region: &region, code: CodeVersion(1), leaves: false, listed: None };
-        let map = Roll::default().map([here.clone()], &[stray]).unwrap();
+            ConnectedCpf { id: CpfId(1), region: &region, code: CodeVersion(1), leaves: false, listed: None };
+        let map = CpfRoster::default().map([here.clone()], &[stray]).unwrap();
         assert_eq!(map.rings(&here, 1).unwrap().members().count(), 0);
     }
 }

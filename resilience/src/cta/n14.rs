@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Body, Completed, Given, N14, NeighbourId, Relation, Transferred, UeContextCreateData,
+    self, Body, Completed, Given, N14, PeerAmfId, Relation, Transferred, UeContextCreateData,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
@@ -21,7 +21,7 @@ use super::{Cta, Entropy, Inspect, Outbox};
 
 /// Why a message of a neighbour is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum NotTaken {
+pub enum N14Error {
     /// It is of another version of this program: that one's.
     Version(u16),
     /// It breaks its form.
@@ -34,7 +34,7 @@ pub enum NotTaken {
     Nobody,
 }
 
-impl fmt::Display for NotTaken {
+impl fmt::Display for N14Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(version) => write!(f, "it is of version {version}, which is not known here"),
@@ -49,25 +49,25 @@ impl fmt::Display for NotTaken {
 /// The UEs that have come from neighbours, by the names of their ways.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Arrivals {
-    by_relation: BTreeMap<(NeighbourId, Relation), UeId>,
+    by_relation: BTreeMap<(PeerAmfId, Relation), UeId>,
     /// By what they were called there: a UE shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
-    by_tmsi: BTreeMap<(NeighbourId, Tmsi), UeId>,
+    by_tmsi: BTreeMap<(PeerAmfId, Tmsi), UeId>,
     by_ue: BTreeMap<UeId, ArrivedUe>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct ArrivedUe {
-    from: NeighbourId,
+    from: PeerAmfId,
     relation: Relation,
     tmsis: [Option<Tmsi>; 2],
 }
 
 impl Arrivals {
-    fn get(&self, from: NeighbourId, relation: Relation) -> Option<UeId> {
+    fn get(&self, from: PeerAmfId, relation: Relation) -> Option<UeId> {
         self.by_relation.get(&(from, relation)).copied()
     }
 
-    fn insert(&mut self, from: NeighbourId, relation: Relation, state: &Flat, ue: UeId) {
+    fn insert(&mut self, from: PeerAmfId, relation: Relation, state: &Flat, ue: UeId) {
         let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.context());
         let tmsis = state.map_or_else(|_| Default::default(), |p| [p.amf.tmsi, p.amf.former_tmsi]);
         self.by_relation.insert((from, relation), ue);
@@ -95,36 +95,36 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return None;
         }
         let guti = amf::named_within(first)?;
-        let neighbours = (0u8..).map(NeighbourId).zip(&self.config.amf.neighbours);
+        let neighbours = (0u8..).map(PeerAmfId).zip(&self.config.amf.neighbours);
         let of_guti = |amf_id| guti.guami.plmn == self.config.amf.plmn && guti.guami.amf_id == amf_id;
         let (from, _) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id))?;
         self.arrivals.by_tmsi.get(&(from, guti.tmsi)).copied()
     }
 
     /// A neighbour says something.
-    pub(super) fn neighbour(&mut self, now: Instant, from: NeighbourId, octets: &[u8], out: &mut Outbox) {
+    pub(super) fn neighbour(&mut self, now: Instant, from: PeerAmfId, octets: &[u8], out: &mut Outbox) {
         if let Err(why) = self.take_from(now, from, octets, out) {
-            out.not_taken.push((from, why));
+            out.n14_errors.push((from, why));
         }
     }
 
     fn take_from(
         &mut self,
         now: Instant,
-        from: NeighbourId,
+        from: PeerAmfId,
         octets: &[u8],
         out: &mut Outbox,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), N14Error> {
         if usize::from(from.0) >= self.config.amf.neighbours.len() {
-            return Err(NotTaken::Nobody);
+            return Err(N14Error::Nobody);
         }
         let N14 { relation, body } = N14::from_octets(octets).map_err(|e| match e {
-            FlatError::UnknownVersion(version) => NotTaken::Version(version),
-            _ => NotTaken::Malformed,
+            FlatError::UnknownVersion(version) => N14Error::Version(version),
+            _ => N14Error::Malformed,
         })?;
         let (ue, target) = match &body {
             Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
-                return Err(NotTaken::Repeated);
+                return Err(N14Error::Repeated);
             }
             Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
             Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
@@ -135,15 +135,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             },
             Body::UeContextTransferred(t) if self.arrivals.get(from, relation) == Some(t.asker) => {
-                return Err(NotTaken::Repeated);
+                return Err(N14Error::Repeated);
             }
             Body::UeContextTransferred(t) if !self.takes(from, relation, t) => {
                 answer(from, relation, Body::NotRegistered, out);
-                return Err(NotTaken::Unknown);
+                return Err(N14Error::Unknown);
             }
             Body::UeContextTransferred(t) => (t.asker, None),
             Body::UeContextNotTransferred(asker) if !self.slots.holds(*asker) => {
-                return Err(NotTaken::Unknown);
+                return Err(N14Error::Unknown);
             }
             Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
@@ -155,15 +155,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 // What has come for a UE that is lost here is nobody's.
                 (None, Body::Completed(Completed::Given(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
-                    return Err(NotTaken::Unknown);
+                    return Err(N14Error::Unknown);
                 }
-                (None, _) => return Err(NotTaken::Unknown),
+                (None, _) => return Err(N14Error::Unknown),
             },
             body if !self.slots.holds(relation.source) => {
                 let body = match body {
                     Body::HandoverComplete | Body::Registered { .. } => Body::Completed(Completed::Gone),
                     Body::UeContextCreated(_) => Body::ReleaseUeContext,
-                    _ => return Err(NotTaken::Unknown),
+                    _ => return Err(N14Error::Unknown),
                 };
                 answer(from, relation, body, out);
                 return Ok(());
@@ -175,7 +175,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A context comes for the slot that asked for it, and no second one: from here on its name leads there.
-    fn takes(&mut self, from: NeighbourId, relation: Relation, t: &Transferred) -> bool {
+    fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &Transferred) -> bool {
         let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
         if takes {
             self.arrivals.insert(from, relation, &t.state, t.asker);
@@ -207,16 +207,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn comes(
         &mut self,
         now: Instant,
-        from: NeighbourId,
+        from: PeerAmfId,
         relation: Relation,
         context: &UeContextCreateData,
         out: &mut Outbox,
-    ) -> Result<(UeId, Option<HandoverTarget>), NotTaken> {
+    ) -> Result<(UeId, Option<HandoverTarget>), N14Error> {
         let named = self.ran.handover_target(&context.required);
         let at = named.map(|(association, node)| (association, node.tacs.clone(), node.slices.clone()));
         let Some((association, tacs, slices)) = at else {
             refuse(from, relation, CauseRadioNetwork::UnknownTargetId, out);
-            return Err(NotTaken::Unknown);
+            return Err(N14Error::Unknown);
         };
         let limits = self.config.limits;
         let crowded = self.slots.unauthenticated_ues_on(association) >= limits.unauthenticated_ues_per_gnb
@@ -225,15 +225,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Some(ue) = ue else {
             self.limited(now, Some(association), "ues", out);
             refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
-            return Err(NotTaken::Unknown);
+            return Err(N14Error::Unknown);
         };
         if !self.can_place(ue) {
             self.vacate(now, ue, out);
             self.limited(now, Some(association), "cpfs", out);
             refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
-            return Err(NotTaken::Unknown);
+            return Err(N14Error::Unknown);
         }
-        let Some(amf_ue_ngap_id) = self.slots.target_connection(ue) else { return Err(NotTaken::Unknown) };
+        let Some(amf_ue_ngap_id) = self.slots.target_connection(ue) else { return Err(N14Error::Unknown) };
         // Messages of UEs have streams other than 0 (TS 38.412 §7).
         let streams = u32::from(self.streams.get(&association).copied().unwrap_or(1)).max(2);
         self.slots.begin(ue, 0, 1 + (ue.slot % (streams - 1)) as u16);
@@ -243,10 +243,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 }
 
 /// A UE is not taken.
-fn refuse(to: NeighbourId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
+fn refuse(to: PeerAmfId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
     answer(to, relation, Body::not_created(cause, None), out);
 }
 
-fn answer(to: NeighbourId, relation: Relation, body: Body, out: &mut Outbox) {
-    out.neighbours.push((to, N14 { relation, body }.to_flat()));
+fn answer(to: PeerAmfId, relation: Relation, body: Body, out: &mut Outbox) {
+    out.n14.push((to, N14 { relation, body }.to_flat()));
 }

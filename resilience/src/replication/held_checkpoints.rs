@@ -19,7 +19,7 @@ pub struct Checkpoint<S> {
 
 /// What became of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum CheckpointAck {
     /// A state of this clock, this one or a newer one, is held: to be told to the CTA.
     Holds(u64),
     /// Its sender has been replaced, or it is older than what the CTA said to be outdated.
@@ -36,27 +36,27 @@ struct Held<S> {
 
 /// The states of UEs that others serve.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holdings<S>(BTreeMap<UeId, Held<S>>);
+pub struct HeldCheckpoints<S>(BTreeMap<UeId, Held<S>>);
 
-impl<S> Default for Holdings<S> {
+impl<S> Default for HeldCheckpoints<S> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<S> Holdings<S> {
+impl<S> HeldCheckpoints<S> {
     /// Takes a checkpoint: the newest of the newest assignment stays.
-    pub fn take(&mut self, checkpoint: Checkpoint<S>) -> Taken {
+    pub fn take(&mut self, checkpoint: Checkpoint<S>) -> CheckpointAck {
         let Checkpoint { ue, term, clock, state } = checkpoint;
         let held = self.0.entry(ue).or_insert(Held { term, clock: 0, state: None });
         if term < held.term || clock < held.clock && held.state.is_none() {
-            return Taken::Refused;
+            return CheckpointAck::Refused;
         }
         held.term = term;
         if clock > held.clock || held.state.is_none() {
             (held.clock, held.state) = (clock, Some(state));
         }
-        Taken::Holds(held.clock)
+        CheckpointAck::Holds(held.clock)
     }
 
     /// The CTA says that whatever is older than this is outdated (Neutrino §4.2.4): it is never served from again.
@@ -132,13 +132,13 @@ mod tests {
 
     #[test] // Neutrino §4.2.4
     fn what_is_outdated_is_neither_taken_nor_given_nor_served_from() {
-        let mut holdings = Holdings::default();
-        assert_eq!(holdings.take(at(4)), Taken::Holds(4));
+        let mut holdings = HeldCheckpoints::default();
+        assert_eq!(holdings.take(at(4)), CheckpointAck::Holds(4));
         holdings.outdated(UE, 6);
         assert_eq!((holdings.len(), holdings.fetch(UE, 0)), (0, None));
-        assert_eq!(holdings.take(at(5)), Taken::Refused, "it comes late");
+        assert_eq!(holdings.take(at(5)), CheckpointAck::Refused, "it comes late");
         assert_eq!(holdings.clone().promote(UE), None);
-        assert_eq!(holdings.take(at(6)), Taken::Holds(6));
+        assert_eq!(holdings.take(at(6)), CheckpointAck::Holds(6));
         assert_eq!((holdings.fetch(UE, 6), holdings.fetch(UE, 7)), (Some(at(6)), None));
         holdings.outdated(UE, 6);
         assert_eq!(holdings.promote(UE), Some((6, "state")), "that one is not");

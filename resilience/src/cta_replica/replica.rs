@@ -7,8 +7,8 @@ use whimbrel_ids::Instant;
 
 use super::machine::{Machine, Outcome};
 use super::record::{Beside, Shape, Snapshot, read};
-use super::{Active, Fault};
-use crate::cta::Outside;
+use super::{PrimaryCta, ReplicaFault};
+use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, Outbox};
 
 /// The CTA that follows an active one. Nothing of it leaves.
@@ -16,7 +16,7 @@ pub struct CtaReplica<S, E, I = ()> {
     machine: Machine<S, E, I>,
     /// What the inputs caused that are not known to have left the other one.
     doubtful: VecDeque<(u64, Outbox)>,
-    fault: Option<Fault>,
+    fault: Option<ReplicaFault>,
     /// How far the other one's clock is ahead of this host's, in microseconds, and of which input that is known.
     ahead_us: i64,
     timed: Option<u64>,
@@ -25,14 +25,14 @@ pub struct CtaReplica<S, E, I = ()> {
 impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     /// One that follows from a snapshot, with the same subscribers and keys, and entropy of its own.
     ///
-    /// Errors: [`Fault::Unreadable`], [`Fault::OtherVersion`].
+    /// Errors: [`ReplicaFault::Unreadable`], [`ReplicaFault::OtherVersion`].
     pub fn new(
         snapshot: &[u8],
         directory: Directory,
         subscribers: S,
         entropy: E,
         inspect: I,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ReplicaFault> {
         let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
         let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
         let machine = Machine { cta, links, number, now, replicable: true };
@@ -59,7 +59,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     /// Takes a record. Gives the number of the last input that is held, to be told the active one.
     ///
     /// Errors: why this one cannot follow, from then on.
-    pub fn take(&mut self, octets: &[u8]) -> Result<u64, Fault> {
+    pub fn take(&mut self, octets: &[u8]) -> Result<u64, ReplicaFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -68,7 +68,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         taken
     }
 
-    fn try_take(&mut self, octets: &[u8]) -> Result<u64, Fault> {
+    fn try_take(&mut self, octets: &[u8]) -> Result<u64, ReplicaFault> {
         let (head, body) = read(octets)?;
         while self.doubtful.front().is_some_and(|(number, _)| *number <= head.left) {
             self.doubtful.pop_front();
@@ -77,13 +77,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
             return Ok(self.machine.number);
         };
         if number != self.machine.number + 1 {
-            return Err(Fault::OutOfOrder);
+            return Err(ReplicaFault::OutOfOrder);
         }
         let mut out = Outbox::default();
-        let Outcome { outside, .. } = self.machine.run(now, step, Outside::Repeated(taken), &mut out);
-        let exhausted = matches!(outside, Outside::Repeated(rest) if rest.is_empty());
+        let Outcome { outside, .. } = self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
+        let exhausted = matches!(outside, ExternalSource::Replayed(rest) if rest.is_empty());
         if !exhausted || Shape::of(&out) != shape {
-            return Err(Fault::Diverged);
+            return Err(ReplicaFault::Diverged);
         }
         self.doubtful.push_back((number, out));
         Ok(number)
@@ -98,14 +98,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     /// in doubt is sent.
     ///
     /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.
-    pub fn take_over(mut self) -> (Active<S, E, I>, Outbox) {
+    pub fn take_over(mut self) -> (PrimaryCta<S, E, I>, Outbox) {
         let mut first = Outbox::default();
         for (_, out) in std::mem::take(&mut self.doubtful) {
             first.append(out);
         }
         first.cpfs.clear(); // their links have them, and are resumed
         let unsettled = self.machine.cta.trusted().collect();
-        (Active::of(self.machine, unsettled, self.ahead_us), first)
+        (PrimaryCta::of(self.machine, unsettled, self.ahead_us), first)
     }
 
     /// What the newest input has caused here, which stays here.

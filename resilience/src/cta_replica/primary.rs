@@ -7,13 +7,13 @@ use whimbrel_ids::Instant;
 
 use super::machine::{Machine, Outcome};
 use super::record::{Draft, Head, Record, Shape, Snapshot, Step};
-use crate::cta::Outside;
-use crate::link::Down;
+use crate::cta::ExternalSource;
+use crate::link::CpfCommand;
 use crate::replication::{CpfId, Gate};
-use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
+use crate::{Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
 
 /// The CTA that serves, alone or with a CTA replica.
-pub struct Active<S, E, I = ()> {
+pub struct PrimaryCta<S, E, I = ()> {
     machine: Machine<S, E, I>,
     replicated: Option<Replicated>,
     /// CPFs whose links have still to be resumed after a takeover.
@@ -43,7 +43,7 @@ struct Replicated {
     taken: BTreeMap<CpfId, u64>,
 }
 
-impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
+impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     /// One that serves alone, and may get a CTA replica.
     pub fn new(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, true), BTreeSet::new(), 0)
@@ -117,7 +117,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
     }
 
     /// Takes one input. Without a CTA replica, `out` gets what it causes; with one, the record for the CTA replica comes back, and what
-    /// the input causes leaves with [`Active::acknowledged`].
+    /// the input causes leaves with [`PrimaryCta::acknowledged`].
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) -> Option<Record> {
         let links = &self.machine.links;
         let step = Step::of(input, |cpf| links.get(&cpf).map_or(0, |l| l.known()));
@@ -125,21 +125,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
     }
 
     /// Carries out an order of the operator, in the same way.
-    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> (Ordered, Option<Record>) {
+    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
         self.step(now, Step::Order(order), out)
     }
 
-    fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (Ordered, Option<Record>) {
+    fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
         let now = self.time(now).max(self.machine.now);
         if let Step::CpfLost(cpf) = step {
             self.unsettled.remove(&cpf);
         }
         let Some(replicated) = &mut self.replicated else {
             let ordered = if self.unsettled.is_empty() {
-                self.machine.run(now, step, Outside::Asked, out).ordered
+                self.machine.run(now, step, ExternalSource::Live, out).ordered
             } else {
                 let mut caused = Outbox::default();
-                let outcome = self.machine.run(now, step, Outside::Asked, &mut caused);
+                let outcome = self.machine.run(now, step, ExternalSource::Live, &mut caused);
                 self.leave(caused, out);
                 outcome.ordered
             };
@@ -149,8 +149,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         let draft = Draft::new(Head::new(replicated.left, Some((number, now))), &step);
         let from = step.said_by().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
-        let outcome = self.machine.run(now, step, Outside::Noted(Default::default()), &mut caused);
-        let Outcome { ordered, outside: Outside::Noted(taken) } = outcome else {
+        let outcome = self.machine.run(now, step, ExternalSource::Recorded(Default::default()), &mut caused);
+        let Outcome { ordered, outside: ExternalSource::Recorded(taken) } = outcome else {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
@@ -250,8 +250,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
     }
 
     /// A CPF that served under the former CTA has so many messages of it: gives what it is to get, first of all.
-    /// It sends again what it has sent after [`Active::taken`] messages. `None`: its link cannot go on, and it counts as lost.
-    pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<Down>> {
+    /// It sends again what it has sent after [`PrimaryCta::taken`] messages. `None`: its link cannot go on, and it counts as lost.
+    pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<CpfCommand>> {
         if !self.unsettled.remove(&cpf) {
             return None;
         }

@@ -1,30 +1,30 @@
 //! The CTA that serves.
 
-use crate::membership::{Claim, ClaimError, Home, Place};
+use crate::membership::{Claim, ClaimError, CtaInstance, Home};
 
 /// What the one that serves is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum PrimaryAction {
     /// Nothing leaves from now on that the CTA replica does not hold.
-    Wait,
+    HoldOutputs,
     /// Everything leaves: nobody can take over.
-    Open,
+    ReleaseOutputs,
     /// The link to the other one is to end.
-    Part,
+    CloseLink,
     /// Etcd is to be asked.
     Claim(Claim),
     /// That one can take over at any moment from now on.
-    Replicated(Place),
+    ReplicaReady(CtaInstance),
     /// Nobody can.
-    Unreplicated,
+    NoReplica,
     /// The other one serves: this one does nothing more.
     Stop,
 }
 
 /// The CTA that serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Serving {
-    me: Place,
+pub struct PrimaryRole {
+    me: CtaInstance,
     term: u32,
     state: State,
 }
@@ -34,27 +34,27 @@ enum State {
     /// Nobody follows.
     Alone,
     /// A snapshot is on its way. Nothing waits for whom it goes to.
-    Copied(Place),
+    Copied(CtaInstance),
     /// It has the snapshot; when it holds this input, it can take over at any moment.
-    CatchingUp(Place, u64),
+    CatchingUp(CtaInstance, u64),
     /// It can, and etcd is to say that it may.
-    Named(Place),
+    Named(CtaInstance),
     /// It may.
-    Paired(Place),
+    Paired(CtaInstance),
     /// It is lost, or etcd may have been told that it may take over. Nothing leaves until etcd has said that this one goes on alone.
     Widowed,
     /// The other one serves.
     Replaced,
 }
 
-impl Serving {
+impl PrimaryRole {
     /// The one that this record names.
     pub fn new(home: &Home) -> Self {
-        Self { me: home.active, term: home.term, state: State::Alone }
+        Self { me: home.primary, term: home.term, state: State::Alone }
     }
 
     /// Which one it is.
-    pub fn me(&self) -> Place {
+    pub fn me(&self) -> CtaInstance {
         self.me
     }
 
@@ -64,7 +64,7 @@ impl Serving {
     }
 
     /// Whom a snapshot goes to, who gets ready, or who CTA replicas.
-    pub fn other(&self) -> Option<Place> {
+    pub fn other(&self) -> Option<CtaInstance> {
         match self.state {
             State::Copied(other)
             | State::CatchingUp(other, _)
@@ -85,13 +85,13 @@ impl Serving {
     }
 
     /// Whether it waits for etcd to say that it goes on alone.
-    pub fn is_widowed(&self) -> bool {
+    pub fn is_replica_lost(&self) -> bool {
         self.state == State::Widowed
     }
 
     /// Another CTA wants to follow; `listed`: etcd lists it in that life. Whether it is to get a snapshot. One that is not calls
     /// again.
-    pub fn follows(&mut self, other: Place, listed: bool) -> bool {
+    pub fn follows(&mut self, other: CtaInstance, listed: bool) -> bool {
         let begins = self.state == State::Alone && listed;
         if begins {
             self.state = State::Copied(other);
@@ -100,72 +100,72 @@ impl Serving {
     }
 
     /// The other one holds the inputs up to this one; `last`: the last that was taken.
-    pub fn held(&mut self, number: u64, last: u64) -> Vec<Duty> {
+    pub fn held(&mut self, number: u64, last: u64) -> Vec<PrimaryAction> {
         let mut duties = Vec::new();
         if let State::Copied(other) = self.state {
             self.state = State::CatchingUp(other, last);
-            duties.push(Duty::Wait);
+            duties.push(PrimaryAction::HoldOutputs);
         }
         if let State::CatchingUp(other, until) = self.state
             && number >= until
         {
             self.state = State::Named(other);
-            duties.push(Duty::Claim(Claim::Pair(other)));
+            duties.push(PrimaryAction::Claim(Claim::Pair(other)));
         }
         duties
     }
 
     /// The link to the other one has ended.
-    pub fn lost(&mut self) -> Vec<Duty> {
+    pub fn lost(&mut self) -> Vec<PrimaryAction> {
         match self.state {
             State::Alone | State::Widowed | State::Replaced => Vec::new(),
             // Nobody was told that it may take over.
             State::Copied(_) | State::CatchingUp(..) => {
                 self.state = State::Alone;
-                vec![Duty::Open]
+                vec![PrimaryAction::ReleaseOutputs]
             }
             State::Named(_) | State::Paired(_) => self.widowed(),
         }
     }
 
     /// Whoever may have been named must be named no more before anything leaves.
-    fn widowed(&mut self) -> Vec<Duty> {
+    fn widowed(&mut self) -> Vec<PrimaryAction> {
         self.state = State::Widowed;
-        vec![Duty::Claim(Claim::Alone)]
+        vec![PrimaryAction::Claim(Claim::Alone)]
     }
 
     /// Etcd has answered a claim.
-    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Vec<Duty> {
+    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Vec<PrimaryAction> {
         match (claim, outcome, self.state) {
             (Claim::Pair(_), Ok(home), State::Named(other)) => {
                 self.term = home.term;
                 self.state = State::Paired(other);
-                vec![Duty::Replicated(other)]
+                vec![PrimaryAction::ReplicaReady(other)]
             }
-            (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![Duty::Claim(claim)],
+            (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![PrimaryAction::Claim(claim)],
             // An earlier try may still come into effect: a record that says so is not enough, it has to be written anew.
             (Claim::Pair(_), Err(_), State::Named(_)) => {
-                let mut duties = vec![Duty::Part];
+                let mut duties = vec![PrimaryAction::CloseLink];
                 duties.extend(self.widowed());
                 duties
             }
             (Claim::Alone, Ok(home), State::Widowed) => {
                 self.term = home.term;
                 self.state = State::Alone;
-                vec![Duty::Open, Duty::Unreplicated]
+                vec![PrimaryAction::ReleaseOutputs, PrimaryAction::NoReplica]
             }
-            (Claim::Alone, Err(_), State::Widowed) => vec![Duty::Claim(claim)],
+            (Claim::Alone, Err(_), State::Widowed) => vec![PrimaryAction::Claim(claim)],
             _ => Vec::new(),
         }
     }
 
     /// The record as it is known.
-    pub fn home(&mut self, home: Option<&Home>) -> Vec<Duty> {
-        let replaced = home.is_some_and(|home| home.active != self.me && home.term > self.term);
+    pub fn home(&mut self, home: Option<&Home>) -> Vec<PrimaryAction> {
+        let replaced = home.is_some_and(|home| home.primary != self.me && home.term > self.term);
         if !replaced || self.state == State::Replaced {
             return Vec::new();
         }
         self.state = State::Replaced;
-        vec![Duty::Stop]
+        vec![PrimaryAction::Stop]
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, UeId, UeSummary};
 
-use super::{Cpf, Trial, Tried};
+use super::{Cpf, Trial, TrialOutcome};
 use crate::CodeVersion;
-use crate::link::{Down, Peer, Show, State, Up};
-use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
+use crate::link::{CpfCommand, CpfReport, PeerMessage, State, UeQuery};
+use crate::replication::{CheckpointAck, CpfId, HeldCheckpoints, Primary, Ran};
 
 /// A UE that is served here.
 struct Served {
@@ -53,23 +53,23 @@ const PORTION: usize = 64;
 
 /// What leaves a member.
 #[derive(Debug, Default)]
-pub struct MemberOutbox {
+pub struct CpfOutbox {
     /// To its CTA.
-    pub up: Vec<Up>,
+    pub up: Vec<CpfReport>,
     /// To other members.
-    pub peers: Vec<(CpfId, Peer)>,
-    /// To its sandbox; each is answered by [`Member::tried`], in order.
+    pub peers: Vec<(CpfId, PeerMessage)>,
+    /// To its sandbox; each is answered by [`ReplicatedCpf::tried`], in order.
     pub trials: Vec<Trial>,
 }
 
 /// A CPF with its links, without the links.
-pub struct Member {
+pub struct ReplicatedCpf {
     cpf: Cpf,
     code: CodeVersion,
     served: BTreeMap<UeId, Served>,
     /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
     primary: Primary<Option<Checkpoint>>,
-    holdings: Holdings<Checkpoint>,
+    holdings: HeldCheckpoints<Checkpoint>,
     /// UEs of which a delta had no base here: who was asked for the whole, and of which clock.
     asked: BTreeMap<UeId, (CpfId, u64)>,
     /// States that were not what their senders said, or could not be read when they were needed.
@@ -80,7 +80,7 @@ pub struct Member {
     only_whole_states: bool,
 }
 
-impl Member {
+impl ReplicatedCpf {
     /// One that serves and backs nobody yet.
     pub fn new(config: Arc<Config>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Member {
             code: CodeVersion::own(),
             served: BTreeMap::new(),
             primary: Primary::default(),
-            holdings: Holdings::default(),
+            holdings: HeldCheckpoints::default(),
             asked: BTreeMap::new(),
             refused: 0,
             trials: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl Member {
     }
 
     /// The UEs that an operator wants to see, of those that it serves.
-    pub fn show(&self, which: Show) -> Vec<UeSummary> {
+    pub fn show(&self, which: UeQuery) -> Vec<UeSummary> {
         self.cpf.show(which)
     }
 
@@ -133,25 +133,25 @@ impl Member {
     }
 
     /// Takes a message of its CTA.
-    pub fn handle(&mut self, message: Down, out: &mut MemberOutbox) {
+    pub fn handle(&mut self, message: CpfCommand, out: &mut CpfOutbox) {
         match message {
-            Down::Run(envelope) => self.take(envelope, out),
-            Down::Logged(input) => {
+            CpfCommand::Run(envelope) => self.take(envelope, out),
+            CpfCommand::RunLogged(input) => {
                 if let Ok(envelope) = Envelope::from_flat(input.octets()) {
                     self.take(envelope, out);
                 }
             }
-            Down::Try { ue, inputs } => self.have_tried(ue, inputs, out),
-            Down::Serve { ue, term, backups } => self.serve(ue, term, backups, out),
-            Down::Outdated { ue, clock, up_to_date } => {
+            CpfCommand::RunAfterTrial { ue, inputs } => self.have_tried(ue, inputs, out),
+            CpfCommand::Serve { ue, term, backups } => self.serve(ue, term, backups, out),
+            CpfCommand::Outdated { ue, clock, up_to_date } => {
                 self.holdings.outdated(ue, clock);
                 if self.holdings.fetch(ue, clock).is_none() {
-                    let asked = up_to_date.into_iter().map(|of| (of, Peer::Fetch { ue, clock }));
+                    let asked = up_to_date.into_iter().map(|of| (of, PeerMessage::Fetch { ue, clock }));
                     out.peers.extend(asked);
                 }
             }
-            Down::Released(batches) => self.primary.released(batches),
-            Down::Forget { ue, term } => {
+            CpfCommand::Released(batches) => self.primary.released(batches),
+            CpfCommand::Forget { ue, term } => {
                 if self.served.get(&ue).is_some_and(|served| served.term < term) {
                     self.served.remove(&ue);
                     self.cpf.forget(ue);
@@ -159,20 +159,20 @@ impl Member {
                 self.holdings.forget(ue, term);
                 self.asked.remove(&ue);
             }
-            Down::Configure(config) => self.cpf.configure(config),
+            CpfCommand::Configure(config) => self.cpf.configure(config),
         }
         self.replicate(out);
     }
 
     /// A trial has ended: its inputs, and those that came since, are run if none did harm.
-    pub fn tried(&mut self, trial: u64, became: Tried, out: &mut MemberOutbox) {
+    pub fn tried(&mut self, trial: u64, became: TrialOutcome, out: &mut CpfOutbox) {
         let Some(ue) = self.trials.remove(&trial) else { return };
         let Some(served) = self.served.get_mut(&ue) else { return };
-        if let Tried::EndedAfter(unharmed) = became {
+        if let TrialOutcome::CrashedAfter(unharmed) = became {
             let inputs = served.held.as_ref().map_or((0, 0), |held| {
                 held.tried().nth(unharmed as usize).map_or_else(|| held.all_tried(), |clock| (clock, clock))
             });
-            out.up.push(Up::Poisoned { ue, term: served.term, inputs });
+            out.up.push(CpfReport::Poisoned { ue, term: served.term, inputs });
             return; // what is held stays so until the CTA says that the UE is gone
         }
         let held = served.held.take_if(|h| h.trial == trial);
@@ -180,7 +180,7 @@ impl Member {
         self.replicate(out);
     }
 
-    fn replicate(&mut self, out: &mut MemberOutbox) {
+    fn replicate(&mut self, out: &mut CpfOutbox) {
         while let Some((ue, clock, state)) = self.primary.due() {
             let Some(served) = self.served.get_mut(&ue) else { continue };
             // Who is at something again has a newer state soon.
@@ -188,15 +188,15 @@ impl Member {
             let Some(state) = state.or_else(made) else { continue };
             let term = served.term;
             let message = match served.sent.as_ref().and_then(|base| Delta::between(base, &state)) {
-                Some(delta) => Peer::Delta { term, delta },
-                None => Peer::State(State { ue, term, clock, state: state.clone() }),
+                Some(delta) => PeerMessage::Delta { term, delta },
+                None => PeerMessage::State(State { ue, term, clock, state: state.clone() }),
             };
             served.sent = Some(state).filter(|_| !self.only_whole_states);
             out.peers.extend(served.backups.iter().map(|&to| (to, message.clone())));
         }
     }
 
-    fn have_tried(&mut self, ue: UeId, mut inputs: Vec<Envelope>, out: &mut MemberOutbox) {
+    fn have_tried(&mut self, ue: UeId, mut inputs: Vec<Envelope>, out: &mut CpfOutbox) {
         if let Some(input) = inputs.iter().find(|input| input.code_version != self.code.0) {
             return self.refuse(input, out);
         }
@@ -214,7 +214,7 @@ impl Member {
     }
 
     /// Runs an input, or keeps it behind those that are being tried.
-    fn take(&mut self, envelope: Envelope, out: &mut MemberOutbox) {
+    fn take(&mut self, envelope: Envelope, out: &mut CpfOutbox) {
         if envelope.code_version != self.code.0 {
             return self.refuse(&envelope, out);
         }
@@ -224,17 +224,17 @@ impl Member {
             Some(held) if held.inputs.len() < held.tried + HELD_MAX => held.inputs.push(envelope),
             Some(held) => {
                 let (ue, inputs) = (envelope.ue, held.all_tried());
-                out.up.push(Up::Poisoned { ue, term: served.term, inputs });
+                out.up.push(CpfReport::Poisoned { ue, term: served.term, inputs });
             }
         }
     }
 
     /// The log of a UE is another version's, or leads on from a state that is not here: the UE is not served here.
-    fn refuse(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
+    fn refuse(&mut self, envelope: &Envelope, out: &mut CpfOutbox) {
         let ue = envelope.ue;
         if let Some(Served { term, .. }) = self.served.remove(&ue) {
             self.cpf.forget(ue);
-            out.up.push(Up::Unreadable { ue, term });
+            out.up.push(CpfReport::CheckpointUnusable { ue, term });
         }
     }
 
@@ -244,14 +244,14 @@ impl Member {
     }
 
     /// Takes a message of another member.
-    pub fn peer(&mut self, from: CpfId, message: Peer, out: &mut MemberOutbox) {
+    pub fn peer(&mut self, from: CpfId, message: PeerMessage, out: &mut CpfOutbox) {
         match message {
-            Peer::State(state) => self.back(state, out),
-            Peer::Delta { term, delta } => self.back_by(from, term, &delta, out),
-            Peer::Fetch { ue, clock } => {
+            PeerMessage::State(state) => self.back(state, out),
+            PeerMessage::Delta { term, delta } => self.back_by(from, term, &delta, out),
+            PeerMessage::Fetch { ue, clock } => {
                 let held = self.sent(ue, from).or_else(|| self.holdings.fetch(ue, 0));
                 let held = held.filter(|state| state.clock >= clock);
-                out.peers.extend(held.map(|state| (from, Peer::State(state))));
+                out.peers.extend(held.map(|state| (from, PeerMessage::State(state))));
             }
         }
     }
@@ -259,23 +259,24 @@ impl Member {
     /// A link to another member has ended, and a new one leads there: how many of the last messages came is not known. So that one is sent again what
     /// it was sent last of each UE that it backs, and asked again for what is lacked here. UEs in portions, after this one; gives where the next
     /// portion begins, if there is one.
-    pub fn reached_again(
+    pub fn peer_reconnected(
         &mut self,
         peer: CpfId,
         after: Option<UeId>,
-        out: &mut MemberOutbox,
+        out: &mut CpfOutbox,
     ) -> Option<UeId> {
         if after.is_none() {
             let asked = self.asked.iter().filter(|(_, (of, _))| *of == peer);
             let asked = asked.map(|(ue, (_, clock))| (*ue, *clock));
             let wanted = self.holdings.lacking().chain(asked);
-            out.peers.extend(wanted.map(|(ue, clock)| (peer, Peer::Fetch { ue, clock })));
+            out.peers.extend(wanted.map(|(ue, clock)| (peer, PeerMessage::Fetch { ue, clock })));
         }
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut portion = self.served.range((begin, Bound::Unbounded)).map(|(ue, _)| *ue);
         let ues: Vec<UeId> = portion.by_ref().take(PORTION).collect();
         let more = portion.next().and(ues.last().copied());
-        out.peers.extend(ues.into_iter().filter_map(|p| Some((peer, Peer::State(self.sent(p, peer)?)))));
+        out.peers
+            .extend(ues.into_iter().filter_map(|p| Some((peer, PeerMessage::State(self.sent(p, peer)?)))));
         more
     }
 
@@ -287,7 +288,7 @@ impl Member {
     }
 
     /// Takes what differs in a UE's state from the one that is held. Who holds another one asks for the whole.
-    fn back_by(&mut self, from: CpfId, term: u32, delta: &Delta, out: &mut MemberOutbox) {
+    fn back_by(&mut self, from: CpfId, term: u32, delta: &Delta, out: &mut CpfOutbox) {
         let (ue, clock) = (delta.ue_id(), delta.clock());
         let base = self.holdings.state(ue);
         match base.and_then(|base| delta.apply(base).ok()) {
@@ -296,13 +297,13 @@ impl Member {
                 if self.asked.len() < ASKED_MAX {
                     self.asked.insert(ue, (from, clock));
                 }
-                out.peers.push((from, Peer::Fetch { ue, clock }));
+                out.peers.push((from, PeerMessage::Fetch { ue, clock }));
             }
         }
     }
 
     /// Takes a UE's state. It is kept as it came, and read when the UE has to be served from it.
-    fn back(&mut self, state: State, out: &mut MemberOutbox) {
+    fn back(&mut self, state: State, out: &mut CpfOutbox) {
         let ue = state.ue;
         match self.served.get(&ue).map(|s| s.term) {
             Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one
@@ -310,29 +311,29 @@ impl Member {
         }
         if (state.state.ue_id(), state.state.clock()) != (ue, state.clock) || state.term == u32::MAX {
             self.refused += 1;
-            out.up.push(Up::Unreadable { ue, term: state.term });
+            out.up.push(CpfReport::CheckpointUnusable { ue, term: state.term });
             return; // it counts as lagging, and the CTA has the log
         }
         if self.served.remove(&ue).is_some() {
             self.cpf.forget(ue); // it has moved to who sends this, and is backed here from now on
         }
         let term = state.term;
-        if let Taken::Holds(clock) = self.holdings.take(state) {
+        if let CheckpointAck::Holds(clock) = self.holdings.take(state) {
             if self.asked.get(&ue).is_some_and(|(_, wanted)| *wanted <= clock) {
                 self.asked.remove(&ue);
             }
-            out.up.push(Up::Holds { ue, term, clock });
+            out.up.push(CpfReport::CheckpointHeld { ue, term, clock });
         }
     }
 
-    fn serve(&mut self, ue: UeId, term: u32, backups: Vec<CpfId>, out: &mut MemberOutbox) {
+    fn serve(&mut self, ue: UeId, term: u32, backups: Vec<CpfId>, out: &mut CpfOutbox) {
         if self.holdings.term(ue).is_some_and(|held| held > term) {
             return; // it has moved on since: the state of who serves it now was here first
         }
         if !self.served.contains_key(&ue) {
             let Some(clock) = self.take_over(ue) else {
                 self.refused += 1;
-                out.up.push(Up::Unreadable { ue, term });
+                out.up.push(CpfReport::CheckpointUnusable { ue, term });
                 return; // no input of the UE is run here
             };
             self.served.insert(ue, Served { term, backups: Vec::new(), clock, sent: None, held: None });
@@ -351,7 +352,7 @@ impl Member {
             self.primary.again(ue, served.clock, Some(state));
         } else if let Some(state) = &served.sent {
             let state = State { ue, term, clock: state.clock(), state: state.clone() };
-            out.peers.extend(served.backups.iter().map(|&to| (to, Peer::State(state.clone()))));
+            out.peers.extend(served.backups.iter().map(|&to| (to, PeerMessage::State(state.clone()))));
         }
     }
 
@@ -363,7 +364,7 @@ impl Member {
         Some(clock)
     }
 
-    fn run(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
+    fn run(&mut self, envelope: &Envelope, out: &mut CpfOutbox) {
         let ue = envelope.ue;
         let Some(served) = self.served.get_mut(&ue) else { return };
         if envelope.clock <= served.clock {
@@ -379,6 +380,6 @@ impl Member {
         let idle = wanted.then_some(None);
         self.primary.ran(Ran { ue, clock: envelope.clock, idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
-        out.up.push(Up::Ran { ue, term, clock, from, batch });
+        out.up.push(CpfReport::Ran { ue, term, clock, from, batch });
     }
 }

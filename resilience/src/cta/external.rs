@@ -12,42 +12,42 @@ use super::{Cta, Entropy, Inspect};
 
 /// What was taken, in order.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Taken {
+pub(crate) struct ExternalValues {
     seeds: VecDeque<[u8; 16]>,
     answers: VecDeque<Answer>,
 }
 
 /// Where it is taken from.
 #[derive(Debug, Default)]
-pub(crate) enum Outside {
+pub(crate) enum ExternalSource {
     /// The generator and the store.
     #[default]
-    Asked,
+    Live,
     /// The same, and it is noted for another that follows.
-    Noted(Taken),
+    Recorded(ExternalValues),
     /// What another one took.
-    Repeated(Taken),
+    Replayed(ExternalValues),
     /// Another one took less: it did something else with the input.
-    Short,
+    Exhausted,
 }
 
-impl Outside {
+impl ExternalSource {
     pub(super) fn draw(&mut self, entropy: &mut impl Entropy) -> [u8; 16] {
         match self {
-            Self::Asked => entropy.draw(),
-            Self::Noted(taken) => {
+            Self::Live => entropy.draw(),
+            Self::Recorded(taken) => {
                 let seed = entropy.draw();
                 taken.seeds.push_back(seed);
                 seed
             }
-            Self::Repeated(taken) => match taken.seeds.pop_front() {
+            Self::Replayed(taken) => match taken.seeds.pop_front() {
                 Some(seed) => seed,
                 None => {
-                    *self = Self::Short;
+                    *self = Self::Exhausted;
                     [0; 16] // nothing of what comes of it leaves
                 }
             },
-            Self::Short => [0; 16],
+            Self::Exhausted => [0; 16],
         }
     }
 
@@ -60,32 +60,32 @@ impl Outside {
         subscribers: &mut impl Subscribers,
     ) -> Option<Outcome> {
         match self {
-            Self::Asked => Some(directory.handle(now, ue, request, subscribers)),
-            Self::Noted(taken) => {
+            Self::Live => Some(directory.handle(now, ue, request, subscribers)),
+            Self::Recorded(taken) => {
                 let outcome = directory.handle(now, ue, request, subscribers);
                 taken.answers.push_back(outcome.answer.clone());
                 Some(outcome)
             }
-            Self::Repeated(taken) => match taken.answers.pop_front() {
+            Self::Replayed(taken) => match taken.answers.pop_front() {
                 Some(answer) => Some(directory.follow(ue, &request, answer)),
                 None => {
-                    *self = Self::Short;
+                    *self = Self::Exhausted;
                     None
                 }
             },
-            Self::Short => None,
+            Self::Exhausted => None,
         }
     }
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// From now on this is where the rest of the world's part comes from; gives what was there before.
-    pub(crate) fn outside(&mut self, outside: Outside) -> Outside {
+    pub(crate) fn outside(&mut self, outside: ExternalSource) -> ExternalSource {
         std::mem::replace(&mut self.outside, outside)
     }
 }
 
-impl Taken {
+impl ExternalValues {
     /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.seeds.is_empty() && self.answers.is_empty()

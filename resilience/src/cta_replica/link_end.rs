@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// after a change of the connection, or of who stands at the other end, both say how much they have and get the rest: each
 /// message arrives once and in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End<M> {
+pub struct LinkEnd<M> {
     sent: u64,
     kept: VecDeque<M>,
     taken: u64,
 }
 
-impl<M> Default for End<M> {
+impl<M> Default for LinkEnd<M> {
     fn default() -> Self {
         Self { sent: 0, kept: VecDeque::new(), taken: 0 }
     }
 }
 
-impl<M> End<M> {
+impl<M> LinkEnd<M> {
     /// Keeps a message that is sent.
     pub fn sent(&mut self, message: M) {
         self.sent += 1;
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_the_other_end_lacks_is_sent_again() {
-        let mut end = End::default();
+        let mut end = LinkEnd::default();
         (1..=5).for_each(|n| end.sent(n));
         end.confirmed(2);
         assert_eq!((end.known(), end.kept()), (2, 3));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn more_than_was_sent_is_not_believed() {
-        let mut end = End::default();
+        let mut end = LinkEnd::default();
         end.sent("run");
         end.confirmed(u64::MAX);
         end.sent("run");
