@@ -114,16 +114,9 @@ impl KAusf {
 }
 
 impl KSeaf {
-    /// K_AMF (Annex A.7); the SUPI enters as its IMSI digits, without a prefix.
+    /// K_AMF (Annex A.7); the SUPI enters without the prefix that tells its type.
     pub fn k_amf(&self, supi: Supi, abba: Abba) -> KAmf {
-        // TS 23.003 §2.2: an IMSI has at most 15 digits.
-        let mut text = [0; 15];
-        let mut n = 0;
-        for (place, digit) in text.iter_mut().zip(supi.digits()) {
-            *place = b'0' + digit;
-            n += 1;
-        }
-        KAmf::new(kdf(self.octets(), 0x6d, &[text.get(..n).unwrap_or_default(), &abba.0]))
+        KAmf::new(kdf(self.octets(), 0x6d, &[supi.value().as_bytes(), &abba.0]))
     }
 }
 

@@ -6,9 +6,7 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-use crate::{
-    AmfId, AmfUeNgapId, Dnn, GlobalGnbId, NrCellId, PduSessionId, Pei, PlmnId, Qfi, SNssai, Supi, Tac,
-};
+use crate::{AmfId, AmfUeNgapId, Dnn, GlobalGnbId, NrCellId, PduSessionId, Pei, PlmnId, Qfi, SNssai, Tac};
 
 /// Lets a type travel as another: how that is made of it, and how it is made of that, if it can be.
 #[macro_export]
@@ -85,7 +83,6 @@ serde_as! {
     Qfi as u8: |v| v.value(), Qfi::new;
     SNssai as (u8, Option<u32>): |v| (v.sst, v.sd()), |(sst, sd)| Some(SNssai::new(sst, sd)).filter(|v| v.sd() == sd);
     GlobalGnbId as (PlmnId, u32, u8): |v| (v.plmn, v.gnb_id, v.bits()), |(plmn, id, bits)| GlobalGnbId::new(plmn, id, bits);
-    Supi as (u8, u64): Supi::parts, Supi::from_parts;
     Pei as (bool, u64): Pei::parts, Pei::from_parts;
 }
 
