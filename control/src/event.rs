@@ -143,6 +143,16 @@ pub enum Event {
         /// What became of it.
         outcome: SessionOutcome,
     },
+    /// A broker has granted a session of one of its users.
+    Granted {
+        /// Whose.
+        subject: Subject,
+        /// The broker's domain.
+        broker: String,
+        /// The grant as the broker signed it: what a judge believes.
+        #[serde(with = "crate::flat::octets::owned")]
+        grant: Vec<u8>,
+    },
 }
 
 /// What became of a change of a PDU session.

@@ -33,6 +33,5 @@ pub(crate) enum Input {
     /// The UDM's answer.
     Udm(Box<udm::Answer>),
     /// A broker's answer.
-    #[expect(dead_code, reason = "no procedure asks a broker yet")]
     Broker(open::Answer),
 }

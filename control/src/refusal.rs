@@ -13,6 +13,7 @@ use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 
 use crate::config::Config;
 use crate::flat::text::{self, Text};
+use crate::open::Unreachable;
 use crate::state::SessionTypes;
 
 /// Refusals of a UE (5GMM), in classes that the operator may give another cause.
@@ -173,6 +174,57 @@ pub enum Refusal {
         /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
         cause: String,
     },
+    /// A broker's user is not served.
+    Broker {
+        /// The broker's domain.
+        broker: String,
+        /// Why.
+        why: BrokerFault,
+    },
+}
+
+/// Why a broker's user is not served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BrokerFault {
+    /// Users of this broker are not served here.
+    NotServed,
+    /// The broker was not reached.
+    Unreachable(Unreachable),
+    /// The broker refuses, with its signature.
+    Refused(Box<Refused>),
+    /// The broker does not take this operator for what it claims to be: why.
+    Rejected(String),
+    /// The broker's answer is not taken: why.
+    BadAnswer(String),
+    /// The broker wants the session intercepted or filtered, which is not done here.
+    Orders,
+}
+
+/// A broker's signed refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why.
+    pub cause: String,
+    /// Whether it concerns this operator, and not the user.
+    pub of_operator: bool,
+    /// The refusal as the broker signed it, for the UE.
+    #[serde(with = "crate::flat::octets::owned")]
+    pub signed: Vec<u8>,
+}
+
+impl fmt::Display for BrokerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotServed => f.write_str("whose users are not served here"),
+            Self::Unreachable(why) => write!(f, "which was not reached: {why}"),
+            Self::Refused(refused) => write!(f, "which refuses: {}", refused.cause),
+            Self::Rejected(cause) => write!(f, "which rejects this operator: {cause}"),
+            Self::BadAnswer(why) => write!(f, "whose answer is not taken: {why}"),
+            Self::Orders => {
+                f.write_str("which wants the session intercepted or filtered, and that is not done here")
+            }
+        }
+    }
 }
 
 /// The UPF is overloaded, or asked to be spared (TS 29.244 §8.2.1).
@@ -196,6 +248,15 @@ impl Refusal {
             | Self::EquipmentUnknown
             | Self::NoContext => RefusalKind::Identity,
             Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
+            Self::Broker { why, .. } => match why {
+                BrokerFault::NotServed => RefusalKind::Plmn,
+                BrokerFault::Refused(refused) if refused.of_operator => RefusalKind::Plmn,
+                BrokerFault::Refused(_) => RefusalKind::Authentication,
+                BrokerFault::Unreachable(_)
+                | BrokerFault::Rejected(_)
+                | BrokerFault::BadAnswer(_)
+                | BrokerFault::Orders => RefusalKind::NetworkFailure,
+            },
             Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) | Self::IntegrityRate => {
                 RefusalKind::Algorithm
             }
@@ -240,6 +301,15 @@ impl Refusal {
             | Self::BadAuts => MmCause::IllegalUe,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
+            // A SAP UE acts on its broker's signed word; one that has none tries another network.
+            Self::Broker { why, .. } => match why {
+                BrokerFault::NotServed | BrokerFault::Orders => MmCause::PlmnNotAllowed,
+                BrokerFault::Refused(refused) if refused.of_operator => MmCause::PlmnNotAllowed,
+                BrokerFault::Refused(_) => MmCause::IllegalUe,
+                BrokerFault::Unreachable(_) | BrokerFault::Rejected(_) | BrokerFault::BadAnswer(_) => {
+                    MmCause::Congestion
+                }
+            },
             Self::NoIdentity | Self::NoContext => MmCause::UeIdentityCannotBeDerived,
             Self::NoCommonAlgorithm { .. } | Self::IntegrityRate => MmCause::UeSecurityCapabilitiesMismatch,
             Self::SecurityModeRejected(_) => MmCause::SecurityModeRejectedUnspecified,
@@ -309,7 +379,8 @@ impl Refusal {
             | Self::TaiNotServed(_)
             | Self::AreaForbidden(_)
             | Self::RadioBarred
-            | Self::RestrictedServiceArea(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
+            | Self::RestrictedServiceArea(_)
+            | Self::Broker { .. } => SmCause::UserAuthenticationOrAuthorizationFailed,
         }
     }
 
@@ -377,6 +448,7 @@ impl fmt::Display for Refusal {
             Self::OtherHomeNetwork(plmn) => {
                 write!(f, "its home network is {plmn}, which is not served here")
             }
+            Self::Broker { broker, why } => write!(f, "it is a user of broker {broker}, {why}"),
             Self::NoIdentity => f.write_str("it gave no usable identity"),
             Self::NoContext => f.write_str("it took itself for registered, and was not"),
             Self::Emergency => f.write_str("it asked for emergency service, which is not configured"),

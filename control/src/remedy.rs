@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use whimbrel_ids::{Dnn, SNssai, Supi, Tac, Tai};
 
 use crate::config::Config;
-use crate::refusal::Refusal;
+use crate::open::Unreachable;
+use crate::refusal::{BrokerFault, Refusal};
 use crate::state::{ServiceArea, Subscription};
 
 /// What the subscriber store says of a subscriber.
@@ -85,6 +86,7 @@ impl Refusal {
                 "use a SIM of PLMN {}, or set `plmn` to {plmn} and restart; roaming is not supported",
                 now.config.amf.plmn
             )),
+            Self::Broker { broker, why } => now.broker(broker, why),
             Self::NoIdentity => {
                 fix(format!("{LOOK_AT_UE}: it sent no SUCI when it was asked for its identity"))
             }
@@ -156,6 +158,42 @@ impl Refusal {
 }
 
 impl Present<'_> {
+    /// Whoever is at fault for a broker's user not being served: operator, broker or user.
+    fn broker(&self, broker: &str, why: &BrokerFault) -> Remedy {
+        match why {
+            BrokerFault::NotServed => match &self.config.open {
+                None => fix("set `open` and restart, if users of brokers are to be served"),
+                Some(open) => match broker.parse() {
+                    Ok(domain) if open.serves(&domain) => mended(format!("{broker} is served since")),
+                    _ => fix(format!(
+                        "add {broker} to `open.brokers` and restart, if its users are to be served"
+                    )),
+                },
+            },
+            BrokerFault::Unreachable(Unreachable::ForbiddenAddress) => fix(format!(
+                "none is needed here: the address records of {broker} are at fault, or somebody tries to make the core call itself"
+            )),
+            BrokerFault::Unreachable(_) => fix(format!(
+                "look whether {broker} can be reached from here by HTTPS; if it can from elsewhere, the fault is on this side"
+            )),
+            BrokerFault::Refused(refused) if refused.of_operator => fix(format!(
+                "compare `open.terms` with what {broker} accepts, or ask {broker}: the fault is between this operator and it"
+            )),
+            BrokerFault::Refused(_) => {
+                fix(format!("none is needed here: the user has to settle it with {broker}"))
+            }
+            BrokerFault::Rejected(_) => fix(format!(
+                "look at `open.certificate`, its key and this host's clock: {broker} does not take this operator for what it claims to be"
+            )),
+            BrokerFault::BadAnswer(_) => fix(format!(
+                "tell {broker}, which is at fault; if its certificate is not believed, look at `open.authorities` and `open.revoked`"
+            )),
+            BrokerFault::Orders => {
+                fix(format!("tell {broker} that sessions are neither intercepted nor filtered here"))
+            }
+        }
+    }
+
     fn name(&self) -> String {
         self.supi.map_or_else(|| "SUPI".into(), |s| s.to_string())
     }

@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::state::Security;
 use crate::udm::{AuthData, Identity, Resynchronisation, Vector};
 
-/// Proof that the UE holds the subscriber's key. Only [`authenticate`] makes one, and the security mode demands it.
+/// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
     /// Who it is.
     pub(crate) supi: Supi,
@@ -23,7 +23,7 @@ pub(crate) struct Authenticated {
     pub(crate) k_amf: KAmf,
     /// The name of that key.
     pub(crate) ng_ksi: NgKsi,
-    /// EAP-Success, where EAP was used: the UE is still to get it.
+    /// EAP-Success, or a broker's answer, where EAP is used: the UE is still to get it.
     pub(crate) eap_success: Option<ie::EapMessage>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn authenticate(
             Step::KsiInUse => ng_ksi = after(ng_ksi),
             // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the UE is not the one that the 5G-GUTI named.
             Step::Failed(..) if remembered => {
-                identity = Identity::Suci(ask_suci(ue).await?);
+                identity = Identity::Suci(ask_suci(ue, Security::Plain).await?);
                 (remembered, resynchronised) = (false, None);
             }
             Step::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
@@ -136,7 +136,7 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
 };
 
 /// Another than the UE has in use, or it would refuse the challenge with #71 (TS 24.501 §5.4.1.3.2).
-fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
+pub(super) fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
     let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
     let next = if last.has_key() { after(last) } else { FIRST_KSI };
     if next == offered { after(next) } else { next }

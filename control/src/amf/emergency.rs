@@ -14,6 +14,7 @@ use super::security_mode::{Secured, secure_nas, secure_nothing};
 use crate::config::Emergency;
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
+use crate::state::Security;
 use crate::udm::Identity;
 
 /// Whether a UE registers for emergency services.
@@ -63,7 +64,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             ue.with(|p| p.amf.pei = Some(*pei));
             None
         }
-        _ => match ask_suci(ue).await {
+        _ => match ask_suci(ue, Security::Plain).await {
             Ok(suci) => Some(suci),
             Err(End::Refused(_)) => None,
             Err(interrupted) => return Err(interrupted),

@@ -13,7 +13,8 @@ use crate::state::Security;
 /// is asked for it, under protection, where there is a list to look it up in.
 pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     let config = ue.config();
-    if config.amf.access.refused_equipment.is_empty() {
+    // A broker's UE hides its equipment, which would tell one of its sessions by another.
+    if config.amf.access.refused_equipment.is_empty() || ue.with(|p| p.amf.supi.is_some_and(|s| s.is_nai())) {
         return Ok(());
     }
     if ue.with(|p| p.amf.pei.is_none()) {

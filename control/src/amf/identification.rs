@@ -16,15 +16,15 @@ pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Id
     if let MobileIdentity::Suci(suci) = &request.mobile_identity {
         return Ok(Identity::Suci(suci.clone()));
     }
-    ask_suci(ue).await.map(Identity::Suci)
+    ask_suci(ue, Security::Plain).await.map(Identity::Suci)
 }
 
 /// IDENTITY REQUEST for the SUCI (TS 24.501 §5.4.3.2).
-pub(crate) async fn ask_suci(ue: Ue) -> Result<Suci, End> {
+pub(crate) async fn ask_suci(ue: Ue, security: Security) -> Result<Suci, End> {
     let question = Box::new(IdentityRequest::new(IdentityType::Suci).into());
     let timer = Repeated::new("IDENTITY REQUEST", "T3570", ue.config().timers.t3570);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
-    match *ask(ue, question, Security::Plain, timer, accepts).await? {
+    match *ask(ue, question, security, timer, accepts).await? {
         mm::Message::IdentityResponse(m) => match m.mobile_identity {
             MobileIdentity::Suci(suci) => Ok(suci),
             _ => Err(Refusal::NoIdentity.into()),

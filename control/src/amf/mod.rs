@@ -25,6 +25,7 @@ mod nas;
 mod nas_dispatch;
 mod nas_transport;
 pub(crate) mod ngap_dispatch;
+mod open_attach;
 mod paging;
 mod path_switch;
 mod priority;

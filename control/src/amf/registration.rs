@@ -10,7 +10,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
 
-use super::authentication::{Claim, Failure, authenticate};
+use super::authentication::Claim;
 use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
@@ -19,8 +19,8 @@ use super::security_mode::{Secured, secure_nas};
 use super::service_request::Activation;
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, ladn, n14, priority, radio_capability_check,
-    reach, udm_client, ue_context_modification,
+    an_release, configuration_update, emergency, end, equipment, ladn, n14, open_attach, priority,
+    radio_capability_check, reach, udm_client, ue_context_modification,
 };
 use crate::event::Event;
 use crate::input::Input;
@@ -99,7 +99,7 @@ async fn admission(
     priority::uncongested(ue)?;
     // Steps 4 and 5: what another AMF has of the UE.
     if !protected && let Some(brought) = n14::registration::fetch(ue, &request, sealed).await? {
-        let admitted = match subscribe(ue).await {
+        let admitted = match subscribe(ue, None).await {
             Ok(()) => judged(ue, brought.request.clone(), true, tai).await,
             Err(why) => Err(why),
         };
@@ -124,11 +124,13 @@ async fn judged(
     } else {
         let started = (request.ng_ksi, protected);
         let claim = if started.1 { own(ue)? } else { identify_stranger(ue, &request).await? };
-        let authenticated = authenticate(ue, claim, started.0, Failure::Told).await?; // step 9: 5G-AKA or EAP-AKA'
-        let Secured { initial_message } = secure_nas(ue, Some(&request), authenticated, !protected).await?; // step 9
+        let open_attach::Authentication { proof, granted } =
+            open_attach::authenticate(ue, claim, started.0).await?; // step 9: 5G-AKA or EAP-AKA'; or SAP
+        let Secured { initial_message } = secure_nas(ue, Some(&request), proof, !protected).await?; // step 9
+
         let request = initial_message.unwrap_or(request);
         equipment::check(ue).await?; // steps 11, 12: 5G-EIR
-        subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
+        subscribe(ue, granted).await?; // step 14: Nudm_UECM, Nudm_SDM
         request
     };
     priority::entitled(ue)?; // priority: TS 23.501 §5.22.3
@@ -188,9 +190,12 @@ fn started_over(request: &RegistrationRequest) -> Result<(), End> {
 }
 
 /// Step 14.
-async fn subscribe(ue: Ue) -> Result<(), End> {
+async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), End> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
-    let subscription = udm_client::register(ue, supi).await?;
+    let subscription = match supi.is_nai() {
+        true => open_attach::register(ue, supi, granted).await?,
+        false => udm_client::register(ue, supi).await?,
+    };
     ue.with(|p| {
         p.amf.subscription = Some(subscription);
         p.amf.subscription_stale = false;
@@ -354,6 +359,7 @@ fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     let cause = refusal.mm_cause(&config);
     let mut m = RegistrationReject::new(cause);
     m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
+    m.eap_message = open_attach::refusal_for_ue(ue, &refusal);
     // A UE takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
     send_nas(ue, &m.into(), Security::Current);
     let registered = moved && ue.with(|p| p.amf.registered);

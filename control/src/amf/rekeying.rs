@@ -2,9 +2,9 @@
 
 use whimbrel_nas::ie::NgKsi;
 
-use super::authentication::{Claim, Failure, authenticate};
+use super::authentication::Claim;
 use super::security_mode::secure_nas;
-use super::{an_release, end, ue_context_modification};
+use super::{an_release, end, open_attach, ue_context_modification};
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
@@ -49,8 +49,13 @@ fn start(ue: Ue) {
 async fn rekeying(ue: Ue) -> Result<(), End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let offered = ue.with(|p| p.amf.ng_ksi).unwrap_or(NgKsi::NO_KEY);
-    let authenticated =
-        authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered, Failure::Told).await?;
-    secure_nas(ue, None, authenticated, false).await?;
+    let open_attach::Authentication { proof, granted } =
+        open_attach::authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered).await?;
+    let supi = proof.supi;
+    secure_nas(ue, None, proof, false).await?;
+    if granted.is_some() {
+        let subscription = open_attach::register(ue, supi, granted).await?;
+        ue.with(|p| p.amf.subscription = Some(subscription));
+    }
     ue_context_modification::new_key(ue).await
 }

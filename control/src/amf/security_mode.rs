@@ -101,7 +101,8 @@ async fn command(
             .unwrap_or(ie::IntegrityAlgorithm::Nia0),
     };
     let mut command = SecurityModeCommand::new(algorithms, ng_ksi, capability);
-    command.imeisv_request = Some(ImeisvRequest { requested: true });
+    let hides_equipment = supi.is_some_and(|s| s.is_nai());
+    command.imeisv_request = (!hides_equipment).then_some(ImeisvRequest { requested: true });
     // A request that came without protection is to be sent again, whole, under the new keys (RINMR).
     command.additional_security =
         again_whole.then(|| AdditionalSecurityInformation::default().with_retransmission_requested(true));

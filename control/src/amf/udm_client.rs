@@ -46,6 +46,14 @@ pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>
     }
 }
 
+/// A broker's user is registered under the pseudonym of its session, and no more under that of the one before.
+pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), End> {
+    match ask(ue, Request::RegisterGuest { supi, former }).await? {
+        Answer::GuestRegistered => Ok(()),
+        _ => Err(Refusal::StoreUnavailable.into()),
+    }
+}
+
 /// Nnsacf_NSAC_NumOfUEsUpdate: those of the slices that are full.
 pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, End> {
     match ask(ue, Request::EnterSlices(slices)).await? {

@@ -56,6 +56,16 @@ pub enum Unreachable {
     Busy,
 }
 
+impl Unreachable {
+    /// Whether asking again within seconds is of no use.
+    pub const fn is_lasting(self) -> bool {
+        match self {
+            Self::NoAddress | Self::ForbiddenAddress | Self::Tls | Self::TooLong => true,
+            Self::NotConnected | Self::TimedOut | Self::Status(_) | Self::Busy => false,
+        }
+    }
+}
+
 impl core::fmt::Display for Unreachable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {

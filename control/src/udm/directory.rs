@@ -110,6 +110,7 @@ impl Directory {
             }
             Request::EnterSlices(slices) => Answer::Full(self.enter_slices(ue, &slices)).into(),
             Request::Deregister(_) => self.follow(ue, &request, Answer::Deregistered),
+            Request::RegisterGuest { .. } => self.follow(ue, &request, Answer::GuestRegistered),
         }
     }
 
@@ -119,14 +120,16 @@ impl Directory {
         let mut superseded = None;
         match (request, &answer) {
             (Request::Register(supi), Answer::Registered(Ok(_))) => superseded = self.register(ue, *supi),
+            (Request::RegisterGuest { supi, former }, _) => {
+                if let Some(former) = former {
+                    self.give_up(ue, *former);
+                }
+                superseded = self.register(ue, *supi);
+            }
             (Request::EnterSlices(slices), _) => drop(self.enter_slices(ue, slices)),
             (Request::Deregister(supi), _) => {
                 self.leave_slices(ue);
-                if let Some(entry) = self.entries.get_mut(supi)
-                    && entry.registered == Some(ue)
-                {
-                    entry.registered = None;
-                }
+                self.give_up(ue, *supi);
             }
             _ => {}
         }
@@ -229,6 +232,18 @@ impl Directory {
     fn leave_slices(&mut self, ue: UeId) {
         if !self.slices.is_empty() {
             self.enter_slices(ue, &[]);
+        }
+    }
+
+    /// The UE is no longer registered under this SUPI.
+    fn give_up(&mut self, ue: UeId, supi: Supi) {
+        if let Some(entry) = self.entries.get_mut(&supi)
+            && entry.registered == Some(ue)
+        {
+            entry.registered = None;
+            if supi.is_nai() {
+                self.entries.remove(&supi); // no other session has its pseudonym
+            }
         }
     }
 

@@ -44,6 +44,13 @@ pub enum Request {
     Subscription(Supi),
     /// Nudm_UECM_Deregistration (TS 23.502 §4.2.2.3.2).
     Deregister(Supi),
+    /// Registers a broker's user, whose subscription is the broker's grant.
+    RegisterGuest {
+        /// The pseudonym of its session.
+        supi: Supi,
+        /// That of its session before, which is given up.
+        former: Option<Supi>,
+    },
 }
 
 impl Request {
@@ -54,7 +61,7 @@ impl Request {
             Request::GenerateAuthData { identity, rand, resynchronisation } => {
                 out.push(1);
                 match identity {
-                    Identity::Supi(supi) => out.extend(supi.digits()),
+                    Identity::Supi(supi) => out.extend_from_slice(supi.value().as_bytes()),
                     Identity::Suci(suci) => write_suci(suci, &mut out),
                 }
                 out.extend_from_slice(rand);
@@ -65,7 +72,7 @@ impl Request {
             }
             Request::Register(supi) => {
                 out.push(2);
-                out.extend(supi.digits());
+                out.extend_from_slice(supi.value().as_bytes());
             }
             Request::EnterSlices(slices) => {
                 out.push(5);
@@ -76,11 +83,16 @@ impl Request {
             }
             Request::Subscription(supi) => {
                 out.push(4);
-                out.extend(supi.digits());
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+            Request::RegisterGuest { supi, former } => {
+                out.push(6);
+                out.extend_from_slice(supi.value().as_bytes());
+                out.extend(former.iter().flat_map(|f| f.value().into_bytes()));
             }
             Request::Deregister(supi) => {
                 out.push(3);
-                out.extend(supi.digits());
+                out.extend_from_slice(supi.value().as_bytes());
             }
         }
         out
@@ -122,6 +134,8 @@ pub enum Answer {
     Full(Vec<SNssai>),
     /// To [`Request::Deregister`].
     Deregistered,
+    /// To [`Request::RegisterGuest`].
+    GuestRegistered,
 }
 
 /// An authentication vector (TS 33.501 §6.1.3) and whose it is.

@@ -1,0 +1,224 @@
+//! Attach of a broker's user by SAP, in place of primary authentication: CellBricks, chapter 3.4.1; messages and checks are those of
+//! `whimbrel_open`.
+//!
+//! ```text
+//! UE                          AMF                                     broker
+//! ├─ REGISTRATION REQUEST ───►│                                       │
+//! │  SUCI, scheme 0xC to 0xF  ├─ question, signed at the edge ───────►│
+//! │                           │◄─ answer: grant, orders, answer to U ─┤
+//! │◄─ SECURITY MODE COMMAND ──┤
+//! │   EAP-Request             │
+//! ```
+//! The UE's proof is SECURITY MODE COMPLETE: only whom the broker's answer was sealed to can derive K_SEAF.
+//!
+//! Deviation: that EAP-Request travels in SECURITY MODE COMMAND, where TS 24.501 §5.4.2.2 has EAP-Success only, saves a round trip. It
+//! is sent to no UE but one that has sent a SUCI of such a scheme, which is the broker's own.
+//!
+//! The ephemeral key and the broker's secret live in the procedure's future, and in the log until the next checkpoint of the UE.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::{FiveQi, Supi};
+use whimbrel_nas::ie::{EapMessage, NaiFormat, NgKsi, SscMode, Suci};
+use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
+use whimbrel_open::crypto::Seed;
+use whimbrel_open::msg::{Grant, RefusalCause, SignedRefusal};
+use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
+use whimbrel_security::KSeaf;
+
+use super::authentication::{self, ABBA, Authenticated, Claim, Failure, next_ksi};
+use super::identification::ask_suci;
+use super::udm_client;
+use crate::config::Open;
+use crate::envelope::Effect;
+use crate::event::Event;
+use crate::input::Input;
+use crate::open::{Answer, Question, Request, Unreachable};
+use crate::procedure::{End, Interrupt, Ue};
+use crate::refusal::{BrokerFault, Refusal, Refused};
+use crate::state::{Ambr, Arp, Security, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
+use crate::udm::Identity;
+
+/// After how long without an answer the broker is asked again: a question or an answer may have been lost with a process.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// How the UE was authenticated.
+pub(crate) struct Authentication {
+    /// That it was.
+    pub(crate) proof: Authenticated,
+    /// What its broker has granted, if it is a broker's user.
+    pub(crate) granted: Option<Granted>,
+}
+
+/// What a broker has granted to a UE.
+pub(crate) struct Granted {
+    subscription: Arc<Subscription>,
+    /// The pseudonym of the UE's session before this one.
+    former: Option<Supi>,
+}
+
+/// In place of step 14 of TS 23.502 §4.2.2.2.2: the UE is registered under its pseudonym, and its former one is given up. Nothing new is
+/// granted to a UE that comes from another AMF.
+pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Result<Arc<Subscription>, End> {
+    let (granted, former) = match granted {
+        Some(Granted { subscription, former }) => (Some(subscription), former),
+        None => (ue.with(|p| p.amf.subscription.clone()), None),
+    };
+    let subscription = granted.ok_or(Refusal::NoIdentity)?;
+    udm_client::register_guest(ue, supi, former).await?;
+    Ok(subscription)
+}
+
+/// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way.
+pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
+    let suci = match &claim {
+        Claim::Told(Identity::Suci(suci @ Suci::Nai { .. })) => suci.clone(),
+        Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => ask_suci(ue, Security::Current).await?,
+        _ => {
+            let proof = authentication::authenticate(ue, claim, offered, Failure::Told).await?;
+            return Ok(Authentication { proof, granted: None });
+        }
+    };
+    Box::pin(attach(ue, &suci, offered)).await
+}
+
+async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, End> {
+    let config = ue.config();
+    let Suci::Nai { format: NaiFormat::NetworkSpecific, nai } = suci else {
+        return Err(Refusal::BadSuci.into());
+    };
+    let suci = SuciNai::parse(nai).map_err(|_| Refusal::BadSuci)?;
+    let broker = suci.realm.clone();
+    let refused = |why| Refusal::Broker { broker: broker.to_string(), why };
+    let open =
+        config.open.as_ref().filter(|o| o.serves(&broker)).ok_or_else(|| refused(BrokerFault::NotServed))?;
+    let request = suci.to_request().map_err(|_| Refusal::BadSuci)?;
+    let (asked, question) =
+        OperatorAttach::ask(open.operator(config.amf.plmn), open.terms.clone(), request, &seed(ue));
+    let octets = match answer(ue, question, open.answer_timeout).await? {
+        Ok(octets) => octets,
+        Err(why) => return Err(refused(BrokerFault::Unreachable(why)).into()),
+    };
+    let session = asked.answer(&octets, &open.trust, ue.now()).map_err(|e| refused(fault(e)))?;
+    drop(asked); // the ephemeral key
+    let OperatorSession { grant, k_seaf, intercept, filters, answer_u } = session;
+    if intercept || !filters.is_empty() {
+        return Err(refused(BrokerFault::Orders).into());
+    }
+    let name = Supi::from_nai(grant.grant.pseudonym.0, broker.as_str());
+    let supi = name.ok_or_else(|| refused(BrokerFault::BadAnswer("it names no user".into())))?;
+    ue.with(|p| p.amf.claimed = Some(supi));
+    let eap =
+        eap_message(ue, &answer_u.to_octets()).ok_or(Refusal::Protocol("a broker's answer is too long"))?;
+    let k_amf = KSeaf::new(*k_seaf.octets()).k_amf(supi, ABBA);
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Granted { subject, broker: broker.to_string(), grant: grant.to_octets() });
+    let proof = Authenticated { supi, k_amf, ng_ksi: next_ksi(ue, offered), eap_success: Some(eap) };
+    let former = ue.with(|p| p.amf.supi).filter(|former| former.is_nai());
+    let subscription = Arc::new(subscription(&grant.grant, open));
+    Ok(Authentication { proof, granted: Some(Granted { subscription, former }) })
+}
+
+/// Entropy of an attach: what the machine draws a second time in a replay, it draws alike.
+fn seed(ue: Ue) -> Seed {
+    let mut octets = [0; 32];
+    octets[..16].copy_from_slice(&ue.random());
+    octets[16..].copy_from_slice(&ue.random());
+    Seed::new(octets)
+}
+
+/// Asks the broker, again and again until it answers or `timeout` is over.
+async fn answer(ue: Ue, question: Question, timeout: Duration) -> Result<Result<Vec<u8>, Unreachable>, End> {
+    let until = ue.now() + timeout;
+    let (mut asked, mut why) = (Vec::new(), Unreachable::TimedOut);
+    while ue.now() < until {
+        asked.push(ue.emit(Effect::Broker(Request(question.clone())), None));
+        let again = until.min(ue.now() + ASKED_AGAIN_AFTER);
+        loop {
+            match ue.any_answer(asked.clone(), again.since(ue.now())).await {
+                Ok(Input::Broker(Answer::Octets(octets))) => return Ok(Ok(octets)),
+                Ok(Input::Broker(Answer::Unreachable(lasting))) if lasting.is_lasting() => {
+                    return Ok(Err(lasting));
+                }
+                Ok(Input::Broker(Answer::Unreachable(passing))) => why = passing,
+                Ok(_) | Err(Interrupt::TimedOut) => break,
+                Err(interrupt) => return Err(interrupt.into()),
+            }
+        }
+    }
+    Ok(Err(why))
+}
+
+fn fault(error: OperatorError) -> BrokerFault {
+    match error {
+        OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(Refused {
+            cause: refusal.cause.to_string(),
+            of_operator: is_of_operator(refusal.cause),
+            signed: refusal.to_octets(),
+        })),
+        OperatorError::Rejected(cause) => BrokerFault::Rejected(cause.to_string()),
+        other => BrokerFault::BadAnswer(other.to_string()),
+    }
+}
+
+/// Whether a broker refuses the operator, and not the user.
+fn is_of_operator(cause: RefusalCause) -> bool {
+    match cause {
+        RefusalCause::OperatorNotAllowed
+        | RefusalCause::OperatorReputation
+        | RefusalCause::PriceTooHigh
+        | RefusalCause::QosTooLow => true,
+        RefusalCause::UnknownKey
+        | RefusalCause::Envelope
+        | RefusalCause::UnknownUser
+        | RefusalCause::UserSignature
+        | RefusalCause::OtherOperator
+        | RefusalCause::UserRevoked
+        | RefusalCause::CounterUsed
+        | RefusalCause::WeakShare => false,
+    }
+}
+
+/// EAP-Request of the expanded type.
+fn eap_message(ue: Ue, data: &[u8]) -> Option<EapMessage> {
+    let identifier = ue.random()[0];
+    EapMessage::new(EapExpanded::new(EapCode::Request, identifier, data)?.to_octets())
+}
+
+/// The broker's signed refusal, which REGISTRATION REJECT takes to the UE.
+pub(crate) fn refusal_for_ue(ue: Ue, refusal: &Refusal) -> Option<EapMessage> {
+    let Refusal::Broker { why: BrokerFault::Refused(refused), .. } = refusal else { return None };
+    const { assert!(SignedRefusal::OCTETS_MAX < whimbrel_open::carriage::EAP_OCTETS_MAX) };
+    eap_message(ue, &refused.signed)
+}
+
+/// What the broker has granted, as the terms of a subscription.
+fn subscription(grant: &Grant, open: &Open) -> Subscription {
+    let ambr = Ambr { ul_kbps: grant.qos.ul_kbps.into(), dl_kbps: grant.qos.dl_kbps.into() };
+    let dnn = SubscribedDnn {
+        dnn: open.dnn.clone(),
+        default: true,
+        session_types: SessionTypes::IP,
+        ssc_mode: SscMode::One,
+        five_qi: FiveQi(grant.qos.five_qi),
+        arp: GUEST_ARP,
+        session_ambr: ambr,
+        static_ipv4: None,
+        static_ipv6: None,
+        flows: Vec::new(),
+        framed_routes: Vec::new(),
+        up_security: None,
+    };
+    let slice = SubscribedSlice { s_nssai: open.s_nssai, default: true, dnns: vec![dnn] };
+    Subscription {
+        ue_ambr: ambr,
+        slices: vec![slice],
+        rfsp: None,
+        restrictions: Default::default(),
+        priority: Default::default(),
+    }
+}
+
+/// The terms of a grant name no priority: a guest takes nobody's resources, and gives its own to those who may take them.
+const GUEST_ARP: Arp = Arp { priority: 15, may_preempt: false, preemptable: true };
