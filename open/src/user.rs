@@ -16,7 +16,7 @@ use crate::msg::{
 };
 
 /// What the SIM holds for one broker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sim {
     /// Who the user is in the broker's domain.
     pub user: UserId,
@@ -176,9 +176,9 @@ impl TentativeSession {
         &self.session.k_seaf
     }
 
-    /// What K_AMF is bound to.
-    pub fn supi(&self) -> String {
-        self.session.grant.supi()
+    /// The grant, whose pseudonym K_AMF is bound to.
+    pub const fn grant(&self) -> &Grant {
+        &self.session.grant
     }
 
     /// The MAC was right. Ends the attach, which wipes its ephemeral keys, and leaves the ticket and the next key on the SIM.

@@ -87,7 +87,7 @@ fn user_and_operator_have_the_same_keys_after_one_round_trip() {
     assert!(session.intercept && session.filters == [filter]);
     let tentative = user.answer(&session.answer_u.to_octets(), NOW).unwrap();
     assert_eq!(tentative.k_seaf(), &session.k_seaf);
-    assert_eq!(tentative.supi(), session.grant.grant.supi());
+    assert_eq!(tentative.grant().supi(), session.grant.grant.supi());
     let at_user = tentative.commit(user, &mut net.sim);
     assert_eq!(at_user.grant, session.grant.grant);
     assert_eq!(at_user.k_ausf, at_broker.k_ausf);

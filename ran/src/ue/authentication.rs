@@ -22,6 +22,13 @@ pub(super) struct Partial {
     pub(super) awaits_eap_success: bool,
 }
 
+impl Partial {
+    /// Of a key that no challenge has led to.
+    pub(super) const fn of_key(ng_ksi: NgKsi, k_amf: KAmf) -> Self {
+        Self { ng_ksi, k_amf, answered: None, awaits_eap_success: false }
+    }
+}
+
 /// A challenge and its answer.
 #[derive(Clone, Debug)]
 enum Answered {

@@ -9,6 +9,8 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::mm::{MessageType, RegistrationRequest};
 use whimbrel_ngap::RrcEstablishmentCause;
+use whimbrel_open::crypto::Seed;
+use whimbrel_open::user;
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
 /// What UEs of one make have in common.
@@ -74,6 +76,17 @@ pub enum SuciSource {
     },
     /// One computed before, for load that must not spend time on it.
     Precomputed(Suci),
+    /// A broker's SIM: each registration asks the broker by SAP (CellBricks, chapter 3.4.1), and there is no K.
+    Sap(Box<SapCard>),
+}
+
+/// A SIM with keys in place of K: what a modem keeps for one broker.
+#[derive(Clone, Debug)]
+pub struct SapCard {
+    /// What the broker has issued. Its counter goes on with each request.
+    pub sim: user::Sim,
+    /// What the entropy of attaches is drawn from; of each UE its own.
+    pub seed: Seed,
 }
 
 /// Redacted: a seed stands in it.
@@ -83,6 +96,7 @@ impl core::fmt::Debug for SuciSource {
             Self::Null => f.write_str("Null"),
             Self::Concealed { key_id, .. } => write!(f, "Concealed {{ key_id: {key_id}, .. }}"),
             Self::Precomputed(suci) => write!(f, "Precomputed({suci:?})"),
+            Self::Sap(card) => write!(f, "Sap({})", card.sim.broker),
         }
     }
 }

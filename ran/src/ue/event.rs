@@ -9,6 +9,7 @@ use whimbrel_nas::ie::{
     IdentityType, MmCause, PduSessionType, QosFlowDescription, QosRule, RegistrationKind, SmCause,
 };
 use whimbrel_nas::mm::MessageType;
+use whimbrel_open::msg::RefusalCause;
 
 /// A procedure whose time is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -211,6 +212,8 @@ pub enum Event {
         /// What kind of registration it was.
         kind: RegistrationKind,
     },
+    /// REGISTRATION REJECT to a broker's UE: the cause that its broker has signed. Without one the UE may try another network.
+    BrokerRefused(Option<RefusalCause>),
     /// SERVICE ACCEPT.
     ServiceAccepted {
         /// When SERVICE REQUEST was sent.

@@ -8,6 +8,7 @@
 //! | §5.4.1, §5.4.2, §5.4.3, §5.4.4 | `authentication`, `security_mode`, `identity`, `configuration_update` |
 //! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
 //! | §5.4.5, §6 NAS transport and sessions | `session` |
+//! | attach through a broker (CellBricks, chapter 3.4.1) | `sap` |
 //! | TS 33.501 §6.9.2 handover and its keys | `handover` |
 //! | §10.2 timers | `timer` |
 
@@ -22,6 +23,7 @@ mod identity;
 mod protection;
 mod qos;
 mod registration;
+mod sap;
 mod security_mode;
 mod service;
 mod session;
@@ -42,10 +44,13 @@ use crate::radio::{Connect, Down, Up};
 use authentication::Partial;
 use handover::AsKeys;
 use protection::Security;
+use sap::Sap;
 use session::Session;
 use timer::Timers;
 
-pub use config::{Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
+pub use config::{
+    Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SapCard, SessionRequest, SuciSource, UeConfig,
+};
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
@@ -157,6 +162,8 @@ pub struct Ue {
     /// Keys of the access stratum on this connection.
     as_keys: Option<Box<AsKeys>>,
     fresh_suci: Option<Suci>,
+    /// Its attach through a broker, where it is a broker's.
+    sap: Sap,
     suci_counter: u32,
     initial: Option<Initial>,
     /// What was wanted while something else ran.
@@ -202,6 +209,7 @@ impl Ue {
             k_gnb_count: None,
             as_keys: None,
             fresh_suci: None,
+            sap: Sap::default(),
             suci_counter: 0,
             initial: None,
             pending: VecDeque::new(),

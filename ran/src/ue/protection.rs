@@ -69,7 +69,7 @@ impl Ue {
         out: &mut Outbox<Output>,
     ) {
         if envelope.header_type.is_new_context() {
-            return self.security_mode_command(octets, envelope.payload, out);
+            return self.security_mode_command(now, octets, envelope.payload, out);
         }
         let Some(security) = &mut self.security else {
             return event(Event::Discarded(Discard::NoContext), out);

@@ -1,5 +1,6 @@
 //! Security mode control: TS 24.501 §5.4.2.
 
+use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{MmCause, MobileIdentity, NasMessageContainer, SecurityAlgorithms};
 use whimbrel_nas::mm::{Message, SecurityModeCommand, SecurityModeComplete, SecurityModeReject};
 use whimbrel_security::{
@@ -7,13 +8,20 @@ use whimbrel_security::{
     Side, UnprotectError,
 };
 
+use super::authentication::Partial;
 use super::protection::Security;
 use super::{Discard, Event, Output, Timer, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
 
 impl Ue {
     /// SECURITY MODE COMMAND, the only message under a context not yet in use (§5.4.2.3). It is not ciphered.
-    pub(super) fn security_mode_command(&mut self, octets: &[u8], plain: &[u8], out: &mut Outbox<Output>) {
+    pub(super) fn security_mode_command(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        plain: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
         let m = match Message::decode(plain) {
             Ok(Message::SecurityModeCommand(m)) => m,
             Ok(other) => return violation(Violation::Unexpected(other.message_type()), out),
@@ -22,7 +30,9 @@ impl Ue {
         if self.ignores(whimbrel_nas::mm::MessageType::SecurityModeCommand) {
             return;
         }
-        let Some(mut security) = self.candidate(&m) else {
+        let tentative = self.tentative(now, &m);
+        let partial = tentative.as_ref().map(|(_, partial)| partial).or(self.partial.as_ref());
+        let Some(mut security) = self.candidate(&m, partial) else {
             return event(Event::Discarded(Discard::NoContext), out);
         };
         match security.nas.unprotect(octets, &mut Vec::new()) {
@@ -41,6 +51,9 @@ impl Ue {
         if self.partial.as_ref().is_some_and(|p| p.ng_ksi == m.ng_ksi && p.awaits_eap_success) {
             return self.refuse_security_mode(MmCause::SecurityModeRejectedUnspecified, out);
         }
+        if let Some((session, _)) = tentative {
+            self.commit_sap(session);
+        }
         self.security = Some(security);
         self.partial = None;
         self.secure = true;
@@ -52,7 +65,7 @@ impl Ue {
 
     /// The context that the command would take into use: of the new key if it names that, else of the one in use with
     /// other algorithms, which keeps its COUNTs (§4.4.3.1).
-    fn candidate(&self, m: &SecurityModeCommand) -> Option<Security> {
+    fn candidate(&self, m: &SecurityModeCommand, partial: Option<&Partial>) -> Option<Security> {
         let context = |k_amf: &KAmf, counts: NasCounts| {
             let ciphering = CipheringAlgorithm::from_identity(m.selected_algorithms.ciphering.value())?;
             let integrity = IntegrityAlgorithm::from_identity(m.selected_algorithms.integrity.value())?;
@@ -60,7 +73,7 @@ impl Ue {
                 NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
             Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas, heard: Box::default() })
         };
-        if let Some(partial) = self.partial.as_ref().filter(|p| p.ng_ksi == m.ng_ksi) {
+        if let Some(partial) = partial.filter(|p| p.ng_ksi == m.ng_ksi) {
             return context(&partial.k_amf, NasCounts::default());
         }
         if self.faults().no_usim && m.selected_algorithms.integrity.value() == 0 {
@@ -84,7 +97,7 @@ impl Ue {
     /// SECURITY MODE COMPLETE, with the whole initial message where the network has not read it yet (§5.4.2.3).
     fn complete_security_mode(&mut self, m: &SecurityModeCommand, out: &mut Outbox<Output>) {
         let mut answer = SecurityModeComplete::new();
-        if m.imeisv_request.is_some_and(|r| r.requested) {
+        if m.imeisv_request.is_some_and(|r| r.requested) && !self.is_sap() {
             answer.imeisv = Some(MobileIdentity::Pei(self.config.pei));
         }
         let again = m.additional_security.as_ref().is_some_and(|a| a.retransmission_requested());

@@ -1,0 +1,102 @@
+//! Attach by SAP from the UE's side: CellBricks, chapter 3.4.1; the checks are those of [`whimbrel_open::user`].
+
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_nas::ie::{EapMessage, NaiFormat, Octets, Suci};
+use whimbrel_nas::mm::SecurityModeCommand;
+use whimbrel_open::carriage::{EapCode, EapExpanded, Scheme, SuciNai};
+use whimbrel_open::crypto::Seed;
+use whimbrel_open::id::OperatorId;
+use whimbrel_open::msg::RefusalCause;
+use whimbrel_open::user::{TentativeSession, UserAttach, UserSession};
+use whimbrel_security::{Abba, KSeaf, kdf};
+
+use super::authentication::Partial;
+use super::{Event, Output, SapCard, SuciSource, Ue, event};
+use crate::outbox::Outbox;
+
+/// Function code under which the entropy of attaches is drawn from the card's seed: one that TS 33.220 Annex B leaves to nobody.
+const FC_ATTACH: u8 = 0xf1;
+
+/// An attach, and the session that came of the last one.
+#[derive(Debug, Default)]
+pub(super) struct Sap {
+    attach: Option<UserAttach>,
+    session: Option<UserSession>,
+}
+
+impl Ue {
+    /// Whether it is a broker's UE.
+    pub(super) fn is_sap(&self) -> bool {
+        matches!(self.config.suci, SuciSource::Sap(_))
+    }
+
+    /// What its broker has granted, once the network has proved to have that from the broker.
+    pub fn sap_session(&self) -> Option<&UserSession> {
+        self.sap.session.as_ref()
+    }
+
+    /// A registration begins: what was asked for before is of no use to it, since the network that answers may be another one.
+    pub(super) fn forget_sap(&mut self) {
+        if self.is_sap() {
+            (self.sap.attach, self.fresh_suci) = (None, None);
+        }
+    }
+
+    /// authReqU for the network that the UE has selected, as a SUCI.
+    pub(super) fn begin_sap(&mut self) -> Option<Suci> {
+        let operator = OperatorId { plmn: self.config.profile.plmn, nid: None };
+        let SuciSource::Sap(card) = &mut self.config.suci else { return None };
+        let SapCard { sim, seed } = &mut **card;
+        let next = sim.counter.wrapping_add(1);
+        let seed = Seed::new(kdf(seed.octets(), FC_ATTACH, &[&next.to_be_bytes()]));
+        let (attach, request) = UserAttach::begin(sim, operator, &seed)?;
+        self.sap.attach = Some(attach);
+        let text = SuciNai::of_request(&request, Scheme::C).to_text();
+        Some(Suci::Nai { format: NaiFormat::NetworkSpecific, nai: Octets::new(text.into_bytes())? })
+    }
+
+    /// The keys of the broker's answer, if SECURITY MODE COMMAND carries one: tentative until its MAC is verified.
+    pub(super) fn tentative(
+        &self,
+        now: Instant,
+        m: &SecurityModeCommand,
+    ) -> Option<(TentativeSession, Partial)> {
+        let attach = self.sap.attach.as_ref()?;
+        let answer = sap_message(m.eap_message.as_ref()?)?;
+        let session = attach.answer(answer.data(), now).ok()?;
+        let grant = session.grant();
+        let supi = Supi::from_nai(grant.pseudonym.0, grant.broker.as_str())?;
+        let abba =
+            m.abba.as_ref().and_then(|a| <[u8; 2]>::try_from(&**a).ok()).map_or(Abba::RELEASE_15, Abba);
+        let k_amf = KSeaf::new(*session.k_seaf().octets()).k_amf(supi, abba);
+        Some((session, Partial::of_key(m.ng_ksi, k_amf)))
+    }
+
+    /// The MAC was right: the network has K_SEAF from the broker.
+    pub(super) fn commit_sap(&mut self, session: TentativeSession) {
+        let (Some(attach), SuciSource::Sap(card)) = (self.sap.attach.take(), &mut self.config.suci) else {
+            return;
+        };
+        self.sap.session = Some(session.commit(attach, &mut card.sim));
+        self.fresh_suci = None;
+    }
+
+    /// The broker's word in REGISTRATION REJECT, if the UE believes it. A broker that has a new key is asked again under that.
+    pub(super) fn sap_refused(&mut self, eap: Option<&EapMessage>, out: &mut Outbox<Output>) {
+        let Some(attach) = &self.sap.attach else { return };
+        let refusal = eap.and_then(sap_message).and_then(|m| attach.refusal(m.data()).ok());
+        let cause = refusal.as_ref().map(|r| r.cause);
+        if let (Some(RefusalCause::UnknownKey), Some(key), SuciSource::Sap(card)) =
+            (cause, refusal.and_then(|r| r.key), &mut self.config.suci)
+        {
+            card.sim.epoch = key;
+            self.register_again = true;
+        }
+        self.forget_sap();
+        event(Event::BrokerRefused(cause), out);
+    }
+}
+
+fn sap_message(eap: &EapMessage) -> Option<EapExpanded> {
+    EapExpanded::parse(eap).ok().filter(|m| m.code == EapCode::Request)
+}
