@@ -558,6 +558,10 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     for (association, stream, message) in &out.ngap {
         octets.extend([association.0.to_be_bytes().as_slice(), &stream.to_be_bytes(), message].concat());
     }
+    for (ue, to, request) in &out.brokers {
+        octets.extend(format!("{ue:?} {to:?}").as_bytes());
+        octets.extend(request.0.to_octets());
+    }
     for (upf, message) in &out.pfcp {
         octets.extend([&[upf.0], message.as_slice()].concat());
     }

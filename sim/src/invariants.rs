@@ -60,6 +60,7 @@ impl Sim {
             self.check_changed();
         }
         if self.terminals.len() <= CHECKED_UES_MAX {
+            self.check_grants();
             self.check_invariants();
         }
     }

@@ -16,6 +16,7 @@ mod invariants;
 mod meter;
 mod n3;
 mod night;
+mod open;
 mod procedures;
 mod record;
 mod region;
@@ -63,6 +64,7 @@ pub use night::{
     gnb_config, morning, night, night_in_region, night_of_broken_links, night_with_poison, registered,
     replicated_night,
 };
+pub use open::{BrokerLoss, BrokerState, open_config};
 pub use procedures::procedures_config;
 use procedures::{Procedure, Was};
 pub use record::{Recorded, Recorder};
@@ -130,6 +132,7 @@ enum Travelling {
     Link(Link),
     CtaReplica(ToAndFro),
     N14(OverN14),
+    Sap(open::OverSap),
     N3(Datagram),
     /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
@@ -217,6 +220,8 @@ pub struct Sim {
     cluster: Option<Cluster>,
     /// Another AMF of the network.
     abroad: Option<Box<Abroad>>,
+    /// Brokers, and the operator as they know it.
+    brokers: open::Brokers,
     upfs: Vec<Node4>,
     nodes: Vec<Node>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
@@ -291,6 +296,7 @@ impl Sim {
             pair: Pair::default(),
             cluster,
             abroad: None,
+            brokers: open::Brokers::default(),
             rng,
             config,
             faults,
@@ -892,6 +898,7 @@ impl Sim {
                 self.core_abroad(Input::Ngap(association, stream, &octets));
             }
             Travelling::N14(message) => self.n14_arrives(message),
+            Travelling::Sap(message) => self.sap_arrives(message),
             Travelling::N3(datagram) => self.datagram_arrives(datagram),
             Travelling::ToCore { association, host, stream, octets } => {
                 self.said_by_gnb(association, host, stream, octets);
@@ -970,6 +977,7 @@ impl Sim {
             }
         }
         self.pfcp_leaves(host, out.pfcp);
+        self.sap_leaves(host, out.brokers);
     }
 
     fn ngap_leaves(&mut self, host: u64, ngap: Vec<(AssociationId, u16, Vec<u8>)>) {

@@ -38,6 +38,7 @@ mod moving_between_cpfs;
 mod n2;
 mod n2_handover;
 mod not_ip;
+mod open;
 mod out_of_state;
 mod outdated;
 mod packets_in_handover;

@@ -1,0 +1,307 @@
+//! Brokers of the simulation, the way to them, and their users (CellBricks, chapter 3).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_control::config::{Config, Open};
+use whimbrel_control::open::{Answer, Request, Unreachable};
+use whimbrel_control::{OutputId, UeId};
+use whimbrel_ids::SNssai;
+use whimbrel_open::broker::{AnswerRecord, Broker, BrokerConfig, BrokerEvent, Policy, User};
+use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey, hash};
+use whimbrel_open::id::{Domain, Pseudonym, UserId};
+use whimbrel_open::msg::{
+    Certificate, FiveQis, Grant, Price, Qos, QosOffer, Subject, Terms, Trust, Validity,
+};
+use whimbrel_open::operator::Operator;
+use whimbrel_open::user;
+use whimbrel_ran::ue::{SapCard, SuciSource};
+use whimbrel_resilience::Input;
+
+use crate::{GnbIndex, Sim, Travelling, UeIndex, ue_config};
+
+/// Least and greatest latency of the way to a broker, in microseconds: a data centre of the region.
+const LATENCY_MICROS: (u64, u64) = (3_000, 8_000);
+/// What the broker gives each user.
+const QOS: Qos = Qos { ul_kbps: 20_000, dl_kbps: 50_000, five_qi: 9 };
+
+/// How a broker fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerState {
+    /// It answers at once.
+    Answering,
+    /// It answers after this.
+    Slow(Duration),
+    /// Nothing comes of what it is asked.
+    Silent,
+    /// It is not reached.
+    Unreachable(Unreachable),
+    /// It answers each question as it has answered the one before.
+    OneBehind,
+}
+
+/// How a broker is lost, at the n-th question that comes to it. Another takes its place at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerLoss {
+    /// It has not taken the question.
+    Before,
+    /// Its answer is durable, and has not left.
+    Durable,
+    /// Its answer has left.
+    After,
+}
+
+impl BrokerLoss {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Before, Self::Durable, Self::After];
+}
+
+/// A message between a CTA's host and a broker.
+#[derive(Debug)]
+pub(crate) enum OverSap {
+    Question { host: u64, ue: UeId, to: OutputId, broker: Domain, octets: Vec<u8> },
+    Answer { host: u64, ue: UeId, to: OutputId, answer: Answer },
+}
+
+struct Node {
+    broker: Broker,
+    state: BrokerState,
+    /// What survives it.
+    users: BTreeMap<UserId, User>,
+    records: Vec<AnswerRecord>,
+    before: Option<Vec<u8>>,
+    asked: u64,
+    loss: Option<(u64, BrokerLoss)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Brokers {
+    nodes: BTreeMap<Domain, Node>,
+    granted: BTreeMap<Pseudonym, Grant>,
+}
+
+fn key(of: &str) -> SigningKey {
+    SigningKey::new(&hash(of.as_bytes()))
+}
+
+const VALIDITY: Validity = Validity { from: 0, until: u64::MAX };
+
+/// Serves users of every broker that the simulation's authority certifies.
+pub fn open_config(config: &mut Config) {
+    config.open = Some(Open {
+        nid: None,
+        trust: Trust::new(vec![key("authority").verifying_key()]).expect("one"),
+        terms: Terms {
+            price: Price::new(*b"EUR", 100, 200).expect("a currency"),
+            qos: QosOffer {
+                ul_kbps_max: 100_000,
+                dl_kbps_max: 200_000,
+                five_qis: FiveQis::new(&[8, 9]).expect("two"),
+            },
+            report_cycle_s: 60,
+        },
+        brokers: None,
+        homes: BTreeMap::new(),
+        s_nssai: SNssai::sst(1),
+        dnn: "internet".parse().expect("a DNN"),
+        answer_timeout: Open::ANSWER_TIMEOUT,
+    });
+}
+
+fn broker(domain: &Domain, epoch: u8) -> Broker {
+    let (signing, subject) = (key(domain.as_str()), Subject::Broker(domain.clone()));
+    let config = BrokerConfig {
+        domain: domain.clone(),
+        certificate: Certificate::issue(&key("authority"), subject, signing.verifying_key(), VALIDITY, 2),
+        signing,
+        trust: Trust::new(vec![key("authority").verifying_key()]).expect("one"),
+        policy: Policy {
+            operators: None,
+            price_cap: Price::new(*b"EUR", 1_000, 1_000).expect("a currency"),
+            reputation_floor: 0,
+            reputation_newcomer: 0,
+            validity_s: 24 * 3600,
+            credit_micros: 1_000_000,
+        },
+    };
+    let private = PrivateKey::new(hash(&[&[epoch], domain.as_str().as_bytes()].concat()));
+    Broker::new(config, (epoch, private), [7; 16]).expect("the certificate is its own")
+}
+
+impl Sim {
+    /// A broker that everybody trusts. Its domain must have the form of one.
+    pub fn add_broker(&mut self, domain: &str) {
+        let domain: Domain = domain.parse().expect("a domain");
+        let node = Node {
+            broker: broker(&domain, 1),
+            state: BrokerState::Answering,
+            users: BTreeMap::new(),
+            records: Vec::new(),
+            before: None,
+            asked: 0,
+            loss: None,
+        };
+        self.brokers.nodes.insert(domain, node);
+    }
+
+    /// The `n`th UE, with the SIM of a broker.
+    pub fn add_sap_ue(&mut self, gnb: GnbIndex, n: u32, domain: &str) -> UeIndex {
+        let node = self.node(domain);
+        let user = UserId(hash(&n.to_be_bytes())[..16].try_into().expect("16 octets"));
+        let signing = key(&format!("user {n} of {domain}"));
+        let record = User {
+            key: signing.verifying_key(),
+            revoked: false,
+            qos: QOS,
+            intercept: false,
+            filters: Vec::new(),
+            counter: 0,
+            ticket: 0,
+        };
+        node.users.insert(user, record.clone());
+        node.broker.set_user(user, record);
+        let sim = user::Sim {
+            user,
+            broker: domain.parse().expect("a domain"),
+            broker_key: key(domain).verifying_key(),
+            epoch: node.broker.epoch(),
+            signing,
+            counter: 0,
+            ticket: None,
+        };
+        let mut config = ue_config(n);
+        config.suci = SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new(hash(&[n as u8; 9])) }));
+        self.add_ue(gnb, config)
+    }
+
+    fn node(&mut self, domain: &str) -> &mut Node {
+        self.brokers.nodes.get_mut(&domain.parse().expect("a domain")).expect("a broker of the simulation")
+    }
+
+    /// A broker's machine.
+    pub fn broker_mut(&mut self, domain: &str) -> &mut Broker {
+        &mut self.node(domain).broker
+    }
+
+    /// Has a broker fare so from now on.
+    pub fn set_broker(&mut self, domain: &str, state: BrokerState) {
+        self.node(domain).state = state;
+    }
+
+    /// How many questions have come to a broker.
+    pub fn asked(&mut self, domain: &str) -> u64 {
+        self.node(domain).asked
+    }
+
+    /// What a broker has answered last.
+    pub fn last_answer(&mut self, domain: &str) -> Option<&[u8]> {
+        self.node(domain).before.as_deref()
+    }
+
+    /// A broker is lost at the n-th question that comes to it.
+    pub fn lose_broker_at(&mut self, domain: &str, question: u64, how: BrokerLoss) {
+        self.node(domain).loss = Some((question, how));
+    }
+
+    /// What brokers have granted, by pseudonyms.
+    pub fn granted(&self) -> &BTreeMap<Pseudonym, Grant> {
+        &self.brokers.granted
+    }
+
+    /// Questions leave a CTA's host, signed.
+    pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, Request)>) {
+        for (ue, to, request) in questions {
+            let open = self.config.open.clone().expect("who asks serves brokers' users");
+            let (signing, id) = (key("operator"), open.operator(self.config.amf.plmn));
+            let subject = Subject::Operator(id);
+            let certificate =
+                Certificate::issue(&key("authority"), subject, signing.verifying_key(), VALIDITY, 1);
+            let operator = Operator::new(certificate, signing, open.trust, open.terms).expect("its own key");
+            let (broker, octets) = (request.0.broker().clone(), request.0.sign(&operator, self.now));
+            self.over_sap(Duration::ZERO, OverSap::Question { host, ue, to, broker, octets });
+        }
+    }
+
+    fn over_sap(&mut self, after: Duration, message: OverSap) {
+        let (least, greatest) = LATENCY_MICROS;
+        let latency = Duration::from_micros(least + self.rng.below(greatest - least));
+        self.send(self.now + after + latency, Travelling::Sap(message));
+    }
+
+    pub(crate) fn sap_arrives(&mut self, message: OverSap) {
+        match message {
+            OverSap::Question { host, ue, to, broker, octets } => {
+                if let Some((after, answer)) = self.sap_asked(&broker, &octets) {
+                    self.over_sap(after, OverSap::Answer { host, ue, to, answer });
+                }
+            }
+            // Nobody hears what goes to a host that was replaced.
+            OverSap::Answer { host, .. } if host != self.pair.host() || self.is_headless() => {}
+            OverSap::Answer { ue, to, answer, .. } => self.core(Input::Broker(ue, to, answer)),
+        }
+    }
+
+    /// A question comes to a broker: what it answers, and after how long.
+    fn sap_asked(&mut self, domain: &Domain, octets: &[u8]) -> Option<(Duration, Answer)> {
+        let now = self.now;
+        let mut entropy = [0; 32];
+        entropy[..16].copy_from_slice(&self.rng.octets());
+        entropy[16..].copy_from_slice(&self.rng.octets());
+        let Some(node) = self.brokers.nodes.get_mut(domain) else {
+            return Some((Duration::ZERO, Answer::Unreachable(Unreachable::NoAddress)));
+        };
+        let after = match node.state {
+            BrokerState::Silent => return None,
+            BrokerState::Unreachable(why) => return Some((Duration::ZERO, Answer::Unreachable(why))),
+            BrokerState::Slow(after) => after,
+            BrokerState::Answering | BrokerState::OneBehind => Duration::ZERO,
+        };
+        node.asked += 1;
+        let loss = node.loss.filter(|(at, _)| *at == node.asked).map(|(_, how)| how);
+        if loss == Some(BrokerLoss::Before) {
+            node.take_place(domain);
+            return None;
+        }
+        let output = node.broker.answer(octets, now, &Seed::new(entropy));
+        node.records.extend(output.record);
+        if let BrokerEvent::Granted(session) = output.event {
+            let twice = self.brokers.granted.insert(session.grant.pseudonym, session.grant);
+            assert!(twice.is_none(), "a pseudonym is of one grant");
+        }
+        let node = self.brokers.nodes.get_mut(domain)?;
+        if loss.is_some() {
+            node.take_place(domain);
+        }
+        if loss == Some(BrokerLoss::Durable) {
+            return None;
+        }
+        let before = node.before.replace(output.octets.clone());
+        let octets = before.filter(|_| node.state == BrokerState::OneBehind).unwrap_or(output.octets);
+        Some((after, Answer::Octets(octets)))
+    }
+
+    /// No session without a grant, no grant used twice: each context of a broker's user is of a pseudonym that its broker has granted
+    /// to this operator, and of no other context's.
+    pub(crate) fn check_grants(&self) {
+        let mut used = BTreeSet::new();
+        let guests = self.contexts().filter_map(|c| Some((c, c.amf.supi.filter(|s| s.is_nai())?)));
+        for (context, supi) in guests.filter(|(c, _)| c.amf.registered || !c.sessions.is_empty()) {
+            let named = |(p, g): (&Pseudonym, &Grant)| supi.value() == p.nai(&g.broker);
+            assert!(self.brokers.granted.iter().any(named), "{:?} is served without a grant", context.id);
+            assert!(used.insert(supi), "a grant is used twice");
+        }
+    }
+}
+
+impl Node {
+    /// Another broker begins where this one has ended, with what was durable.
+    fn take_place(&mut self, domain: &Domain) {
+        self.broker = broker(domain, 1);
+        for (id, user) in &self.users {
+            self.broker.set_user(*id, user.clone());
+        }
+        for record in &self.records {
+            self.broker.restore(record.clone());
+        }
+    }
+}
