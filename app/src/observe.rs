@@ -181,6 +181,11 @@ impl Observer {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(ue, subject), ?why, "a message was dropped");
             }
+            Event::Granted { subject, broker, .. } => {
+                debug!(subject = %self.logged(ue, subject), broker, "a broker has granted a session");
+                let text = format!("Broker {broker} has granted it a session.");
+                self.event(now, Level::Info, "grant", &shown(ue, subject), text);
+            }
             // Whoever ordered the operation is told its outcome.
             Event::SessionOperation { subject, psi, .. } => {
                 debug!(subject = %self.logged(ue, subject), %psi, "a change of a session has ended");

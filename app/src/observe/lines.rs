@@ -176,6 +176,7 @@ fn ue_events() -> Vec<Event> {
         Event::Presence { subject, area: tai(), inside: None },
         Event::NotLocated { subject, why: "misc unspecified".into() },
         Event::CellTraffic { subject, trace: [1; 8], cell: cell() },
+        Event::Granted { subject, broker: "b.example".into(), grant: vec![6, 1] },
         Event::Dropped { subject, why: Dropped::Integrity },
         Event::Repeated("REGISTRATION ACCEPT"),
         sign(Sign::Reported),
