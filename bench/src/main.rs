@@ -1,9 +1,10 @@
 //! Experiments of papers, repeated on this core: `whimbrel-bench PAPER FIGURE`, or `./x bench neutrino FIGURE`,
-//! `./x bench upf EXPERIMENT`.
+//! `./x bench upf EXPERIMENT`, `./x bench bricks EXPERIMENT`.
 //!
 //! Each prints the paper's figure beside ours, writes a plot, and ends with one line of JSON. An experiment is one file
 //! and one line in the list of its paper; `measure` and `plot` are there for all of them.
 
+mod bricks;
 mod codec;
 mod measure;
 mod neutrino;
@@ -30,6 +31,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Paper {
+    /// CellBricks: users of brokers at operators without a contract.
+    Bricks {
+        /// For tests: hardly anything is measured.
+        #[arg(long, global = true)]
+        quick: bool,
+        #[command(subcommand)]
+        experiment: bricks::Experiment,
+    },
     /// Neutrino: a fast and consistent edge-based cellular control plane.
     Neutrino {
         #[command(subcommand)]
@@ -48,6 +57,7 @@ enum Paper {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.paper {
+        Paper::Bricks { quick, experiment } => bricks::run(experiment, quick, &arguments.plots),
         Paper::Neutrino { figure } => neutrino::run(&figure, &arguments.plots),
         Paper::Upf { quick, experiment } => upf::run(experiment, quick, &arguments.plots),
     };

@@ -172,3 +172,22 @@ fn user_plane_throughput() {
     let sum: f64 = shares.values().filter_map(serde_json::Value::as_f64).sum();
     assert!(shares.len() == 7 && (sum - 100.0).abs() < 1.0, "{shares:?}");
 }
+
+#[test]
+fn bricks_attach() {
+    let said = run("bricks", "attach", &["--quick"]);
+    let last: serde_json::Value =
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+    let rows = last["figures"]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{said}");
+    for row in rows.iter().filter(|row| row["home_rtt_ms"] != 0.0) {
+        let ms = |of: &str| row[of]["total_ms"].as_f64().expect("a number");
+        // One round trip in place of two is less whatever the machine does besides.
+        assert!(ms("sap") < ms("standard"), "{said}");
+    }
+}
+
+#[test]
+fn bricks_broker() {
+    run("bricks", "broker", &["--quick"]);
+}

@@ -82,6 +82,11 @@ impl Metrics {
         self.database.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
+    /// Time spent on requests, commits included, in microseconds.
+    pub fn work_us(&self) -> u64 {
+        self.work_us.load(Ordering::Relaxed)
+    }
+
     /// Attaches granted, the repeated answers not counted.
     pub fn granted(&self) -> u64 {
         self.granted.load(Ordering::Relaxed)
