@@ -155,11 +155,6 @@ impl Observer {
                 let text = format!("Its location could not be determined: {why}.");
                 self.event(now, Level::Info, "not.located", &shown(ue, subject), text);
             }
-            Event::Granted { subject, broker, .. } => {
-                debug!(subject = %self.logged(ue, subject), broker, "a broker granted the session of its user");
-                let text = format!("Broker {broker} granted its session.");
-                self.event(now, Level::Info, "granted", &shown(ue, subject), text);
-            }
             Event::Sign { subject, sign, tai, seen } => {
                 let cell = seen.as_ref().map(|s| s.cell.to_string()).unwrap_or_default();
                 let tai = tai.map(|t| t.to_string()).unwrap_or_default();

@@ -338,8 +338,8 @@ fn a_cpf_lost_at_any_message_costs_a_brokers_ue_nothing() {
             net.lose_cpf_at(message, how);
             life(&mut net, ue, &|| format!("{how:?} at message {message} of {taken}"));
             no_violations(&net);
-            taken_over += net.cta().replicated().taken_over;
-            assert_eq!(net.cta().replicated().diverged, 0);
+            taken_over += net.cta().replication_counters().taken_over;
+            assert_eq!(net.cta().replication_counters().diverged, 0);
         }
     }
     assert!(taken_over > taken / 2, "{taken_over} takeovers in {taken} messages");

@@ -167,7 +167,6 @@ fn ue_events() -> Vec<Event> {
         refused(Refusal::NoCommonAlgorithm { ciphering: 0x80, integrity: 0 }),
         Event::Session { subject, psi, dnn: dnn(), change: SessionChange::Established },
         Event::Reachable { subject },
-        Event::Granted { subject, broker: "broker.example".into(), grant: vec![1] },
         Event::SecurityCapabilitiesDiffer { subject },
         Event::UpSecurityPolicyDiffers { subject, psi },
         Event::Located { subject, tai: Some(tai()), cell: Some(cell()) },
