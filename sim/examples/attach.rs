@@ -170,7 +170,7 @@ impl Bench {
         let record = self.cta.handle(self.now, input, &mut out);
         self.core += began.elapsed();
         if let Some(record) = record {
-            self.tell_cta_replica(&record, &mut out);
+            self.send_to_cta_replica(&record, &mut out);
         }
         if !out.ngap.is_empty() || !out.pfcp.is_empty() {
             self.answered = self.core;
@@ -182,7 +182,7 @@ impl Bench {
     }
 
     /// The CTA replica runs the same input, and what that caused leaves.
-    fn tell_cta_replica(&mut self, record: &Record, out: &mut CoreOutbox) {
+    fn send_to_cta_replica(&mut self, record: &Record, out: &mut CoreOutbox) {
         let Some(cta_replica) = &mut self.cta_replica else { return };
         self.records = (self.records.0 + 1, self.records.1 + record.octets().len());
         let began = clock();

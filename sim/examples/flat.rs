@@ -19,10 +19,12 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, night, night_in_region, ue_config};
+use whimbrel_sim::{
+    Faults, GnbIndex, Sim, UeIndex, chaos_run, chaos_run_in_region, default_config, ue_config,
+};
 
 const UE: UeIndex = UeIndex(0);
-/// Nights of which a CTA's snapshot is written: in the mornings of some UEs are at something.
+/// Chaos runs of which a CTA's snapshot is written; at the end of some, procedures are running.
 const SNAPSHOTS: u64 = 3;
 
 fn establish(net: &mut Sim) {
@@ -213,7 +215,7 @@ fn exchange(figures: &mut Vec<String>) {
     }
 }
 
-/// Frames of one form that differ in kind, of nights in which much happens.
+/// Frames of one form that differ in kind, of chaos runs with many procedures.
 fn frames(form: &str) {
     if form == "config" {
         return println!("{}", hex(default_config().to_flat().octets()));
@@ -221,14 +223,14 @@ fn frames(form: &str) {
     if form == "snapshot" {
         for seed in 0..SNAPSHOTS {
             let snapshot =
-                night_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no CTA replica");
+                chaos_run_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no CTA replica");
             println!("{}", hex(snapshot.octets()));
         }
         return;
     }
     let mut logs: Vec<Vec<Envelope>> = Vec::new();
     for seed in 0..20 {
-        let mut net = night(seed, Faults::worst());
+        let mut net = chaos_run(seed, Faults::worst());
         let recorded = net.recorder().contexts();
         logs.extend(recorded.map(|(_, log)| log.iter().map(|r| r.envelope.clone()).collect()));
     }

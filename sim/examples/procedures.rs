@@ -153,7 +153,7 @@ fn network(ciphering: CipheringAlgorithm, ues: u32) -> Sim {
     let mut config = default_config();
     config.amf.ciphering = vec![ciphering];
     let mut net = Sim::with(7, config, Faults::default());
-    net.quieten();
+    net.discard_events();
     let gnbs: Vec<_> = (1..=2).map(|n| net.add_gnb(gnb(n))).collect();
     net.advance(Duration::from_secs(1));
     for n in 0..ues {

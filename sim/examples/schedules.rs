@@ -10,11 +10,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use whimbrel_sim::{HISTORY, Report, Schedules};
+use whimbrel_sim::{SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 
 #[derive(Default)]
 struct Totals {
-    report: Report,
+    report: ScheduleReport,
     failed: u64,
 }
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let begun = clock();
     let schedules = Schedules::default();
     let until = from.saturating_add(number);
-    let (next, totals) = (AtomicU64::new(from / HISTORY), Mutex::new(Totals::default()));
+    let (next, totals) = (AtomicU64::new(from / SCHEDULES_PER_NETWORK), Mutex::new(Totals::default()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     #[expect(clippy::disallowed_methods, reason = "histories have nothing to do with one another")]
     std::thread::scope(|scope| {
@@ -53,12 +53,12 @@ fn options() -> Option<(u64, u64)> {
 
 fn work(schedules: &Schedules, wanted: std::ops::Range<u64>, next: &AtomicU64, totals: &Mutex<Totals>) {
     loop {
-        let first = next.fetch_add(1, Ordering::Relaxed) * HISTORY;
+        let first = next.fetch_add(1, Ordering::Relaxed) * SCHEDULES_PER_NETWORK;
         if first >= wanted.end {
             return;
         }
-        let mut report = Report::default();
-        let (from, through) = (first.max(wanted.start), (first + HISTORY).min(wanted.end) - 1);
+        let mut report = ScheduleReport::default();
+        let (from, through) = (first.max(wanted.start), (first + SCHEDULES_PER_NETWORK).min(wanted.end) - 1);
         let ran = catch_unwind(AssertUnwindSafe(|| schedules.history(from, through, &mut report)));
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(ran, Ok(Ok(()))) {

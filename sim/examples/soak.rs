@@ -1,4 +1,4 @@
-//! A day of ten thousand UEs: `./x soak [--hours 24] [--UEs 10000] [--gnbs 200] [--seed 1] [--pace 300]`.
+//! A day of ten thousand UEs: `./x soak [--hours 24] [--ues 10000] [--gnbs 200] [--seed 1] [--pace 300]`.
 //!
 //! UEs come and go all day, move, sleep and wake, nodes fail. After each simulated hour one line: what was done, and the octets
 //! that the allocator has given out, which is exact where resident memory is rounded and depends on the system. The exit
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use whimbrel_sim::{Country, Plan, Tally};
+use whimbrel_sim::{NetworkPlan, NetworkRun, Tally};
 
 /// Counts what is given out.
 struct Counting;
@@ -57,25 +57,25 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let begun = clock();
-    let faults = Plan::country().faults;
+    let faults = NetworkPlan::large().faults;
     let pace = Duration::from_secs(options.pace);
-    let plan = Plan { gnbs: options.gnbs, ues: options.ues, pace, faults, ..Plan::country() };
-    let mut country = Country::new(options.seed, plan);
+    let plan = NetworkPlan { gnbs: options.gnbs, ues: options.ues, pace, faults, ..NetworkPlan::large() };
+    let mut run = NetworkRun::new(options.seed, plan);
     println!(
         "{:>5} {:>12} {:>10} {:>10} {:>14} {:>12}",
         "hour", "procedures", "ues", "sessions", "octets", "resident"
     );
     let (mut warm, mut end, mut before) = (0, 0, Tally::default());
     for hour in 1..=options.hours {
-        country.run(Duration::from_secs(3600));
-        country.rest();
+        run.run(Duration::from_secs(3600));
+        run.rest();
         let given = GIVEN.load(Ordering::Relaxed) as u64;
-        let tally = country.net.tally().clone();
+        let tally = run.net.tally().clone();
         println!(
             "{hour:>5} {:>12} {:>10} {:>10} {given:>14} {:>12}",
             tally.procedures() - before.procedures(),
-            country.net.cta().contexts().count(),
-            country.net.upf_sessions(),
+            run.net.cta().contexts().count(),
+            run.net.upf_sessions(),
             resident()
         );
         before = tally;
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     }
     let per_mille = end.abs_diff(warm) * 1000 / warm.max(1);
     let flat = end <= warm || per_mille <= TOLERANCE_PER_MILLE;
-    country.evening();
+    run.heal_and_verify();
     println!(
         "{{\"bench\": \"soak\", \"figures\": {{\"hours\": {}, \"ues\": {}, \"procedures\": {}, \"octets_warm\": {warm}, \
          \"octets_end\": {end}, \"grown_per_mille\": {}, \"octets_empty\": {}, \"seconds\": {:.1}}}}}",

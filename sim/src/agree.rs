@@ -50,10 +50,10 @@ impl Sim {
     pub fn agree(&self) -> Agreed {
         self.user_planes_agree()?;
         let home = Core { config: &self.config, ues: self.contexts().collect() };
-        let abroad = self.abroad.as_ref();
-        let abroad = abroad.map(|a| Core { config: a.cta.config(), ues: a.cta.contexts().collect() });
-        let of = |gnb: GnbIndex| match &abroad {
-            Some(abroad) if self.nodes[gnb.0].abroad => (abroad, Some(&home)),
+        let peer_amf = self.peer_amf.as_ref();
+        let peer_amf = peer_amf.map(|a| Core { config: a.cta.config(), ues: a.cta.contexts().collect() });
+        let of = |gnb: GnbIndex| match &peer_amf {
+            Some(peer_amf) if self.nodes[gnb.0].peer_amf => (peer_amf, Some(&home)),
             other => (&home, other.as_ref()),
         };
         for (index, terminal) in self.terminals.iter().enumerate().filter(|(_, t)| !t.away) {
@@ -67,7 +67,7 @@ impl Sim {
         for index in (0..self.nodes.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
             self.gnb_agrees(of(index).0, index).map_err(|e| format!("gNB {}: {e}", index.0))?;
         }
-        for ue in [Some(&home), abroad.as_ref()].into_iter().flatten().flat_map(|core| &core.ues) {
+        for ue in [Some(&home), peer_amf.as_ref()].into_iter().flatten().flat_map(|core| &core.ues) {
             self.user_plane_agrees(ue).map_err(|e| format!("{:?}: {e}", ue.id))?;
         }
         self.backups_agree()

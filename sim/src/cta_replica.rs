@@ -15,7 +15,7 @@ use whimbrel_resilience::link::{CpfReport, ToCpf};
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
 
 use crate::region::Link;
-use crate::{GnbIndex, Home, Recorder, Sim, Travelling};
+use crate::{GnbIndex, Home, InFlight, Recorder, Sim};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
@@ -26,7 +26,7 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 
 /// A message between a CTA and its CTA replica.
 #[derive(Debug)]
-pub(crate) enum ToAndFro {
+pub(crate) enum ReplicaLink {
     /// To the CTA replica of this number.
     Record(u64, Record),
     /// From that one.
@@ -43,20 +43,26 @@ pub(crate) enum ToAndFro {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CtaLoss {
     /// It dies before it has taken the input.
-    Before,
-    /// It has taken it, and dies before anybody hears of it: the input is lost.
-    Untold,
-    /// The CTA replica has it, and nothing that it causes has left.
-    Held,
-    /// What it causes has left, and the CTA replica does not know that.
-    Said,
-    /// It lives on, is taken for dead and goes on with it: nothing of that may get out.
+    BeforeInput,
+    /// It dies after it has taken the input and before the record has left for the CTA replica: the input is lost.
+    BeforeReplication,
+    /// The CTA replica has the input; no output of it has left.
+    AfterReplication,
+    /// The outputs have left, and the CTA replica does not know that.
+    AfterOutput,
+    /// It is alive and taken for dead. It goes on, and nothing that it does may have an effect.
     FalseAlarm,
 }
 
 impl CtaLoss {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Before, Self::Untold, Self::Held, Self::Said, Self::FalseAlarm];
+    pub const ALL: [Self; 5] = [
+        Self::BeforeInput,
+        Self::BeforeReplication,
+        Self::AfterReplication,
+        Self::AfterOutput,
+        Self::FalseAlarm,
+    ];
 }
 
 /// What came for a CTA that was dead, or was not acknowledged by it: it is sent again.
@@ -148,9 +154,9 @@ impl Sim {
         self.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.pair.cta_replicas += 1;
         self.pair.associations = Associations::default();
-        self.order_of(Order::Endpoints(vec![address(self.pair.cta_replicas)]));
+        self.operator_order(Order::Endpoints(vec![address(self.pair.cta_replicas)]));
         let set = [1, 0].map(|next| crate::smf(self.pair.host() + next).ip());
-        self.order_of(Order::SmfAddresses(set.to_vec()));
+        self.operator_order(Order::SmfAddresses(set.to_vec()));
     }
 
     /// How often a CTA replica has taken over.
@@ -165,7 +171,7 @@ impl Sim {
     }
 
     /// Whether there is nobody who takes inputs.
-    pub(crate) fn is_headless(&self) -> bool {
+    pub(crate) fn has_no_cta(&self) -> bool {
         self.pair.dead
     }
 
@@ -177,7 +183,7 @@ impl Sim {
     /// Has the CTA take an input.
     pub(crate) fn core(&mut self, input: Input<'_>) {
         if self.pair.dead {
-            return self.miss(input);
+            return self.queue_for_successor(input);
         }
         if let Input::Pfcp(upf, octets) = &input {
             self.trace(|| format!("{upf:?} to core: {}", crate::pfcp_words(octets)));
@@ -188,9 +194,9 @@ impl Sim {
         if loss.is_some() {
             *self.pair.lost_at.entry(name(&input)).or_default() += 1;
         }
-        if loss == Some(CtaLoss::Before) {
+        if loss == Some(CtaLoss::BeforeInput) {
             self.lose_cta();
-            return self.miss(input);
+            return self.queue_for_successor(input);
         }
         let mut out = Outbox::default();
         if let Some(meter) = &mut self.meter {
@@ -208,38 +214,38 @@ impl Sim {
             meter.end(&out);
         }
         match loss {
-            Some(CtaLoss::Untold) => return self.lose_cta(),
-            Some(CtaLoss::Said) => self.pair.last_words = Some(self.pair.taken),
+            Some(CtaLoss::BeforeReplication) => return self.lose_cta(),
+            Some(CtaLoss::AfterOutput) => self.pair.last_words = Some(self.pair.taken),
             _ => {}
         }
         if let Some(record) = record {
             self.pair.caused.extend(self.cta.newest().map(octets_of));
-            self.tell_cta_replica(record);
+            self.send_to_cta_replica(record);
         }
         match loss {
-            Some(CtaLoss::Held) => self.lose_cta(),
+            Some(CtaLoss::AfterReplication) => self.lose_cta(),
             Some(CtaLoss::FalseAlarm) => self.takes_over_soon(),
             _ => self.core_out(out),
         }
     }
 
     /// Carries out an order.
-    pub(crate) fn order_of(&mut self, order: Order) -> OrderOutcome {
+    pub(crate) fn operator_order(&mut self, order: Order) -> OrderOutcome {
         let mut out = Outbox::default();
         let (ordered, record) = self.cta.order(self.now, order, &mut out);
         self.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
             self.pair.caused.extend(self.cta.newest().map(octets_of));
-            self.tell_cta_replica(record);
+            self.send_to_cta_replica(record);
         }
         self.core_out(out);
         ordered
     }
 
-    fn tell_cta_replica(&mut self, record: Record) {
+    fn send_to_cta_replica(&mut self, record: Record) {
         let at = self.when_replicated(true);
         let cta_replica = self.pair.cta_replicas;
-        self.send(at, Travelling::CtaReplica(ToAndFro::Record(cta_replica, record)));
+        self.send(at, InFlight::CtaReplica(ReplicaLink::Record(cta_replica, record)));
     }
 
     fn when_replicated(&mut self, there: bool) -> Instant {
@@ -250,9 +256,9 @@ impl Sim {
         *ordered
     }
 
-    pub(crate) fn cta_replica_arrives(&mut self, message: ToAndFro) {
+    pub(crate) fn cta_replica_arrives(&mut self, message: ReplicaLink) {
         match message {
-            ToAndFro::Record(of, record) => {
+            ReplicaLink::Record(of, record) => {
                 let Some(cta_replica) =
                     self.pair.cta_replica.as_mut().filter(|_| of == self.pair.cta_replicas)
                 else {
@@ -266,12 +272,12 @@ impl Sim {
                     self.pair.followed += 1;
                 }
                 let at = self.when_replicated(false);
-                self.send(at, Travelling::CtaReplica(ToAndFro::Held(of, held)));
+                self.send(at, InFlight::CtaReplica(ReplicaLink::Held(of, held)));
             }
-            ToAndFro::Held(of, number) => self.cta_replica_holds(of, number),
-            ToAndFro::AssociationsEnd => self.associations_end(),
-            ToAndFro::TakesOver => self.cta_replica_takes_over(),
-            ToAndFro::Grace => {
+            ReplicaLink::Held(of, number) => self.cta_replica_holds(of, number),
+            ReplicaLink::AssociationsEnd => self.associations_end(),
+            ReplicaLink::TakesOver => self.cta_replica_takes_over(),
+            ReplicaLink::Grace => {
                 for name in self.pair.associations.tick(self.now) {
                     self.core(Input::AssociationDown(name));
                 }
@@ -301,7 +307,7 @@ impl Sim {
         }
         self.core_out(out);
         if let Some(record) = self.cta.left() {
-            self.tell_cta_replica(record);
+            self.send_to_cta_replica(record);
         }
     }
 
@@ -311,18 +317,18 @@ impl Sim {
         (self.pair.dead, self.pair.last_words) = (true, None);
         self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
         let at = self.now + ASSOCIATIONS_END_AFTER;
-        self.send(at, Travelling::CtaReplica(ToAndFro::AssociationsEnd));
+        self.send(at, InFlight::CtaReplica(ReplicaLink::AssociationsEnd));
         self.takes_over_soon();
     }
 
     fn takes_over_soon(&mut self) {
         let at = self.now + TAKEN_OVER_AFTER;
-        self.send(at, Travelling::CtaReplica(ToAndFro::TakesOver));
+        self.send(at, InFlight::CtaReplica(ReplicaLink::TakesOver));
     }
 
     /// Something comes for a CTA that is dead. A gNB sends again what was not confirmed; CPFs and UPFs
     /// repeat by themselves, and the membership tells whoever takes over how it stands.
-    fn miss(&mut self, input: Input<'_>) {
+    fn queue_for_successor(&mut self, input: Input<'_>) {
         let missed = match input {
             Input::AssociationUp { association, outbound_streams } => {
                 Missed::Up(association, outbound_streams)
@@ -349,7 +355,7 @@ impl Sim {
             self.associations_end(); // it finds out in the end, and lets go
         }
         self.bind_associations();
-        self.order_of(Order::TakenOver(vec![address(self.pair.cta_replicas - 1)]));
+        self.operator_order(Order::TakenOver(vec![address(self.pair.cta_replicas - 1)]));
         self.core_out(first);
         self.resume_links();
         for missed in std::mem::take(&mut self.pair.missed) {
@@ -359,14 +365,14 @@ impl Sim {
                 }
                 Missed::Down(association) => self.core(Input::AssociationDown(association)),
                 Missed::Ngap(association, stream, octets) => {
-                    self.said_by_gnb(association, self.pair.host() - 1, stream, octets);
+                    self.ngap_from_gnb(association, self.pair.host() - 1, stream, octets);
                 }
             }
         }
     }
 
     /// Something comes from a gNB. When it was sent to a host that serves no more, the gNB sends it again when it knows.
-    pub(crate) fn said_by_gnb(
+    pub(crate) fn ngap_from_gnb(
         &mut self,
         association: AssociationId,
         host: u64,
@@ -397,10 +403,9 @@ impl Sim {
             let Missed::Ngap(_, stream, octets) = missed else { continue };
             again.push((stream, octets));
         }
-        let own =
-            |t: &Travelling| matches!(t, Travelling::ToCore { association, .. } if *association == name);
-        for at in self.travelling.iter().filter(|(_, t)| own(t)).map(|(at, _)| *at).collect::<Vec<_>>() {
-            let Some(Travelling::ToCore { stream, octets, .. }) = self.travelling.remove(&at) else {
+        let own = |t: &InFlight| matches!(t, InFlight::ToCore { association, .. } if *association == name);
+        for at in self.in_flight.iter().filter(|(_, t)| own(t)).map(|(at, _)| *at).collect::<Vec<_>>() {
+            let Some(InFlight::ToCore { stream, octets, .. }) = self.in_flight.remove(&at) else {
                 continue;
             };
             again.push((stream, octets));
@@ -409,14 +414,14 @@ impl Sim {
             let node = &mut self.nodes[index.0];
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
-            self.send(at, Travelling::ToCore { association: name, host, stream, octets });
+            self.send(at, InFlight::ToCore { association: name, host, stream, octets });
         }
         self.gnb(index, gnb::Input::AssociationDown);
     }
 
     /// The gNBs that are not another core's.
     fn own_gnbs(&self) -> Vec<GnbIndex> {
-        (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex).collect()
+        (0..self.nodes.len()).filter(|&i| !self.nodes[i].peer_amf).map(GnbIndex).collect()
     }
 
     /// The CTA's associations end. gNBs that have another hear of it over that.
@@ -442,7 +447,7 @@ impl Sim {
             self.core(Input::AssociationDown(name));
         }
         if let Some(at) = self.pair.associations.next_deadline() {
-            self.send(at, Travelling::CtaReplica(ToAndFro::Grace));
+            self.send(at, InFlight::CtaReplica(ReplicaLink::Grace));
         }
         for index in self.own_gnbs() {
             match self.nodes[index.0].association {
@@ -485,7 +490,7 @@ impl Sim {
                 let Some(node) = self.nodes.iter_mut().find(|n| n.further == Some(over)) else { return };
                 node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                 let at = node.ordered;
-                self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
+                self.send(at, InFlight::FurtherToGnb { over, stream: 0, octets });
             }
             MessageRoute::ToAssociation(name) => self.core(Input::Ngap(name, stream, octets)),
             MessageRoute::NewAssociation | MessageRoute::Dropped => {}
@@ -493,7 +498,7 @@ impl Sim {
     }
 
     pub(crate) fn further_to_gnb(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
-        let of = |n: &crate::Node| n.further == Some(over);
+        let of = |n: &crate::GnbNode| n.further == Some(over);
         if let Some(index) = self.nodes.iter().position(of) {
             self.gnb(GnbIndex(index), gnb::Input::FurtherNgap { stream, octets });
         }
@@ -503,10 +508,10 @@ impl Sim {
     fn resume_links(&mut self) {
         let Some(cluster) = &mut self.cluster else { return };
         let rings = cluster.rings();
-        let on_links = |t: &Travelling| matches!(t, Travelling::Link(Link::Down { .. } | Link::Up { .. }));
-        let before = self.travelling.len();
-        self.travelling.retain(|_, t| !on_links(t));
-        cluster.under_way -= before - self.travelling.len();
+        let on_links = |t: &InFlight| matches!(t, InFlight::Link(Link::Down { .. } | Link::Up { .. }));
+        let before = self.in_flight.len();
+        self.in_flight.retain(|_, t| !on_links(t));
+        cluster.under_way -= before - self.in_flight.len();
         let of_former: Vec<_> = self.cta.unsettled().collect();
         self.core(Input::Rings(rings));
         for cpf in of_former {

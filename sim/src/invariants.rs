@@ -53,7 +53,7 @@ impl Sim {
     }
 
     pub(crate) fn check(&mut self) {
-        if self.has_liars || !self.region_rests() || !self.pair_rests() {
+        if self.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
             return; // what is under way is true nowhere yet
         }
         if self.cluster.is_none() {

@@ -6,26 +6,26 @@
 
 #![forbid(unsafe_code)]
 
-mod abroad;
 mod agree;
-mod country;
+mod chaos_run;
 mod cta_replica;
 mod faults;
 mod home;
 mod invariants;
 mod meter;
 mod n3;
-mod night;
+mod network_run;
+mod observer;
 mod open;
+mod peer_amf;
 mod procedures;
 mod record;
 mod region;
 mod rng;
-mod schedule;
 mod schedules;
-mod told;
+mod timer_queue;
+mod trace;
 mod traffic;
-mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,32 +49,32 @@ use whimbrel_resilience::{
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
-use abroad::{ABROAD, Abroad, OverN14};
-pub use abroad::{Fate, neighbours};
-pub use country::{Country, Cpfs, Plan};
+pub use chaos_run::{
+    chaos_run, chaos_run_in_region, chaos_run_with_cta_replica, chaos_run_with_lossy_links,
+    chaos_run_with_poison, gnb_config, heal_and_verify, registered,
+};
 pub use cta_replica::CtaLoss;
-use cta_replica::{Pair, ToAndFro};
+use cta_replica::{Pair, ReplicaLink};
 pub use faults::Faults;
 pub use home::{Home, default_config, tuak_of, ue_config, upf_config};
 use meter::Meter;
 pub use meter::{Wire, Work};
 pub use n3::N3_LATENCY;
 use n3::{Datagram, Received};
-pub use night::{
-    gnb_config, morning, night, night_in_region, night_of_broken_links, night_with_poison, registered,
-    replicated_night,
-};
+pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
+use observer::Observer;
+pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, open_config};
+pub use peer_amf::{N14Fault, two_amf_configs};
+use peer_amf::{N14Message, PEER_AMF_HOST, PeerAmf};
 pub use procedures::procedures_config;
-use procedures::{Procedure, Was};
+use procedures::{Procedure, UeSnapshot};
 pub use record::{Recorded, Recorder};
 use region::{Cluster, Link};
-pub use region::{Loss, LostUes};
+pub use region::{CpfLoss, LostUes};
 pub use rng::Rng;
-use schedule::{Schedule, Whom};
-pub use schedules::{HISTORY, Lost, Report, Schedules};
-pub use watch::Tally;
-use watch::Watch;
+pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
+use timer_queue::{TimerOwner, TimerQueue};
 
 /// A gNB of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,16 +93,16 @@ pub enum UpfState {
     Silent,
     /// It does what it is asked, and its answers get lost.
     Mute,
-    /// A test answers: what it is asked is kept for [`Sim::n4_heard`].
+    /// A test answers: what it is asked is kept for [`Sim::take_pfcp`].
     ByHand,
 }
 
 /// Something on its way.
 #[derive(Debug)]
-enum Travelling {
+enum InFlight {
     ToCore {
         association: AssociationId,
-        /// The host at the other end; see [`Node::host`].
+        /// The host at the other end; see [`GnbNode::host`].
         host: u64,
         stream: u16,
         octets: Vec<u8>,
@@ -130,8 +130,8 @@ enum Travelling {
         message: gnb::XnMessage,
     },
     Link(Link),
-    CtaReplica(ToAndFro),
-    N14(OverN14),
+    CtaReplica(ReplicaLink),
+    N14(N14Message),
     Sap(open::OverSap),
     N3(Datagram),
     /// Over a gNB's association with the CTA replica's host.
@@ -148,15 +148,15 @@ enum Travelling {
 }
 
 /// A UPF, and how N4 to it fares.
-struct Node4 {
+struct UpfNode {
     upf: Upf,
     state: UpfState,
 }
 
-struct Node {
+struct GnbNode {
     gnb: gnb::Gnb,
     /// It is the other core's.
-    abroad: bool,
+    peer_amf: bool,
     /// Its association while it stands; a restart takes the next.
     association: Option<AssociationId>,
     /// The CTA's host at its other end, by how many takeovers were before.
@@ -182,7 +182,7 @@ struct Node {
 /// What associations are opened with unless a test says otherwise.
 const STREAMS: u16 = 16;
 
-struct Terminal {
+struct UeNode {
     ue: Ue,
     gnb: GnbIndex,
     /// Counts radio connections: what was sent over an earlier one never arrives.
@@ -208,7 +208,7 @@ pub struct Sim {
     faults: Faults,
     home_keys: HomeNetworkKeys,
     /// What the UPFs were asked since a test answers for them.
-    n4_heard: Vec<Vec<u8>>,
+    take_pfcp: Vec<Vec<u8>>,
     /// What the CTA has told of CPFs.
     pub cpf_violations: Vec<(CpfId, ProtocolViolation)>,
     /// Every N2 message of the core since it was asked for.
@@ -219,21 +219,21 @@ pub struct Sim {
     /// The CPFs, where they are not a part of the CTA.
     cluster: Option<Cluster>,
     /// Another AMF of the network.
-    abroad: Option<Box<Abroad>>,
+    peer_amf: Option<Box<PeerAmf>>,
     /// Brokers, and the operator as they know it.
     brokers: open::Brokers,
-    upfs: Vec<Node4>,
-    nodes: Vec<Node>,
+    upfs: Vec<UpfNode>,
+    nodes: Vec<GnbNode>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
-    terminals: Vec<Terminal>,
+    terminals: Vec<UeNode>,
     by_s_tmsi: BTreeSet<(STmsi, UeIndex)>,
     /// When UEs and gNBs want a tick.
-    schedule: Schedule,
-    watch: Watch,
+    timers: TimerQueue,
+    observer: Observer,
     meter: Option<Meter>,
     /// What happens is not kept: a long simulation would fill the memory.
     quiet: bool,
-    travelling: BTreeMap<(Instant, u64), Travelling>,
+    in_flight: BTreeMap<(Instant, u64), InFlight>,
     /// What UEs got, where datagrams travel.
     received: Option<Received>,
     sequence: u64,
@@ -242,7 +242,7 @@ pub struct Sim {
     pub events: Vec<(Instant, UeEvent)>,
     /// What happened in the core to gNBs.
     pub ran_events: Vec<RanEvent>,
-    has_liars: bool,
+    has_faulty_cpfs: bool,
     /// What is told of a schedule that fails.
     trace: Option<Vec<(Instant, String)>>,
     /// What gNBs told.
@@ -287,7 +287,7 @@ impl Sim {
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
-            Node4 { upf, state: UpfState::Answering }
+            UpfNode { upf, state: UpfState::Answering }
         });
         let upfs = upfs.collect();
         let mut sim = Self {
@@ -295,13 +295,13 @@ impl Sim {
             cta: PrimaryCta::new(cta),
             pair: Pair::default(),
             cluster,
-            abroad: None,
+            peer_amf: None,
             brokers: open::Brokers::default(),
             rng,
             config,
             faults,
             home_keys,
-            n4_heard: Vec::new(),
+            take_pfcp: Vec::new(),
             cpf_violations: Vec::new(),
             tap: None,
             upfs,
@@ -309,17 +309,17 @@ impl Sim {
             by_association: BTreeMap::new(),
             terminals: Vec::new(),
             by_s_tmsi: BTreeSet::new(),
-            schedule: Schedule::default(),
-            watch: Watch::default(),
+            timers: TimerQueue::default(),
+            observer: Observer::default(),
             meter: None,
             quiet: false,
-            travelling: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             received: None,
             sequence: 0,
             associations: 0,
             events: Vec::new(),
             ran_events: Vec::new(),
-            has_liars: false,
+            has_faulty_cpfs: false,
             trace: None,
             gnb_events: Vec::new(),
         };
@@ -403,12 +403,12 @@ impl Sim {
         self.add_gnb_of(config, false)
     }
 
-    fn add_gnb_of(&mut self, config: gnb::GnbConfig, abroad: bool) -> GnbIndex {
+    fn add_gnb_of(&mut self, config: gnb::GnbConfig, peer_amf: bool) -> GnbIndex {
         let index = GnbIndex(self.nodes.len());
         let gnb = gnb::Gnb::new(config);
-        self.nodes.push(Node {
+        self.nodes.push(GnbNode {
             gnb,
-            abroad,
+            peer_amf,
             association: None,
             host: 0,
             further: None,
@@ -424,7 +424,7 @@ impl Sim {
         index
     }
 
-    /// A gNB is driven by hand from now on: it answers nothing by itself, and what the core sends it is kept for [`Sim::heard`].
+    /// A gNB is driven by hand from now on: it answers nothing by itself, and what the core sends it is kept for [`Sim::take_ngap`].
     pub fn take_over(&mut self, index: GnbIndex) {
         self.nodes[index.0].by_hand = Some(Vec::new());
     }
@@ -435,7 +435,7 @@ impl Sim {
     }
 
     /// Takes what the core has sent to a gNB that is driven by hand.
-    pub fn heard(&mut self, index: GnbIndex) -> Vec<whimbrel_ngap::Message> {
+    pub fn take_ngap(&mut self, index: GnbIndex) -> Vec<whimbrel_ngap::Message> {
         self.nodes[index.0].by_hand.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -449,13 +449,13 @@ impl Sim {
 
     /// An input of the core that a gNB belongs to.
     fn core_at(&mut self, gnb: GnbIndex, input: Input<'_>) {
-        if self.nodes[gnb.0].abroad { self.core_abroad(input) } else { self.core(input) }
+        if self.nodes[gnb.0].peer_amf { self.peer_amf_input(input) } else { self.core(input) }
     }
 
     /// A UE that camps at a gNB, with a subscription.
     pub fn add_ue(&mut self, gnb: GnbIndex, config: ue::UeConfig) -> UeIndex {
         let index = UeIndex(self.terminals.len());
-        let terminal = Terminal {
+        let terminal = UeNode {
             ue: Ue::new(config),
             gnb,
             connection: 0,
@@ -486,7 +486,7 @@ impl Sim {
         let syntax = if fastwire { TransferSyntax::Fastwire } else { TransferSyntax::Per };
         let association = AssociationId::new(self.associations, syntax);
         self.associations += 1;
-        let host = if self.nodes[index.0].abroad { ABROAD } else { self.pair.host() };
+        let host = if self.nodes[index.0].peer_amf { PEER_AMF_HOST } else { self.pair.host() };
         (self.nodes[index.0].association, self.nodes[index.0].host) = (Some(association), host);
         self.by_association.insert(association, index);
         let streams = self.nodes[index.0].streams;
@@ -517,7 +517,7 @@ impl Sim {
     }
 
     /// A UE goes where it hears no paging.
-    pub fn unplug(&mut self, index: UeIndex) {
+    pub fn leave_coverage(&mut self, index: UeIndex) {
         self.terminals[index.0].away = true;
     }
 
@@ -530,7 +530,7 @@ impl Sim {
         if let Some(s_tmsi) = terminal.s_tmsi.take() {
             self.by_s_tmsi.remove(&(s_tmsi, index));
         }
-        self.schedule.set(Whom::Ue(index), None);
+        self.timers.set(TimerOwner::Ue(index), None);
     }
 
     /// Whether it hears no paging, since it was unplugged or has no power.
@@ -592,7 +592,7 @@ impl Sim {
 
     /// What was counted since the beginning.
     pub fn tally(&self) -> &Tally {
-        &self.watch.tally
+        &self.observer.tally
     }
 
     /// Has a UE's gNB hand it over to another one.
@@ -624,7 +624,7 @@ impl Sim {
 
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.order_of(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
+        self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// Has the first UPF fare so from now on.
@@ -674,7 +674,7 @@ impl Sim {
 
     /// Ends the association with a UPF.
     pub fn release_upf(&mut self, upf: UpfId) {
-        self.order_of(Order::ReleaseUpf(upf));
+        self.operator_order(Order::ReleaseUpf(upf));
     }
 
     /// The first UPF starts anew: its sessions are gone.
@@ -695,7 +695,7 @@ impl Sim {
         let home = std::mem::take(self.cta.subscribers());
         let recorder = self.cta.inspect().anew();
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        self.travelling.retain(|_, t| !matches!(t, Travelling::Link(_)));
+        self.in_flight.retain(|_, t| !matches!(t, InFlight::Link(_)));
         self.cluster = self.cluster.take().map(|c| c.anew(&config));
         let cta = match &self.cluster {
             None => Cta::new(config, directory, home, entropy, recorder, self.now),
@@ -706,9 +706,9 @@ impl Sim {
             }
         };
         self.cta = PrimaryCta::new(cta);
-        self.watch.anew();
-        self.by_association.retain(|_, gnb| self.nodes[gnb.0].abroad);
-        let gnbs = (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex);
+        self.observer.anew();
+        self.by_association.retain(|_, gnb| self.nodes[gnb.0].peer_amf);
+        let gnbs = (0..self.nodes.len()).filter(|&i| !self.nodes[i].peer_amf).map(GnbIndex);
         let gnbs: Vec<GnbIndex> = gnbs.collect();
         for &gnb in &gnbs {
             self.nodes[gnb.0].association = None;
@@ -724,8 +724,8 @@ impl Sim {
     }
 
     /// Takes what the UPFs were asked since a test answers for them.
-    pub fn n4_heard(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.n4_heard)
+    pub fn take_pfcp(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.take_pfcp)
     }
 
     /// A PFCP message of the first UPF, made by hand.
@@ -779,7 +779,7 @@ impl Sim {
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
-        self.order_of(Order::Configure(self.config.clone()));
+        self.operator_order(Order::Configure(self.config.clone()));
     }
 
     /// Octets from a gNB's association, as they are.
@@ -838,45 +838,45 @@ impl Sim {
 
     /// Whether nothing is on its way but what only time brings.
     pub(crate) fn is_quiet(&self) -> bool {
-        let waits = |t: &Travelling| matches!(t, Travelling::CtaReplica(ToAndFro::Grace));
-        self.travelling.values().all(waits) && self.region_rests() && self.pair_rests()
+        let waits = |t: &InFlight| matches!(t, InFlight::CtaReplica(ReplicaLink::Grace));
+        self.in_flight.values().all(waits) && self.region_rests() && self.pair_rests()
     }
 
     /// How often UEs and gNBs found the core at fault, and with what last.
     pub fn violations(&self) -> (u64, &str) {
-        (self.watch.violations, &self.watch.violation)
+        (self.observer.violations, &self.observer.violation)
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
+        let in_flight = self.in_flight.first_key_value().map(|((at, _), _)| *at);
         let core = Some(self.cta().next_deadline());
-        let core = core.filter(|&t| t != Instant::FAR_FUTURE && !self.is_headless());
-        let abroad = self.abroad.as_ref().map(|a| a.cta.next_deadline());
-        let core = core.into_iter().chain(abroad.filter(|&t| t != Instant::FAR_FUTURE));
-        let all = self.schedule.next().into_iter().chain(travelling).chain(core);
+        let core = core.filter(|&t| t != Instant::FAR_FUTURE && !self.has_no_cta());
+        let peer_amf = self.peer_amf.as_ref().map(|a| a.cta.next_deadline());
+        let core = core.into_iter().chain(peer_amf.filter(|&t| t != Instant::FAR_FUTURE));
+        let all = self.timers.next().into_iter().chain(in_flight).chain(core);
         let all = all.chain(self.upfs.iter().filter_map(|u| u.upf.next_deadline()));
         all.min().map(|at| at.max(self.now))
     }
 
     fn step(&mut self, at: Instant) {
         self.now = at;
-        while let Some(((due, _), _)) = self.travelling.first_key_value()
+        while let Some(((due, _), _)) = self.in_flight.first_key_value()
             && *due <= at
         {
-            let Some((_, message)) = self.travelling.pop_first() else { break };
+            let Some((_, message)) = self.in_flight.pop_first() else { break };
             self.arrive(message);
         }
-        for whom in self.schedule.due(at) {
-            match whom {
-                Whom::Ue(i) => self.ue(i, ue::Input::Tick),
-                Whom::Gnb(i) => self.gnb(i, gnb::Input::Tick),
+        for owner in self.timers.due(at) {
+            match owner {
+                TimerOwner::Ue(i) => self.ue(i, ue::Input::Tick),
+                TimerOwner::Gnb(i) => self.gnb(i, gnb::Input::Tick),
             }
         }
-        if self.cta().next_deadline() <= at && !self.is_headless() {
+        if self.cta().next_deadline() <= at && !self.has_no_cta() {
             self.core(Input::Tick);
         }
-        if self.abroad.as_ref().is_some_and(|a| a.cta.next_deadline() <= at) {
-            self.core_abroad(Input::Tick);
+        if self.peer_amf.as_ref().is_some_and(|a| a.cta.next_deadline() <= at) {
+            self.peer_amf_input(Input::Tick);
         }
         for id in (0u8..).map(UpfId).take(self.upfs.len()) {
             let upf = self.nth_upf(id);
@@ -890,20 +890,20 @@ impl Sim {
         self.check();
     }
 
-    fn arrive(&mut self, message: Travelling) {
+    fn arrive(&mut self, message: InFlight) {
         match message {
-            Travelling::ToCore { association, stream, octets, .. }
-                if self.by_association.get(&association).is_some_and(|gnb| self.nodes[gnb.0].abroad) =>
+            InFlight::ToCore { association, stream, octets, .. }
+                if self.by_association.get(&association).is_some_and(|gnb| self.nodes[gnb.0].peer_amf) =>
             {
-                self.core_abroad(Input::Ngap(association, stream, &octets));
+                self.peer_amf_input(Input::Ngap(association, stream, &octets));
             }
-            Travelling::N14(message) => self.n14_arrives(message),
-            Travelling::Sap(message) => self.sap_arrives(message),
-            Travelling::N3(datagram) => self.datagram_arrives(datagram),
-            Travelling::ToCore { association, host, stream, octets } => {
-                self.said_by_gnb(association, host, stream, octets);
+            InFlight::N14(message) => self.n14_arrives(message),
+            InFlight::Sap(message) => self.sap_arrives(message),
+            InFlight::N3(datagram) => self.datagram_arrives(datagram),
+            InFlight::ToCore { association, host, stream, octets } => {
+                self.ngap_from_gnb(association, host, stream, octets);
             }
-            Travelling::ToGnb { gnb, association, host, stream, octets } => {
+            InFlight::ToGnb { gnb, association, host, stream, octets } => {
                 let node = &self.nodes[gnb.0];
                 if node.association != Some(association) || host < node.host {
                     return;
@@ -917,19 +917,19 @@ impl Sim {
                     },
                 );
             }
-            Travelling::Up { ue, connection, up } => {
+            InFlight::Up { ue, connection, up } => {
                 if self.terminals[ue.0].connection == connection {
                     self.terminals[ue.0].heard = connection;
                     let context = whimbrel_ran::UeId(ue.0 as u32);
                     self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(context, up));
                 }
             }
-            Travelling::Link(link) => self.link_arrives(link),
-            Travelling::CtaReplica(message) => self.cta_replica_arrives(message),
-            Travelling::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
-            Travelling::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
-            Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
-            Travelling::Down { ue, connection, down } => {
+            InFlight::Link(link) => self.link_arrives(link),
+            InFlight::CtaReplica(message) => self.cta_replica_arrives(message),
+            InFlight::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
+            InFlight::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
+            InFlight::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
+            InFlight::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
                     self.ue(ue, ue::Input::Radio(down));
                 }
@@ -937,9 +937,9 @@ impl Sim {
         }
     }
 
-    fn send(&mut self, at: Instant, message: Travelling) {
+    fn send(&mut self, at: Instant, message: InFlight) {
         self.sequence += 1;
-        self.travelling.insert((at, self.sequence), message);
+        self.in_flight.insert((at, self.sequence), message);
     }
 
     fn core_out(&mut self, out: CoreOutbox) {
@@ -948,9 +948,9 @@ impl Sim {
 
     /// What leaves a CTA's host.
     fn core_out_of(&mut self, host: u64, mut out: CoreOutbox) {
-        self.over_n14(false, &mut out);
+        self.send_n14(false, &mut out);
         let now = self.now;
-        self.watch.tally(&out.events);
+        self.observer.tally(&out.events);
         let is_lost =
             |e: &UeEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
         out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.ue_is_lost());
@@ -987,14 +987,14 @@ impl Sim {
                 tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
             }
             let agreed = TransferSyntax::of(&octets) == association.syntax();
-            assert!(agreed || self.has_liars, "each gNB hears what it agreed on");
+            assert!(agreed || self.has_faulty_cpfs, "each gNB hears what it agreed on");
             let Some(&gnb) = self.by_association.get(&association) else { continue };
             let node = &mut self.nodes[gnb.0];
             assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             node.free_at = node.free_at.max(node.ordered) + node.per_message;
             let at = node.free_at;
-            self.send(at, Travelling::ToGnb { gnb, association, host, stream, octets });
+            self.send(at, InFlight::ToGnb { gnb, association, host, stream, octets });
         }
     }
 
@@ -1005,7 +1005,7 @@ impl Sim {
             match upf.state {
                 UpfState::Silent => continue,
                 UpfState::ByHand => {
-                    self.n4_heard.push(octets);
+                    self.take_pfcp.push(octets);
                     continue;
                 }
                 UpfState::Answering | UpfState::Mute => {}
@@ -1024,8 +1024,8 @@ impl Sim {
             // Nobody hears what goes to a host that was replaced.
             if to == smf(self.pair.host()) {
                 self.core(Input::Pfcp(upf, &octets));
-            } else if to == smf(ABROAD) {
-                self.core_abroad(Input::Pfcp(upf, &octets));
+            } else if to == smf(PEER_AMF_HOST) {
+                self.peer_amf_input(Input::Pfcp(upf, &octets));
             }
         }
     }
@@ -1040,7 +1040,7 @@ impl Sim {
         let mut out = Outbox::new();
         let node = &mut self.nodes[index.0];
         node.gnb.handle(self.now, input, &mut out);
-        self.schedule.set(Whom::Gnb(index), node.gnb.next_deadline());
+        self.timers.set(TimerOwner::Gnb(index), node.gnb.next_deadline());
         for output in out.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => {
@@ -1053,9 +1053,9 @@ impl Sim {
                         whimbrel_ngap::peek(&octets).is_some_and(|p| p.procedure_code == INITIAL_UE_MESSAGE);
                     if first && self.rng.chance(self.faults.first_repeated_per_mille) {
                         let octets = octets.clone();
-                        self.send(at, Travelling::ToCore { association, host, stream, octets });
+                        self.send(at, InFlight::ToCore { association, host, stream, octets });
                     }
-                    self.send(at, Travelling::ToCore { association, host, stream, octets });
+                    self.send(at, InFlight::ToCore { association, host, stream, octets });
                 }
                 // One that has moved on hears its former gNB no more.
                 gnb::Output::Radio(ue, down) if self.terminals[ue.0 as usize].gnb == index => {
@@ -1065,7 +1065,7 @@ impl Sim {
                 gnb::Output::Page(s_tmsi) => self.page(index, s_tmsi),
                 gnb::Output::Event(event) => {
                     if let gnb::Event::Violation { .. } = event {
-                        self.watch.violated(&event);
+                        self.observer.violated(&event);
                     }
                     self.trace(|| format!("gNB {}: {event:?}", index.0));
                     if !self.quiet {
@@ -1080,7 +1080,7 @@ impl Sim {
                         node.ordered_xn =
                             node.ordered_xn.max(self.now + self.faults.n2_latency(&mut self.rng));
                         let at = node.ordered_xn;
-                        self.send(at, Travelling::Xn { to, from, message });
+                        self.send(at, InFlight::Xn { to, from, message });
                     }
                 }
                 gnb::Output::Associate(_) => self.associate(index),
@@ -1090,7 +1090,7 @@ impl Sim {
                     let Some(over) = node.further else { continue };
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                     let at = node.ordered;
-                    self.send(at, Travelling::FurtherToCore { over, stream, octets });
+                    self.send(at, InFlight::FurtherToCore { over, stream, octets });
                 }
                 gnb::Output::Gtpu { to, datagram } => {
                     let from = self.nodes[index.0].gnb.config().gtp_address;
@@ -1123,7 +1123,7 @@ impl Sim {
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
             let connection = self.terminals[ue.0].heard;
-            self.send(at, Travelling::Down { ue, connection, down: down.clone() });
+            self.send(at, InFlight::Down { ue, connection, down: down.clone() });
         }
     }
 
@@ -1131,7 +1131,7 @@ impl Sim {
         let mut out = Outbox::new();
         let terminal = &mut self.terminals[index.0];
         terminal.ue.handle(self.now, input, &mut out);
-        self.schedule.set(Whom::Ue(index), terminal.ue.next_deadline());
+        self.timers.set(TimerOwner::Ue(index), terminal.ue.next_deadline());
         let s_tmsi = terminal.ue.s_tmsi();
         if s_tmsi != terminal.s_tmsi {
             let before = std::mem::replace(&mut terminal.s_tmsi, s_tmsi);
@@ -1143,7 +1143,7 @@ impl Sim {
                 ue::Output::Radio(up) => self.up(index, up),
                 ue::Output::Event(event) => {
                     if let ue::Event::Violation(_) = event {
-                        self.watch.violated(&event);
+                        self.observer.violated(&event);
                     }
                     if !self.quiet {
                         self.terminals[index.0].events.push((self.now, event));
@@ -1167,7 +1167,7 @@ impl Sim {
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(up, Up::Nas(_)));
             let connection = self.terminals[ue.0].connection;
-            self.send(at, Travelling::Up { ue, connection, up: up.clone() });
+            self.send(at, InFlight::Up { ue, connection, up: up.clone() });
         }
     }
 
@@ -1195,6 +1195,6 @@ pub(crate) fn pfcp_words(octets: &[u8]) -> String {
 
 /// Where the SMF's PFCP comes from: each of the two hosts has its address.
 fn smf(host: u64) -> SocketAddr {
-    let last = if host == ABROAD { 3 } else { 1 + (host % 2) as u8 };
+    let last = if host == PEER_AMF_HOST { 3 } else { 1 + (host % 2) as u8 };
     SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 8805)
 }

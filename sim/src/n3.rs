@@ -10,7 +10,7 @@ use whimbrel_ran::UeId;
 use whimbrel_user::{Destination, Origin, Outbox, Packet, Slot, Verdict};
 
 use crate::traffic::udp;
-use crate::{Sim, Travelling, UeIndex, gnb};
+use crate::{InFlight, Sim, UeIndex, gnb};
 
 /// From one end of N3 to the other: longer than N2, so that what the core says of a tunnel overtakes what is in it.
 pub const N3_LATENCY: Duration = Duration::from_millis(1);
@@ -82,7 +82,7 @@ impl Sim {
     }
 
     fn datagram(&mut self, from: IpAddr, to: IpAddr, octets: Vec<u8>) {
-        self.send(self.now + N3_LATENCY, Travelling::N3(Datagram { from, to, octets }));
+        self.send(self.now + N3_LATENCY, InFlight::N3(Datagram { from, to, octets }));
     }
 
     /// A gNB sends a datagram.

@@ -18,7 +18,7 @@ use whimbrel_open::user;
 use whimbrel_ran::ue::{SapCard, SuciSource};
 use whimbrel_resilience::Input;
 
-use crate::{GnbIndex, Sim, Travelling, UeIndex, ue_config};
+use crate::{GnbIndex, InFlight, Sim, UeIndex, ue_config};
 
 /// Least and greatest latency of the way to a broker, in microseconds: a data centre of the region.
 const LATENCY_MICROS: (u64, u64) = (3_000, 8_000);
@@ -225,7 +225,7 @@ impl Sim {
     fn over_sap(&mut self, after: Duration, message: OverSap) {
         let (least, greatest) = LATENCY_MICROS;
         let latency = Duration::from_micros(least + self.rng.below(greatest - least));
-        self.send(self.now + after + latency, Travelling::Sap(message));
+        self.send(self.now + after + latency, InFlight::Sap(message));
     }
 
     pub(crate) fn sap_arrives(&mut self, message: OverSap) {
@@ -236,7 +236,7 @@ impl Sim {
                 }
             }
             // Nobody hears what goes to a host that was replaced.
-            OverSap::Answer { host, .. } if host != self.pair.host() || self.is_headless() => {}
+            OverSap::Answer { host, .. } if host != self.pair.host() || self.has_no_cta() => {}
             OverSap::Answer { ue, to, answer, .. } => self.core(Input::Broker(ue, to, answer)),
         }
     }

@@ -16,7 +16,7 @@ use whimbrel_resilience::{
     TrialOutcome,
 };
 
-use crate::{CtaLoss, Sim, Travelling};
+use crate::{CtaLoss, InFlight, Sim};
 
 /// Least and greatest latency of a link, in microseconds.
 const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
@@ -143,14 +143,14 @@ impl Poison {
 
 /// How a CPF is lost, at the n-th message that one takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum CpfLoss {
     /// It dies before it has taken the message.
-    Before,
-    /// It dies right after; nothing that it has sent since gets out.
-    After,
-    /// It dies right after; what it has sent arrives.
-    Said,
-    /// It lives, and is taken for dead: what it does and says from then on must not matter.
+    BeforeInput,
+    /// It dies right after it has taken the message, and its output is lost.
+    BeforeOutput,
+    /// It dies right after; its output arrives.
+    AfterOutput,
+    /// It is alive and taken for dead. Nothing that it does from then on may have an effect.
     FalseAlarm,
 }
 
@@ -163,9 +163,9 @@ pub struct LostUes {
     pub unexplained: u64,
 }
 
-impl Loss {
+impl CpfLoss {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
+    pub const ALL: [Self; 4] = [Self::BeforeInput, Self::BeforeOutput, Self::AfterOutput, Self::FalseAlarm];
 }
 
 /// The state of a UE that is registered in more tracking areas than a list can name.
@@ -198,7 +198,7 @@ pub(crate) struct Cluster {
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Messages that members have taken.
     taken: u64,
-    losses: Vec<(u64, Loss)>,
+    losses: Vec<(u64, CpfLoss)>,
     /// Those that left in order.
     left: Vec<CpfId>,
     /// When they came, and when the CTA should have heard of their losses.
@@ -377,9 +377,9 @@ impl Sim {
     }
 
     /// Nobody is lost any more, neither CPFs nor the CTA.
-    pub fn lose_nobody(&mut self) {
+    pub fn stop_losses(&mut self) {
         self.lose_cpfs_at(&[]);
-        self.lose_cta_at(0, CtaLoss::Before);
+        self.lose_cta_at(0, CtaLoss::BeforeInput);
     }
 
     /// How many messages the region's CPFs have taken.
@@ -388,12 +388,12 @@ impl Sim {
     }
 
     /// The CPF that takes the n-th message from the beginning on is lost so.
-    pub fn lose_cpf_at(&mut self, message: u64, how: Loss) {
+    pub fn lose_cpf_at(&mut self, message: u64, how: CpfLoss) {
         self.lose_cpfs_at(&[(message, how)]);
     }
 
     /// Those that take these messages are lost so, one after the other.
-    pub fn lose_cpfs_at(&mut self, losses: &[(u64, Loss)]) {
+    pub fn lose_cpfs_at(&mut self, losses: &[(u64, CpfLoss)]) {
         if let Some(cluster) = &mut self.cluster {
             cluster.losses = losses.to_vec();
         }
@@ -401,7 +401,7 @@ impl Sim {
 
     /// A CPF dies now; what it has sent arrives.
     pub fn lose_cpf(&mut self, cpf: CpfId) {
-        self.bury(cpf, true, Duration::ZERO);
+        self.kill_cpf(cpf, true, Duration::ZERO);
     }
 
     /// A UE is to be served by another CPF.
@@ -429,17 +429,17 @@ impl Sim {
     }
 
     /// A CPF says this, whatever it did.
-    pub fn cpf_says(&mut self, from: CpfId, message: CpfReport) {
+    pub fn inject_from_cpf(&mut self, from: CpfId, message: CpfReport) {
         self.core(Input::Cpf(from, message));
     }
 
     /// There are liars: the UEs that they have may be in any state, and are not looked at after each step.
-    pub fn has_liars(&mut self) {
-        self.has_liars = true;
+    pub fn has_faulty_cpfs(&mut self) {
+        self.has_faulty_cpfs = true;
     }
 
     /// A CPF says this to another, whatever it did.
-    pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: PeerMessage) {
+    pub fn inject_between_cpfs(&mut self, from: CpfId, to: CpfId, message: PeerMessage) {
         self.link(Link::Peer(from, to, message));
     }
 
@@ -458,7 +458,7 @@ impl Sim {
     }
 
     /// Nothing that a CPF says to another gets through from now on.
-    pub fn stick(&mut self, from: CpfId, to: CpfId) {
+    pub fn hold_between_cpfs(&mut self, from: CpfId, to: CpfId) {
         if let Some(cluster) = &mut self.cluster {
             cluster.stuck.entry((from, to)).or_default();
         }
@@ -484,7 +484,7 @@ impl Sim {
     }
 
     /// What did not get through does now. How much that is.
-    pub fn unstick(&mut self, from: CpfId, to: CpfId) -> usize {
+    pub fn release_between_cpfs(&mut self, from: CpfId, to: CpfId) -> usize {
         let Some(cluster) = &mut self.cluster else { return 0 };
         let late = cluster.stuck.remove(&(from, to)).unwrap_or_default();
         let number = late.len();
@@ -498,7 +498,7 @@ impl Sim {
     }
 
     /// Whether the poison was the first message of a connection, which may be another UE's than the one that was asked.
-    pub fn poison_is_first(&self) -> bool {
+    pub fn poison_is_initial_message(&self) -> bool {
         self.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
     }
 
@@ -674,7 +674,7 @@ impl Sim {
             }
         };
         cluster.under_way += 1;
-        self.send(at, Travelling::Link(link.through_octets()));
+        self.send(at, InFlight::Link(link.through_octets()));
     }
 
     pub(crate) fn link_arrives(&mut self, link: Link) {
@@ -715,7 +715,7 @@ impl Sim {
             *cluster.lost_at.entry(link.name()).or_default() += 1;
         }
         let mut out = CpfOutbox::default();
-        if loss != Some(Loss::Before) {
+        if loss != Some(CpfLoss::BeforeInput) {
             match link {
                 Link::Down { taken, message, .. } => {
                     end.took();
@@ -755,20 +755,20 @@ impl Sim {
         out.up.iter().for_each(|message| end.sent(message.clone()));
         let has = end.taken();
         if cluster.ran_poison(&out) {
-            self.bury(to, false, HANGS_FOR);
+            self.kill_cpf(to, false, HANGS_FOR);
             return;
         }
         let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.replay_in_sandbox(t)));
         for (trial, became) in tried.collect::<Vec<_>>() {
             self.link(Link::Tried(to, trial, became));
         }
-        if loss != Some(Loss::After) {
+        if loss != Some(CpfLoss::BeforeOutput) {
             out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
             out.peers.into_iter().for_each(|(peer, message)| self.link(Link::Peer(to, peer, message)));
         }
         match loss {
-            Some(Loss::FalseAlarm) => self.link(Link::Lost(to)),
-            Some(how) => self.bury(to, how == Loss::Said, Duration::ZERO),
+            Some(CpfLoss::FalseAlarm) => self.link(Link::Lost(to)),
+            Some(how) => self.kill_cpf(to, how == CpfLoss::AfterOutput, Duration::ZERO),
             None => {}
         }
         if restless {
@@ -785,17 +785,17 @@ impl Sim {
     }
 
     /// A CPF does nothing any more, and dies after a while.
-    fn bury(&mut self, cpf: CpfId, said: bool, after: Duration) {
+    fn kill_cpf(&mut self, cpf: CpfId, said: bool, after: Duration) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.members.remove(&cpf);
         cluster.ends.remove(&cpf);
         if !said {
-            let of_it = |t: &Travelling| matches!(t, Travelling::Link(l) if l.ends().0 == Some(cpf));
-            let before = self.travelling.len();
-            self.travelling.retain(|_, t| !of_it(t));
-            cluster.under_way -= before - self.travelling.len();
+            let of_it = |t: &InFlight| matches!(t, InFlight::Link(l) if l.ends().0 == Some(cpf));
+            let before = self.in_flight.len();
+            self.in_flight.retain(|_, t| !of_it(t));
+            cluster.under_way -= before - self.in_flight.len();
         }
         cluster.under_way += 1;
-        self.send(self.now + after + DETECTED_AFTER, Travelling::Link(Link::Lost(cpf)));
+        self.send(self.now + after + DETECTED_AFTER, InFlight::Link(Link::Lost(cpf)));
     }
 }

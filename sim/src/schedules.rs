@@ -3,7 +3,7 @@
 //! A schedule is one procedure in the state in which the former ones have left a small network, and who is lost in the middle of it, at which
 //! of its messages and how. Once it is over, UEs, gNBs, core, UPF and backups agree ([`Sim::agree`]), the procedure has come to what it
 //! should, nothing else has changed, and nobody has registered anew. Then others come in the place of those who were lost, and the next one
-//! begins. [`HISTORY`] schedules in a row share a network, so a schedule is run again with those before it.
+//! begins. [`SCHEDULES_PER_NETWORK`] schedules in a row share a network, so a schedule is run again with those before it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use whimbrel_resilience::ReplicationCounters;
 use whimbrel_resilience::region::{Areas, Region};
 
-use crate::{CtaLoss, Faults, Loss, Procedure, Rng, Sim, UeIndex, Was, gnb_config};
+use crate::{CpfLoss, CtaLoss, Faults, Procedure, Rng, Sim, UeIndex, UeSnapshot, gnb_config};
 use crate::{procedures_config, ue_config};
 
 /// Schedules that share a network.
-pub const HISTORY: u64 = 32;
+pub const SCHEDULES_PER_NETWORK: u64 = 32;
 /// Of so many schedules all that UEs, gNBs and core did is told if the last one fails.
 const TOLD: u64 = 8;
 /// A procedure is over by then, whatever was lost in it: most of this is for gNBs that wait for an answer that does not come.
@@ -60,7 +60,7 @@ impl World {
                 net
             }
         };
-        net.quieten();
+        net.discard_events();
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.settle(Duration::from_secs(1));
         for n in 0..2 {
@@ -82,7 +82,7 @@ impl World {
 /// Who is lost in a schedule: at which of its messages to CPFs, or of the CTA's inputs, from one on, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Losses {
-    cpfs: Vec<(u64, Loss)>,
+    cpfs: Vec<(u64, CpfLoss)>,
     cta: Option<(u64, CtaLoss)>,
     /// So many of the CTA's last inputs gNBs say again.
     sacks: usize,
@@ -97,7 +97,7 @@ struct Span {
 
 /// Who is lost at each boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostNode {
     /// A CPF of several, with one backup a UE.
     Cpf,
     /// The CTA, which has a CTA replica.
@@ -106,7 +106,7 @@ pub enum Lost {
 
 /// What was run, and what came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ScheduleReport {
     /// The schedule that is being run: its number, and what it is.
     pub at: (u64, String),
     /// Schedules that are over.
@@ -127,7 +127,7 @@ pub struct Report {
     pub anew: u64,
 }
 
-impl Report {
+impl ScheduleReport {
     /// Adds what another one counted.
     pub fn add(&mut self, other: Self) {
         self.schedules += other.schedules;
@@ -184,11 +184,11 @@ impl Schedules {
     ///
     /// # Panics
     /// Where an invariant does not hold.
-    pub fn history(&self, from: u64, through: u64, report: &mut Report) -> Result<(), String> {
-        let history = from / HISTORY;
+    pub fn history(&self, from: u64, through: u64, report: &mut ScheduleReport) -> Result<(), String> {
+        let history = from / SCHEDULES_PER_NETWORK;
         let world = World::ALL[history as usize % World::ALL.len()];
         let mut stage = Stage::new(world, history);
-        for schedule in history * HISTORY..=through {
+        for schedule in history * SCHEDULES_PER_NETWORK..=through {
             let mut rng = Rng::new(schedule ^ 0x5ced);
             let nth = rng.below(self.procedures.len() as u64) as usize;
             let procedure = self.procedures[nth];
@@ -197,7 +197,7 @@ impl Schedules {
             let before = stage.counts();
             let few = through - from < TOLD && schedule >= from;
             if few {
-                stage.net.tell_all();
+                stage.net.trace_all();
             }
             let ran = stage.run(procedure, &losses);
             report.anew += u64::from(stage.anew);
@@ -218,21 +218,21 @@ impl Schedules {
     ///
     /// # Panics
     /// Where one does not come to what it should.
-    pub fn at_each_boundary(&self, of: Lost) -> (u64, u64) {
+    pub fn at_each_boundary(&self, of: LostNode) -> (u64, u64) {
         let world = match of {
-            Lost::Cpf => World::One,
-            Lost::Cta => World::Cta,
+            LostNode::Cpf => World::One,
+            LostNode::Cta => World::Cta,
         };
         let mut counted = (0, 0);
         for (nth, procedure) in self.procedures.iter().enumerate() {
             let span = self.spans[world as usize][nth];
             let mut stage = Stage::new(world, nth as u64);
             let losses: Vec<Losses> = match of {
-                Lost::Cpf => {
-                    let at = (1..=span.messages).flat_map(|at| Loss::ALL.map(|how| (at, how)));
+                LostNode::Cpf => {
+                    let at = (1..=span.messages).flat_map(|at| CpfLoss::ALL.map(|how| (at, how)));
                     at.map(|loss| Losses { cpfs: vec![loss], ..Losses::default() }).collect()
                 }
-                Lost::Cta => {
+                LostNode::Cta => {
                     let at = (1..=span.inputs).flat_map(|at| CtaLoss::ALL.map(|how| (at, how)));
                     let may_be = at.filter(|(at, how)| *at >= procedure.first_loss(*how));
                     may_be.map(|loss| Losses { cta: Some(loss), ..Losses::default() }).collect()
@@ -261,7 +261,7 @@ impl Schedules {
         for first in 1..=span.messages {
             for second in first + 1..=span.messages + 6 {
                 let before = stage.counts().0.cpfs_lost;
-                let cpfs = vec![(first, Loss::After), (second, Loss::Before)];
+                let cpfs = vec![(first, CpfLoss::BeforeOutput), (second, CpfLoss::BeforeInput)];
                 stage.judge(procedure, &Losses { cpfs, ..Losses::default() });
                 lost += stage.counts().0.cpfs_lost - before;
             }
@@ -287,9 +287,9 @@ impl Schedules {
         if of_cpf {
             // What follows of a loss has messages of its own.
             let first = 1 + rng.below(span.messages + 2);
-            losses.cpfs.push((first, Loss::ALL[rng.below(4) as usize]));
+            losses.cpfs.push((first, CpfLoss::ALL[rng.below(4) as usize]));
             if world == World::Two {
-                losses.cpfs.push((first + 1 + rng.below(12), Loss::ALL[rng.below(4) as usize]));
+                losses.cpfs.push((first + 1 + rng.below(12), CpfLoss::ALL[rng.below(4) as usize]));
             }
         }
         if of_cta {
@@ -302,7 +302,7 @@ impl Schedules {
     }
 }
 
-impl Report {
+impl ScheduleReport {
     fn count(
         &mut self,
         world: World,
@@ -325,7 +325,7 @@ impl Report {
         self.replicated.fenced += is.fenced - was.fenced;
         self.takeovers += takeovers;
         if let Some((at, how)) = losses.cpfs.first().filter(|_| cpfs_lost > 0) {
-            let how = Loss::ALL.iter().position(|h| h == how).unwrap_or(0);
+            let how = CpfLoss::ALL.iter().position(|h| h == how).unwrap_or(0);
             *self.boundaries.entry((world, nth, false, *at, how)).or_default() += 1;
         }
         if let Some((at, how)) = losses.cta.filter(|_| takeovers > 0) {
@@ -376,23 +376,23 @@ impl Stage {
     fn run(&mut self, procedure: &Procedure, losses: &Losses) -> Result<Span, String> {
         let net = &mut self.net;
         procedure.before(net, SUBJECT);
-        let (was, others) = (Was::of(net, SUBJECT), Was::of(net, BYSTANDER));
+        let (was, others) = (UeSnapshot::of(net, SUBJECT), UeSnapshot::of(net, BYSTANDER));
         let (messages, inputs) = (net.links_taken(), net.inputs_taken());
         let (told, violations) = (net.cta().replication_counters(), net.violations().0);
-        let at: Vec<(u64, Loss)> = losses.cpfs.iter().map(|(nth, how)| (messages + nth, *how)).collect();
+        let at: Vec<(u64, CpfLoss)> = losses.cpfs.iter().map(|(nth, how)| (messages + nth, *how)).collect();
         net.lose_cpfs_at(&at);
         if let Some((nth, how)) = losses.cta {
             net.lose_sacks(losses.sacks);
             net.lose_cta_at(inputs + nth, how);
         }
         procedure.act(net, SUBJECT);
-        let spared = |net: &Sim| !procedure.spares_others() || Was::of(net, BYSTANDER) == others;
-        let comes = net.comes_to(PATIENCE, |net| {
+        let spared = |net: &Sim| !procedure.spares_others() || UeSnapshot::of(net, BYSTANDER) == others;
+        let comes = net.settle_until(PATIENCE, |net| {
             procedure.is_done(net, SUBJECT, &was) && spared(net) && net.agree().is_ok()
         });
-        net.lose_nobody();
+        net.stop_losses();
         net.lose_sacks(0);
-        let (now, is) = (net.cta().replication_counters(), Was::of(net, SUBJECT));
+        let (now, is) = (net.cta().replication_counters(), UeSnapshot::of(net, SUBJECT));
         self.anew = now.lost > told.lost || procedure.keeps_registration() && is.ue != was.ue;
         if !comes {
             net.agree()?;
@@ -421,7 +421,7 @@ impl Stage {
         if self.world.is_replicated() {
             net.add_cta_replica();
         }
-        if !net.comes_to(PATIENCE, |net| net.cta().without_backup() == 0 && net.agree().is_ok()) {
+        if !net.settle_until(PATIENCE, |net| net.cta().without_backup() == 0 && net.agree().is_ok()) {
             net.agree()?;
             return Err("a UE has no backup again".into());
         }

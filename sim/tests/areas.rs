@@ -20,7 +20,7 @@ fn tac(n: u32) -> Tac {
 }
 
 /// Tracking areas 1, 2 and 3, each with a gNB, and these registration areas.
-fn country(seed: u64, areas: &[&[u32]], change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
+fn several_areas(seed: u64, areas: &[&[u32]], change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
     let mut config = default_config();
     config.amf.tacs = vec![tac(1), tac(2), tac(3)];
     config.amf.areas.registration = areas.iter().map(|a| a.iter().map(|&n| tac(n)).collect()).collect();
@@ -60,7 +60,7 @@ fn registration_areas_as_configured() {
     let cases: [(&[&[u32]], &[u32]); 4] =
         [(&[], &[1, 2, 3]), (&[&[2, 1], &[3]], &[1, 2]), (&[&[2, 3]], &[1]), (&[&[1, 77]], &[1])];
     for (areas, wanted) in cases {
-        let (mut net, ue) = country(1, areas, |_| {});
+        let (mut net, ue) = several_areas(1, areas, |_| {});
         on_air(&mut net, ue);
         assert_eq!(area(&net), wanted);
     }
@@ -69,7 +69,7 @@ fn registration_areas_as_configured() {
 #[test] // TS 23.502 §4.9.1.3.3 step 12; TS 24.501 §5.5.1.3.2, §5.5.1.3.4: a UE that is handed over out of its area registers there; its sessions go on
 fn mobility_registration_after_a_handover() {
     for via in [Via::Xn, Via::N2] {
-        let (mut net, ue) = country(2, &[&[1, 2], &[3]], |_| {});
+        let (mut net, ue) = several_areas(2, &[&[1, 2], &[3]], |_| {});
         on_air(&mut net, ue);
         let guti = net.ue_ref(ue).guti();
         net.hand_over(ue, GnbIndex(1), via);
@@ -96,7 +96,7 @@ fn a_forbidden_area() {
         (Some(13), MmCause::RoamingNotAllowedInTrackingArea),
         (Some(15), MmCause::NoSuitableCellsInTrackingArea),
     ] {
-        let (mut net, ue) = country(3, &[], |c| {
+        let (mut net, ue) = several_areas(3, &[], |c| {
             let answer = RefusalAnswer { cause: configured, back_off: None };
             c.refusals.insert(RefusalKind::ForbiddenArea, answer);
         });
@@ -111,7 +111,7 @@ fn a_forbidden_area() {
 
 #[test] // TS 24.501 §5.5.1.2.5 #27; TS 23.501 §5.3.4.1.1 RAT: a subscription that bars New Radio
 fn a_radio_that_is_barred() {
-    let (mut net, ue) = country(4, &[], |_| {});
+    let (mut net, ue) = several_areas(4, &[], |_| {});
     restricted(&mut net, MobilityRestrictions { nr_barred: true, ..Default::default() });
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -120,7 +120,7 @@ fn a_radio_that_is_barred() {
 
 #[test] // TS 23.501 §5.3.4.1.1 handover: nobody is handed over to a forbidden area, and gNBs are told of it
 fn no_handover_to_a_forbidden_area() {
-    let (mut net, ue) = country(5, &[], |_| {});
+    let (mut net, ue) = several_areas(5, &[], |_| {});
     restricted(&mut net, MobilityRestrictions { forbidden_areas: vec![tac(2)], ..Default::default() });
     net.tap();
     on_air(&mut net, ue);
@@ -152,7 +152,7 @@ fn no_handover_to_a_forbidden_area() {
 #[test] // TS 23.501 §5.3.4.1.1 service area; TS 24.501 §5.3.5; §5.6.1.5 #28: registered where no services may be started
 fn a_non_allowed_area() {
     for service_area in [ServiceArea::NotAllowed(vec![tac(1)]), ServiceArea::Allowed(vec![tac(2), tac(3)])] {
-        let (mut net, ue) = country(6, &[], |_| {});
+        let (mut net, ue) = several_areas(6, &[], |_| {});
         let restrictions =
             MobilityRestrictions { service_area: Some(service_area.clone()), ..Default::default() };
         restricted(&mut net, restrictions);
@@ -174,7 +174,7 @@ fn a_non_allowed_area() {
 
 #[test] // TS 24.501 §5.3.5: where services are allowed, they are
 fn an_allowed_area() {
-    let (mut net, ue) = country(7, &[], |_| {});
+    let (mut net, ue) = several_areas(7, &[], |_| {});
     let service_area = Some(ServiceArea::Allowed(vec![tac(1)]));
     restricted(&mut net, MobilityRestrictions { service_area, ..Default::default() });
     on_air(&mut net, ue);
@@ -188,7 +188,7 @@ fn an_allowed_area() {
 #[test] // TS 23.501 §5.3.4.1.1 service area, TS 23.502 §4.3.7: a UE that is handed over where no services may be started stays connected, and its user planes go
 fn a_handover_into_a_non_allowed_area() {
     for via in [Via::Xn, Via::N2] {
-        let (mut net, ue) = country(10, &[], |_| {});
+        let (mut net, ue) = several_areas(10, &[], |_| {});
         let service_area = Some(ServiceArea::NotAllowed(vec![tac(2)]));
         restricted(&mut net, MobilityRestrictions { service_area, ..Default::default() });
         on_air(&mut net, ue);
@@ -207,7 +207,7 @@ fn a_handover_into_a_non_allowed_area() {
 fn a_handover_out_of_a_local_area() {
     use whimbrel_control::config::Ladn;
     for (via, release) in [(Via::Xn, false), (Via::N2, false), (Via::Xn, true), (Via::N2, true)] {
-        let (mut net, ue) = country(11, &[], |c| {
+        let (mut net, ue) = several_areas(11, &[], |c| {
             let ladn = Ladn { tacs: [tac(1), tac(3)].into(), release };
             c.smf.data_networks.values_mut().for_each(|n| n.ladn = Some(ladn.clone()));
         });

@@ -456,6 +456,6 @@ fn causes_that_have_no_meaning() {
     let ue = net.cta().find(net.ue_ref(VICTIM).config().supi).expect("it is registered");
     net.order(ue, CoreCommand::SubscriptionChanged);
     judge(&mut net, &|| "causes".into());
-    let told = plain(&net.heard(BY_HAND));
+    let told = plain(&net.take_ngap(BY_HAND));
     assert!(!told.iter().any(|m| matches!(m, Mm::MmStatus(m) if m.cause == MmCause::Congestion)));
 }

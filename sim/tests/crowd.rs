@@ -84,7 +84,7 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     let told = net.cta().replication_counters();
     assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, input {nth}");
     let missing = ues.iter().filter(|&&ue| !registered(&net, ue)).count();
-    (missing, net.handed(), net.poison_is_first())
+    (missing, net.handed(), net.poison_is_initial_message())
 }
 
 #[test] // what others said meanwhile of a UE that is given up is not lost with it

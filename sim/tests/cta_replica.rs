@@ -17,15 +17,16 @@ use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{
-    CtaLoss, Faults, Home, Sim, UeIndex, default_config, morning, replicated_night, ue_config,
+    CtaLoss, Faults, Home, Sim, UeIndex, chaos_run_with_cta_replica, default_config, heal_and_verify,
+    ue_config,
 };
 
 #[test]
-fn a_cta_replica_does_the_same_all_night() {
+fn a_cta_replica_does_the_same_in_whole_chaos_runs() {
     let mut followed = 0;
     for seed in 0..20 {
-        let mut net = replicated_night(seed, Faults::worst(), 1, None);
-        morning(&mut net);
+        let mut net = chaos_run_with_cta_replica(seed, Faults::worst(), 1, None);
+        heal_and_verify(&mut net);
         followed += net.followed();
     }
     assert!(followed > 15_000, "{followed} inputs");
@@ -48,7 +49,7 @@ fn inputs() -> (u64, u64) {
 fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
     let (first, last) = inputs();
     assert!(last - first > 100, "{first} to {last} is not a day");
-    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+    for how in [CtaLoss::BeforeInput, CtaLoss::AfterReplication, CtaLoss::FalseAlarm] {
         for input in first..=last {
             let mut stage = day(1);
             stage.net.lose_cta_at(input, how);
@@ -65,7 +66,7 @@ fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
 #[test] // what the CTA replica does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
 fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
     let (first, last) = inputs();
-    for how in [CtaLoss::Said, CtaLoss::Untold] {
+    for how in [CtaLoss::AfterOutput, CtaLoss::BeforeReplication] {
         for input in first..=last {
             let mut stage = day(1);
             stage.net.lose_cta_at(input, how);
@@ -86,7 +87,7 @@ fn what_gnbs_say_twice_does_no_harm() {
         for input in first..=last {
             let mut stage = day(1);
             stage.net.lose_sacks(sacks);
-            stage.net.lose_cta_at(input, CtaLoss::Before);
+            stage.net.lose_cta_at(input, CtaLoss::BeforeInput);
             let what = || format!("{sacks} inputs before {input} of {last}");
             match sacks {
                 // What came before a connection ended is told that there is none, which harms nobody.
@@ -103,13 +104,13 @@ fn what_gnbs_say_twice_does_no_harm() {
 }
 
 #[test] // with radio, gNBs, UPF and CPFs at their worst; an input that is lost with it is one that the radio lost
-fn after_nights_of_losses_everyone_is_there() {
+fn every_ue_is_registered_after_chaos_runs_with_losses() {
     let mut takeovers = 0;
     for seed in 0..60 {
         println!("seed {seed}");
         let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
-        let mut net = replicated_night(seed, Faults::worst(), 2, Some(how));
-        morning(&mut net);
+        let mut net = chaos_run_with_cta_replica(seed, Faults::worst(), 2, Some(how));
+        heal_and_verify(&mut net);
         let told = net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
         takeovers += net.takeovers();
@@ -149,7 +150,8 @@ fn without_a_cta_replica_a_ue_registers_anew() {
     assert!(registered(&net, ue));
     assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (2, 0));
 
-    let (net, ue) = afterwards(region(true), |net| net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before));
+    let (net, ue) =
+        afterwards(region(true), |net| net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::BeforeInput));
     assert!(registered(&net, ue));
     assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (1, 1));
     assert_eq!(net.takeovers(), 1);
@@ -170,7 +172,7 @@ fn connected(single: bool) -> (Sim, UeIndex) {
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
-    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before);
+    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::BeforeInput);
     (net, ue)
 }
 
@@ -212,7 +214,7 @@ fn a_ue_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
     let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before);
+    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::BeforeInput);
     net.advance(SECOND * 20);
     assert_eq!(net.takeovers(), 1);
     net.restart_upf();

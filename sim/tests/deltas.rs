@@ -7,7 +7,8 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{
-    Faults, Loss, Sim, UeIndex, default_config, morning, night_of_broken_links, registered as is_registered,
+    CpfLoss, Faults, Sim, UeIndex, chaos_run_with_lossy_links, default_config, heal_and_verify,
+    registered as is_registered,
 };
 
 /// A registered UE with two backups.
@@ -22,7 +23,7 @@ fn scene() -> (Sim, UeIndex) {
 /// Who serves the UE dies, and then who does so next: the UE notices neither.
 fn outlives_two(mut net: Sim, ue: UeIndex) {
     for next in [Command::ServiceRequest, Command::PeriodicRegistration] {
-        net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
+        net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
         net.command(ue, next);
         net.settle(SECOND * 3);
     }
@@ -98,12 +99,12 @@ fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
 }
 
 #[test] // with radio, gNBs, UPF and CPFs at their worst too
-fn nights_in_which_links_between_cpfs_end() {
+fn chaos_runs_in_which_links_between_cpfs_end() {
     for (backups, permille) in [(1, 20), (1, 200), (2, 200)] {
         let (mut taken_over, mut exchanged) = (0, [0; 3]);
         for seed in 0..60 {
-            let mut net = night_of_broken_links(seed, Faults::worst(), backups, permille);
-            morning(&mut net);
+            let mut net = chaos_run_with_lossy_links(seed, Faults::worst(), backups, permille);
+            heal_and_verify(&mut net);
             let (told, lost) = (net.cta().replication_counters(), net.lost_ues());
             let which = format!("seed {seed}, {backups} backups, {permille} permille");
             assert_eq!((told.diverged, told.unreadable), (0, 0), "{which}");

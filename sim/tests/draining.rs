@@ -67,7 +67,7 @@ fn a_ue_goes_to_the_backup_that_has_its_state() {
     let context = stage.net.contexts().next().expect("it is registered").id;
     let serves = stage.net.cta().served_by(context).expect("somebody serves it");
     let [cut_off, has] = stage.net.cta().backed_by(context).try_into().expect("two backups");
-    stage.net.stick(serves, cut_off);
+    stage.net.hold_between_cpfs(serves, cut_off);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     stage.net.drain_cpf(serves);

@@ -12,7 +12,9 @@ use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ProtocolViolation, ReplicatedCpf};
-use whimbrel_sim::{Faults, Loss, Sim, UpfState, default_config, morning, night_in_region, ue_config};
+use whimbrel_sim::{
+    CpfLoss, Faults, Sim, UpfState, chaos_run_in_region, default_config, heal_and_verify, ue_config,
+};
 
 #[test]
 fn a_day_without_losses_leaves_nothing_behind() {
@@ -32,7 +34,7 @@ fn a_loss_at_every_message_of_every_procedure() {
     };
     assert!(taken > 75, "{taken} messages are not a day");
     let mut taken_over = 0;
-    for how in Loss::ALL {
+    for how in CpfLoss::ALL {
         for message in 1..=taken {
             let mut stage = stage(2, 1);
             stage.net.lose_cpf_at(message, how);
@@ -46,13 +48,13 @@ fn a_loss_at_every_message_of_every_procedure() {
 }
 
 #[test] // with radio, gNBs and UPF at their worst; without a backup UEs register anew, and nothing of theirs is left anywhere
-fn every_ue_comes_back_after_nights_of_losses() {
+fn every_ue_registers_after_chaos_runs_with_losses() {
     for backups in 0..=2 {
         let (mut lost, mut taken_over) = (0, 0);
         for seed in 0..30 {
-            println!("cargo run -p whimbrel-sim --example seeds -- 1 {seed} {backups}");
-            let mut net = night_in_region(seed, Faults::worst(), backups);
-            morning(&mut net);
+            println!("seed {seed}, {backups} backups");
+            let mut net = chaos_run_in_region(seed, Faults::worst(), backups);
+            heal_and_verify(&mut net);
             let told = net.cta().replication_counters();
             assert_eq!(told.diverged, 0, "seed {seed}");
             let of = net.lost_ues();
@@ -180,21 +182,21 @@ fn a_cpf_that_lies_is_not_believed() {
     let heard = stage.net.ue_events(ue).len();
 
     // It holds what nobody has said yet; and one holds a state whom nobody asked to.
-    stage.net.cpf_says(backs, CpfReport::CheckpointHeld { ue: context, term: 1, clock: u64::MAX });
-    stage.net.cpf_says(neither, CpfReport::CheckpointHeld { ue: context, term: 1, clock: 1 });
+    stage.net.inject_from_cpf(backs, CpfReport::CheckpointHeld { ue: context, term: 1, clock: u64::MAX });
+    stage.net.inject_from_cpf(neither, CpfReport::CheckpointHeld { ue: context, term: 1, clock: 1 });
     assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 1);
     assert_eq!(stage.net.cta().backed_by(context), [backs]);
     // It answers for a UE that another one serves, under terms of all kinds; and for inputs that never were.
     for (from, term, clock) in [(backs, 1, 1), (neither, 2, u64::MAX), (serves, 1, u64::MAX), (serves, 9, 1)]
     {
-        stage.net.cpf_says(from, says(context, term, clock, Batch::default()));
+        stage.net.inject_from_cpf(from, says(context, term, clock, Batch::default()));
     }
-    stage.net.cpf_says(neither, CpfReport::CheckpointUnusable { ue: context, term: 1 });
-    stage.net.cpf_says(backs, CpfReport::CheckpointUnusable { ue: context, term: 1 });
-    stage.net.cpf_says(neither, CpfReport::Poisoned { ue: context, term: 1, inputs: (1, 1) });
+    stage.net.inject_from_cpf(neither, CpfReport::CheckpointUnusable { ue: context, term: 1 });
+    stage.net.inject_from_cpf(backs, CpfReport::CheckpointUnusable { ue: context, term: 1 });
+    stage.net.inject_from_cpf(neither, CpfReport::Poisoned { ue: context, term: 1, inputs: (1, 1) });
     // Inputs that cannot have ended it: none, and such as never were.
     for inputs in [(9, 8), (1, u64::MAX)] {
-        stage.net.cpf_says(serves, CpfReport::Poisoned { ue: context, term: 1, inputs });
+        stage.net.inject_from_cpf(serves, CpfReport::Poisoned { ue: context, term: 1, inputs });
     }
     assert_eq!(
         (stage.net.cta().replication_counters().fenced, stage.net.cta().replication_counters().unreadable),
@@ -206,14 +208,14 @@ fn a_cpf_that_lies_is_not_believed() {
     assert_eq!(stage.net.cpf_violations, Vec::from_iter(once), "each is told of once");
     // Of a UE that is not there, nothing is known.
     let nobody = UeId { slot: 999, generation: 3 };
-    stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));
-    stage.net.cpf_says(serves, CpfReport::CheckpointHeld { ue: nobody, term: 1, clock: 7 });
+    stage.net.inject_from_cpf(serves, says(nobody, 1, 1, Batch::default()));
+    stage.net.inject_from_cpf(serves, CpfReport::CheckpointHeld { ue: nobody, term: 1, clock: 7 });
     stage.net.settle(SECOND); // whoever holds what is not its is told to forget it
     assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
 
     // The UE goes on, also with the one that lied when the other is lost.
     let next = stage.net.links_taken() + 1;
-    stage.net.lose_cpf_at(next, Loss::Before);
+    stage.net.lose_cpf_at(next, CpfLoss::BeforeInput);
     stage.net.command(ue, session());
     stage.net.settle(SECOND * 3);
     assert_eq!(stage.net.cta().served_by(context), Some(backs));
@@ -261,7 +263,7 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     stage.net.settle(SECOND);
     assert_eq!(stage.net.backed(), 2, "nobody has looked yet");
     go_idle(&mut stage.net, ue);
-    stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
+    stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
     stage
@@ -304,13 +306,13 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> 
     let context = stage.net.contexts().next().expect("it is registered").clone();
     let serves = stage.net.cta().served_by(context.id).expect("somebody serves it");
     let backs = stage.net.cta().backed_by(context.id)[nth];
-    stage.net.stick(serves, backs);
+    stage.net.hold_between_cpfs(serves, backs);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
     let clock = stage.net.context(context.id).expect("it is there").clock;
-    stage.net.cpf_says(backs, lie(context.id, clock));
-    stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
+    stage.net.inject_from_cpf(backs, lie(context.id, clock));
+    stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
     stage
@@ -343,14 +345,14 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     let backs = stage.net.cta().backed_by(context.id)[0];
     let (from, to) = if is_served_there { (backs, serves) } else { (serves, backs) };
     for _ in 0..2 {
-        stage.net.peer_says(from, to, state(context.id, term, context.clock + ahead));
+        stage.net.inject_between_cpfs(from, to, state(context.id, term, context.clock + ahead));
         stage.net.settle(SECOND / 10);
     }
     assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 2);
     assert_eq!(stage.net.cpf_violations, [(to, ProtocolViolation::AckRefused)], "told once");
     assert_eq!(stage.net.cta().without_backup(), 0);
     if !is_served_there {
-        stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
+        stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     }
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
@@ -370,10 +372,10 @@ fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
     }
 }
 
-#[test] // nights that went wrong once: the UPF's answer was under way to a UE that left, and nobody ended the session
+#[test] // chaos runs that failed once: the UPF's answer was under way to a UE that left, and nobody ended the session
 fn a_session_that_comes_up_while_its_ue_leaves() {
     for (seed, backups) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
-        morning(&mut night_in_region(seed, Faults::worst(), backups));
+        heal_and_verify(&mut chaos_run_in_region(seed, Faults::worst(), backups));
     }
 }
 
@@ -386,7 +388,7 @@ fn a_reset_whose_ues_are_lost_is_acknowledged() {
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.tap();
-    net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
+    net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
     net.gnb_input(gnb, whimbrel_ran::gnb::Input::Reset);
     net.settle(SECOND / 10);
     let answered = |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::NgResetAcknowledge(_));
@@ -406,7 +408,7 @@ fn who_comes_backs_the_ues_that_have_nobody() {
         net.add_cpf();
         net.settle(SECOND * 2);
         assert_eq!((net.backed(), net.cta().without_backup()), (6, 0));
-        net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
+        net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
         net.command(ues[0], Command::PeriodicRegistration);
         net.settle(SECOND * 2);
     }
@@ -458,7 +460,7 @@ fn a_ue_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
     let (mut stage, ue) = at_something(4, 1);
     let serves = stage.net.cta().served_by(ue).expect("somebody does");
     let backs = stage.net.cta().backed_by(ue)[0];
-    (1..=4).for_each(|other| stage.net.stick(serves, CpfId(other)));
+    (1..=4).for_each(|other| stage.net.hold_between_cpfs(serves, CpfId(other)));
     for lost in [backs, serves] {
         stage.net.lose_cpf(lost);
         stage.net.advance(SECOND / 10);

@@ -32,7 +32,7 @@ fn the_upfs_tests_ask_for_what_the_smf_asks_for() {
         net.set_upf(UpfState::ByHand);
         net.command(ue, session(kind));
         net.settle(SECOND / 10);
-        let requests = net.n4_heard();
+        let requests = net.take_pfcp();
         let [octets] = requests.as_slice() else { panic!("{} requests", requests.len()) };
         let frame = Frame::parse(octets).expect("a request of ours");
         let Ok(Message::SessionEstablishmentRequest(asked)) = Message::parse(&frame) else {

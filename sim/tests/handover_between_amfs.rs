@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::N14Error;
-use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours, ue_config};
+use whimbrel_sim::{Faults, GnbIndex, N14Fault, Sim, two_amf_configs, ue_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     net.hand_over(UE, to, Via::N2);
@@ -27,18 +27,18 @@ fn refused(net: &Sim) -> Option<&Cause> {
 fn a_ue_goes_to_another_amf_and_comes_back() {
     let mut net = scene(1);
     let addresses: Vec<_> = at_home(&net).expect("it is here").sessions.values().map(|s| s.ipv4).collect();
-    for (to, gnb) in [("abroad", THERE), ("home", HERE), ("abroad", THERE)] {
+    for (to, gnb) in [("peer_amf", THERE), ("home", HERE), ("peer_amf", THERE)] {
         go(&mut net, gnb);
         match to {
-            "abroad" => served_by(&net, abroad(&net), at_home(&net), gnb),
-            _ => served_by(&net, at_home(&net), abroad(&net), gnb),
+            "peer_amf" => served_by(&net, peer_amf(&net), at_home(&net), gnb),
+            _ => served_by(&net, at_home(&net), peer_amf(&net), gnb),
         }
         let left = if gnb == THERE { HERE } else { THERE };
         assert_eq!(net.gnb_ref(left).tunnels(), 0, "the gNB that it has left holds nothing");
-        let slots = net.cta().occupancy().0 + net.abroad().occupancy().0;
+        let slots = net.cta().occupancy().0 + net.peer_amf().occupancy().0;
         assert_eq!(slots, 1, "one of the cores knows it");
     }
-    let now: Vec<_> = abroad(&net).expect("it is there").sessions.values().map(|s| s.ipv4).collect();
+    let now: Vec<_> = peer_amf(&net).expect("it is there").sessions.values().map(|s| s.ipv4).collect();
     assert_eq!(now, addresses, "the UPF stays, and with it the addresses");
     no_violations(&net);
     assert_eq!(net.not_taken(), []);
@@ -50,10 +50,10 @@ fn packets_are_forwarded_by_the_upf() {
     let indirect =
         |n, tac| GnbConfig { supported_tas: vec![area(tac)], direct_forwarding: false, ..gnb_config(n) };
     let here = net.add_gnb(indirect(3, 1));
-    let there = net.add_gnb_abroad(indirect(4, 2));
+    let there = net.add_gnb_of_peer_amf(indirect(4, 2));
     go(&mut net, here);
     go(&mut net, there);
-    served_by(&net, abroad(&net), at_home(&net), there);
+    served_by(&net, peer_amf(&net), at_home(&net), there);
     no_violations(&net);
 }
 
@@ -64,10 +64,10 @@ fn a_ue_that_came_is_like_any_other() {
     go_idle(&mut net, UE);
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
-    served_by(&net, abroad(&net), at_home(&net), THERE);
+    served_by(&net, peer_amf(&net), at_home(&net), THERE);
     net.command(UE, Command::Deregister { switch_off: false });
     net.settle(SECOND * 2);
-    assert_eq!((net.upf_sessions(), net.abroad().occupancy().0), (0, 0));
+    assert_eq!((net.upf_sessions(), net.peer_amf().occupancy().0), (0, 0));
     no_violations(&net);
 }
 
@@ -78,8 +78,8 @@ fn a_gnb_there_that_refuses() {
     net.gnb_mut(THERE).faults_mut().refuse_handover = Some(cause.clone());
     go(&mut net, THERE);
     assert_eq!(refused(&net), Some(&cause));
-    served_by(&net, at_home(&net), abroad(&net), HERE);
-    assert_eq!(net.abroad().occupancy().0, 0);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
+    assert_eq!(net.peer_amf().occupancy().0, 0);
 }
 
 #[test] // TS 23.502 §4.9.1.4 inter-AMF: HANDOVER CANCEL ends it on both sides
@@ -87,8 +87,8 @@ fn a_handover_that_its_source_cancels() {
     let mut net = scene(5);
     net.gnb_mut(HERE).faults_mut().cancel_at_command = true;
     go(&mut net, THERE);
-    served_by(&net, at_home(&net), abroad(&net), HERE);
-    assert_eq!((net.abroad().occupancy().0, net.gnb_ref(THERE).tunnels()), (0, 0));
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
+    assert_eq!((net.peer_amf().occupancy().0, net.gnb_ref(THERE).tunnels()), (0, 0));
     assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
 }
 
@@ -99,33 +99,33 @@ fn nobody_answers_there() {
     go(&mut net, THERE);
     assert!(refused(&net).is_some());
     net.settle(SECOND * 20);
-    served_by(&net, at_home(&net), abroad(&net), HERE);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
     net.gnb_events.clear();
     net.disconnect(THERE);
     go(&mut net, THERE);
     assert_eq!(refused(&net), Some(&CauseRadioNetwork::UnknownTargetId.into()));
-    served_by(&net, at_home(&net), abroad(&net), HERE);
-    assert_eq!(net.abroad().occupancy().0, 0);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
+    assert_eq!(net.peer_amf().occupancy().0, 0);
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the other core does not know the subscriber: the UE stays where it is known
 fn a_stranger_there_stays_here() {
     let mut net = scene(7);
     let supi = net.ue_ref(UE).config().supi;
-    net.home_abroad().unknown.push(supi);
+    net.peer_amf_subscribers().unknown.push(supi);
     go(&mut net, THERE);
     assert_eq!(refused(&net), Some(&CauseRadioNetwork::HoTargetNotAllowed.into()));
-    served_by(&net, at_home(&net), abroad(&net), HERE);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF step 4: a session whose UPF the other core does not have cannot go along, and a UE without any stays
 fn the_other_core_has_another_upf() {
-    let (home, mut there) = neighbours();
+    let (home, mut there) = two_amf_configs();
     there.smf.upfs[0].address = Some([127, 0, 0, 99].into());
     let mut net = Sim::with(8, home, Faults::default());
-    net.add_abroad(there);
+    net.add_peer_amf(there);
     net.add_gnb(gnb_config(1));
-    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
@@ -134,7 +134,7 @@ fn the_other_core_has_another_upf() {
     net.settle(SECOND);
     go(&mut net, THERE);
     assert!(refused(&net).is_some());
-    assert!(at_home(&net).is_some_and(|p| p.is_connected()) && abroad(&net).is_none());
+    assert!(at_home(&net).is_some_and(|p| p.is_connected()) && peer_amf(&net).is_none());
     net.check_user_plane();
 }
 
@@ -143,13 +143,13 @@ fn whatever_befalls_any_message_ue_and_cores_agree() {
     let said = {
         let mut net = scene(9);
         go(&mut net, THERE);
-        net.said_over_n14()
+        net.n14_messages()
     };
     assert!(said >= 4, "context, its answer, the UE's coming, its answer");
     for nth in 1..=said {
-        for fate in Fate::ALL {
+        for fate in N14Fault::ALL {
             let mut net = scene(9);
-            net.befalls_n14(nth, fate);
+            net.inject_n14_fault(nth, fate);
             go(&mut net, THERE);
             comes_to_rest(&mut net, &format!("message {nth} {fate:?}"));
         }
@@ -158,20 +158,24 @@ fn whatever_befalls_any_message_ue_and_cores_agree() {
 
 #[test] // a handover that fails before its command costs the UE nothing
 fn what_fails_before_the_command_leaves_the_ue_as_it_was() {
-    for (nth, fate) in
-        [(1, Fate::Lost), (1, Fate::Cut), (1, Fate::AbroadDies), (2, Fate::Lost), (2, Fate::Cut)]
-    {
+    for (nth, fate) in [
+        (1, N14Fault::Lost),
+        (1, N14Fault::Cut),
+        (1, N14Fault::PeerRestarts),
+        (2, N14Fault::Lost),
+        (2, N14Fault::Cut),
+    ] {
         let mut net = scene(10);
-        net.befalls_n14(nth, fate);
+        net.inject_n14_fault(nth, fate);
         net.hand_over(UE, THERE, Via::N2);
         net.settle(SECOND * 20);
-        if fate == Fate::AbroadDies {
+        if fate == N14Fault::PeerRestarts {
             assert!(refused(&net).is_some());
         }
-        served_by(&net, at_home(&net), abroad(&net), HERE);
-        net.mend_n14();
+        served_by(&net, at_home(&net), peer_amf(&net), HERE);
+        net.restore_n14();
         go(&mut net, THERE);
-        served_by(&net, abroad(&net), at_home(&net), THERE);
+        served_by(&net, peer_amf(&net), at_home(&net), THERE);
     }
 }
 
@@ -214,16 +218,16 @@ fn a_neighbour_that_lies() {
     }
     assert_eq!(net.not_taken()[2..], [N14Error::Malformed; 2]);
     net.settle(SECOND);
-    served_by(&net, at_home(&net), abroad(&net), HERE);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
     assert_eq!(
         net.not_taken()[4..],
         [N14Error::Unknown],
         "the other core is told that there is no such handover"
     );
     // A UE context that comes twice makes one UE.
-    net.befalls_n14(net.said_over_n14() + 1, Fate::Repeated);
+    net.inject_n14_fault(net.n14_messages() + 1, N14Fault::Repeated);
     go(&mut net, THERE);
-    served_by(&net, abroad(&net), at_home(&net), THERE);
+    served_by(&net, peer_amf(&net), at_home(&net), THERE);
     assert_eq!(net.not_taken()[5..], [N14Error::Repeated]);
 }
 
@@ -237,15 +241,15 @@ fn there_and_back(net: &mut Sim) {
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: a home of several processes loses one of them at each message of a handover out and in
 fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
-        let (home, abroad) = neighbours();
-        with(Sim::replicated(13, home, Faults::default(), 3, 1), abroad)
+        let (home, peer_amf) = two_amf_configs();
+        with(Sim::replicated(13, home, Faults::default(), 3, 1), peer_amf)
     };
     with_each_loss(
         home,
         there_and_back,
-        |net| served_by(net, at_home(net), abroad(net), HERE),
+        |net| served_by(net, at_home(net), peer_amf(net), HERE),
         |net, what| {
-            let there = abroad(net).map(|p| p.id);
+            let there = peer_amf(net).map(|p| p.id);
             assert_eq!((net.gnb_of(UE), there), (HERE, None), "{what}");
             comes_to_rest(net, what);
         },

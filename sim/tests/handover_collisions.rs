@@ -71,7 +71,7 @@ fn internet() -> Command {
 
 /// The target was told that nothing comes of it.
 fn told_off(net: &mut Sim) -> bool {
-    net.heard(TARGET)
+    net.take_ngap(TARGET)
         .iter()
         .any(|m| matches!(m, Message::UeContextReleaseCommand(_) | Message::PathSwitchRequestFailure(_)))
 }
@@ -249,14 +249,14 @@ fn an_an_release() {
     let release = whimbrel_ngap::msg::UeContextReleaseRequest::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause);
     say(&mut net, SOURCE, release);
     say(&mut net, SOURCE, required);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     assert!(
         matches!(heard.as_slice(), [Message::UeContextReleaseCommand(_)]),
         "the command is the answer: {heard:?}"
     );
     let refused = |e: &CoreEvent| matches!(e, CoreEvent::Refused { procedure: Procedure::Handover, .. });
     assert!(core_events(&net).any(refused));
-    assert!(net.heard(TARGET).is_empty(), "nobody else was asked");
+    assert!(net.take_ngap(TARGET).is_empty(), "nobody else was asked");
 }
 
 #[test] // TS 23.502 §4.9.1 collision, §4.2.6: the source gives the UE up while it is handed over

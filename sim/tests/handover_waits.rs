@@ -33,7 +33,7 @@ fn asked(seed: u64) -> Sim {
     let (mut net, ue) = two_gnbs(seed, 1);
     net.command(ue, session());
     hold(&mut net, |p| p.sessions.get(&psi(2)).is_some_and(|s| s.n3.is_some()));
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     assert!(matches!(heard.as_slice(), [Message::PduSessionResourceSetupRequest(_)]), "{heard:?}");
     net
 }
@@ -89,7 +89,7 @@ fn switching(seed: u64, sessions: &[u8]) -> Sim {
 }
 
 fn waits(net: &mut Sim) -> bool {
-    net.heard(SOURCE).is_empty() && net.heard(TARGET).is_empty() && context(net).amf.target.is_some()
+    net.take_ngap(SOURCE).is_empty() && net.take_ngap(TARGET).is_empty() && context(net).amf.target.is_some()
 }
 
 fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
 }
 
 fn acknowledge(net: &mut Sim) -> Box<PathSwitchRequestAcknowledge> {
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     match heard.as_slice() {
         [Message::PathSwitchRequestAcknowledge(m), ..] => m.clone().into(),
         other => panic!("{other:?}"),
@@ -105,7 +105,7 @@ fn acknowledge(net: &mut Sim) -> Box<PathSwitchRequestAcknowledge> {
 }
 
 fn failed(net: &mut Sim) -> bool {
-    matches!(net.heard(TARGET).as_slice(), [Message::PathSwitchRequestFailure(_)])
+    matches!(net.take_ngap(TARGET).as_slice(), [Message::PathSwitchRequestFailure(_)])
 }
 
 fn up(net: &Sim, n: u8) -> Option<UpState> {
@@ -146,7 +146,7 @@ fn handover_required_before_the_upf_has_answered() {
         net.set_upf(UpfState::Answering);
         net.settle(SECOND * 4);
         assert_eq!(wanted(&mut net), sessions);
-        assert!(net.heard(SOURCE).is_empty(), "its preparation goes on");
+        assert!(net.take_ngap(SOURCE).is_empty(), "its preparation goes on");
         assert_eq!(up(&net, 2), Some(UpState::Active));
     }
 }
@@ -166,10 +166,10 @@ fn handover_required_and_a_silent_upf() {
     over(&mut net);
     let mut net = required(4, &[2]);
     net.settle(SECOND * 6);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     let Some(Message::HandoverPreparationFailure(m)) = heard.first() else { panic!("{heard:?}") };
     assert_eq!(m.cause, Cause::RadioNetwork(CauseRadioNetwork::UnknownPduSessionId));
-    assert!(net.heard(TARGET).is_empty(), "it was not asked");
+    assert!(net.take_ngap(TARGET).is_empty(), "it was not asked");
     over(&mut net);
 }
 
@@ -198,11 +198,11 @@ fn what_ends_a_handover_that_waits() {
         end(&mut net);
         net.settle(SECOND / 5);
         assert!(net.cta().contexts().all(|p| p.amf.target.is_none()), "{what}");
-        let told = net.heard(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
+        let told = net.take_ngap(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
         assert_eq!(told, what == "the target is lost", "{what}");
-        assert!(net.heard(TARGET).is_empty(), "{what}");
+        assert!(net.take_ngap(TARGET).is_empty(), "{what}");
         over(&mut net);
-        assert!(net.heard(TARGET).is_empty(), "{what}");
+        assert!(net.take_ngap(TARGET).is_empty(), "{what}");
     }
 }
 
@@ -212,10 +212,10 @@ fn sessions_that_are_released_meanwhile() {
     let id = context(&net).id;
     net.order(id, CoreCommand::LeaveUpf(UpfId(0)));
     net.settle(SECOND / 20);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     assert!(matches!(heard.first(), Some(Message::HandoverPreparationFailure(_))), "{heard:?}");
     over(&mut net);
-    assert!(net.heard(TARGET).is_empty());
+    assert!(net.take_ngap(TARGET).is_empty());
 }
 
 #[test] // TS 38.413 §8.4.1.4: another HANDOVER REQUIRED takes the place of one that waits
@@ -253,7 +253,7 @@ fn path_switch_before_the_source_has_the_context() {
     go_idle(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     hold(&mut net, |p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending));
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     let [Message::InitialContextSetupRequest(asked)] = heard.as_slice() else { panic!("{heard:?}") };
     assert!(!asked.pdu_session_resource_setup_list_cxt_req.is_empty());
     let m = path_switch_request(&net, &[1]);
@@ -276,7 +276,7 @@ fn path_switch_before_the_source_has_set_up_what_a_service_request_asked_for() {
     net.settle(SECOND / 10);
     net.command(ue, Command::ServiceRequest);
     hold(&mut net, |p| !p.is_idle());
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     assert!(matches!(heard.as_slice(), [Message::PduSessionResourceSetupRequest(_)]), "{heard:?}");
     let m = path_switch_request(&net, &[1, 2]);
     say(&mut net, TARGET, m);
@@ -333,7 +333,7 @@ fn what_ends_a_path_switch_that_waits() {
         assert!(waits(&mut net), "{what}");
         end(&mut net);
         net.settle(SECOND / 5);
-        let heard = net.heard(TARGET);
+        let heard = net.take_ngap(TARGET);
         assert!(matches!(heard.first(), Some(Message::PathSwitchRequestFailure(_))), "{what}: {heard:?}");
         over(&mut net);
     }
@@ -351,7 +351,7 @@ fn the_source_answers_after_the_path_switch() {
     let mut answer = PduSessionResourceSetupResponse::new(c.amf_ue_ngap_id, whimbrel_ids::RanUeNgapId(1));
     answer.pdu_session_resource_setup_list_su_res = vec![done(2)];
     say(&mut net, SOURCE, answer);
-    assert!(net.heard(SOURCE).is_empty(), "nothing to complain of");
+    assert!(net.take_ngap(SOURCE).is_empty(), "nothing to complain of");
     assert_ne!(up(&net, 2), Some(UpState::Active));
     over(&mut net);
     assert_eq!(up(&net, 2), None, "what no gNB has had is taken back");
@@ -375,14 +375,14 @@ fn a_session_that_is_led_to_the_source_meanwhile() {
     let (answer, m) = (set_up(&net), path_switch_request(&net, &[1]));
     say(&mut net, SOURCE, answer);
     say(&mut net, TARGET, m);
-    let requests = net.n4_heard();
+    let requests = net.take_pfcp();
     let [led, switched] = requests.as_slice() else { panic!("{} requests", requests.len()) };
     accept(&mut net, switched);
     net.settle(SECOND / 20);
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1]);
     accept(&mut net, led);
     assert_eq!(up(&net, 2), Some(UpState::Inactive), "its gNB is not the UE's any more");
-    for request in net.n4_heard() {
+    for request in net.take_pfcp() {
         accept(&mut net, &request);
     }
     assert_eq!((up(&net, 2), an(&net, 2)), (Some(UpState::Inactive), None));
@@ -406,7 +406,7 @@ fn gone_on(seed: u64) -> (Sim, AmfUeNgapId) {
     command(&mut net);
     let m = wants_it(&net, asked.amf_ue_ngap_id);
     say(&mut net, next, m);
-    assert!(net.heard(next).is_empty() && context(&net).amf.target.is_some(), "it waits");
+    assert!(net.take_ngap(next).is_empty() && context(&net).amf.target.is_some(), "it waits");
     (net, asked.amf_ue_ngap_id)
 }
 
@@ -430,11 +430,11 @@ fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
         say(&mut net, TARGET, notify(at_target_too));
         net.set_upf(UpfState::Answering);
         net.settle(SECOND * 4);
-        let heard = net.heard(NEXT);
+        let heard = net.take_ngap(NEXT);
         let [Message::PathSwitchRequestAcknowledge(m)] = heard.as_slice() else { panic!("{heard:?}") };
         assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
         assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
-        assert!(matches!(net.heard(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
+        assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
         assert!(context(&net).amf.source.is_none());
         over(&mut net);
     }
@@ -494,7 +494,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         let (mut net, at_target_too) = gone_on(17);
         end(&mut net);
         net.settle(SECOND / 5);
-        let heard = net.heard(NEXT);
+        let heard = net.take_ngap(NEXT);
         let failed =
             matches!(heard.as_slice(), [Message::PathSwitchRequestFailure(m)] if m.ran_ue_ngap_id == RAN_ID);
         assert_eq!(failed, told, "{what}: {heard:?}");
@@ -504,7 +504,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         }
         net.disconnect(TARGET);
         over(&mut net);
-        assert_eq!(net.heard(NEXT).len(), usize::from(what == "somebody else has it"), "{what}");
+        assert_eq!(net.take_ngap(NEXT).len(), usize::from(what == "somebody else has it"), "{what}");
     }
 }
 
@@ -520,7 +520,7 @@ fn a_path_switch_of_a_connection_that_is_being_prepared() {
     let asked = request(&mut net);
     let m = wants_it(&net, asked.amf_ue_ngap_id);
     say(&mut net, next, m);
-    assert!(matches!(net.heard(next).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(next).as_slice(), [Message::ErrorIndication(_)]));
     over(&mut net);
 }
 

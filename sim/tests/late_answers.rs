@@ -175,7 +175,7 @@ fn set_up(m: &PduSessionResourceSetupRequest, teid: u32) -> PduSessionResourceSe
 }
 
 fn setup_request(net: &mut Sim, gnb: GnbIndex) -> PduSessionResourceSetupRequest {
-    let heard = net.heard(gnb);
+    let heard = net.take_ngap(gnb);
     let asked = heard.into_iter().find_map(|m| match m {
         Message::PduSessionResourceSetupRequest(m) => Some(m),
         _ => None,
@@ -254,7 +254,7 @@ fn a_session_that_the_source_of_an_xn_handover_did_not_set_up_is_set_up_at_the_t
 fn a_session_that_the_source_refuses_for_a_handover_is_set_up_at_the_target() {
     let (mut net, former) = unanswered(10);
     refuse_for_handover(&mut net, &former);
-    assert!(net.heard(SOURCE).is_empty(), "it is not asked again at once, and the UE is not refused");
+    assert!(net.take_ngap(SOURCE).is_empty(), "it is not asked again at once, and the UE is not refused");
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
     let id = request(&mut net).amf_ue_ngap_id;
@@ -269,7 +269,7 @@ fn a_session_that_is_refused_for_a_handover_that_does_not_come_is_asked_for_agai
     let (mut net, asked) = unanswered(11);
     for _ in 0..2 {
         refuse_for_handover(&mut net, &asked);
-        assert!(net.heard(SOURCE).is_empty(), "not at once");
+        assert!(net.take_ngap(SOURCE).is_empty(), "not at once");
         net.advance(SECOND * 16);
         assert_eq!(of(&setup_request(&mut net, SOURCE)), [psi(2)]);
     }

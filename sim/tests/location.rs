@@ -101,7 +101,7 @@ fn a_ue_that_cannot_be_located() {
     let (mut net, ue) = registered_ue(3);
     go_idle(&mut net, ue);
     let before = context(&net).amf.seen.clone();
-    net.unplug(ue);
+    net.leave_coverage(ue);
     locate(&mut net, Locate::Now);
     net.advance(SECOND * 30);
     assert!(core_events(&net).any(|e| matches!(e, Event::NotLocated { .. })));
@@ -143,7 +143,7 @@ fn presence_in_areas_of_interest() {
         locate(&mut net, Locate::Presence(tai(tac)));
     }
     net.settle(SECOND / 10);
-    let controls = asked(net.heard(SOURCE));
+    let controls = asked(net.take_ngap(SOURCE));
     assert_eq!(controls.len(), 2, "one area is watched once");
     for (control, (reference, tac)) in controls.iter().zip([(1, 7), (2, 8)]) {
         assert_eq!(control.event_type, EventType::UePresenceInAreaOfInterest);
@@ -161,7 +161,7 @@ fn presence_in_areas_of_interest() {
     assert_eq!(context(&net).amf.tai, Some(tai(8)));
     locate(&mut net, Locate::Stop);
     net.settle(SECOND / 10);
-    let events: Vec<_> = asked(net.heard(SOURCE)).iter().map(|c| c.event_type).collect();
+    let events: Vec<_> = asked(net.take_ngap(SOURCE)).iter().map(|c| c.event_type).collect();
     assert_eq!(events, [EventType::CancelLocationReportingForTheUe]);
     let before = located(&net).len();
     report(&mut net, place(0x22, 7, None), &[(1, UePresence::In)]);
@@ -174,7 +174,7 @@ fn areas_are_bounded() {
     net.take_over(SOURCE);
     (1..=100).for_each(|tac| locate(&mut net, Locate::Presence(tai(tac))));
     net.settle(SECOND / 10);
-    assert_eq!(asked(net.heard(SOURCE)).len(), 16);
+    assert_eq!(asked(net.take_ngap(SOURCE)).len(), 16);
 }
 
 #[test] // TS 23.501 §5.4.7, TS 38.413 §9.3.1.16: of a UE in RRC_INACTIVE the gNB tells the last place, and when that was
@@ -207,7 +207,7 @@ fn location_reporting_fails() {
     net.take_over(SOURCE);
     locate(&mut net, Locate::CellChanges);
     net.settle(SECOND / 10);
-    net.heard(SOURCE);
+    net.take_ngap(SOURCE);
     let c = connection(&net).clone();
     let cause = CauseRadioNetwork::Unspecified;
     let failure = LocationReportingFailureIndication::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause.into());
@@ -229,7 +229,7 @@ fn a_wish_during_a_handover() {
     net.take_over(SOURCE);
     locate(&mut net, Locate::Presence(tai(7)));
     net.settle(SECOND / 10);
-    net.heard(SOURCE);
+    net.take_ngap(SOURCE);
     let required = handover_required(&net, &[1]);
     say(&mut net, SOURCE, required);
     let m = request(&mut net);
@@ -237,11 +237,11 @@ fn a_wish_during_a_handover() {
     assert_eq!(told.event_type, EventType::UePresenceInAreaOfInterest);
     locate(&mut net, Locate::CellChanges);
     locate(&mut net, Locate::Now);
-    assert!(asked(net.heard(SOURCE)).is_empty());
+    assert!(asked(net.take_ngap(SOURCE)).is_empty());
     say(&mut net, TARGET, acknowledgement(m.amf_ue_ngap_id, vec![admitted(1, false)]));
     command(&mut net);
     say(&mut net, TARGET, notify(m.amf_ue_ngap_id));
-    let controls = asked(net.heard(TARGET));
+    let controls = asked(net.take_ngap(TARGET));
     let events: Vec<_> = controls.iter().map(|c| c.event_type).collect();
     assert_eq!(events, [EventType::ChangeOfServingCellAndUePresenceInTheAreaOfInterest]);
     assert_eq!(controls[0].area_of_interest_list.len(), 1);
@@ -255,7 +255,7 @@ fn a_path_switch_asks_nothing_again() {
     net.settle(SECOND);
     let m = path_switch_request(&net, &[1]);
     say(&mut net, TARGET, m);
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     assert!(heard.iter().any(|m| matches!(m, Message::PathSwitchRequestAcknowledge(_))));
     assert!(asked(heard).is_empty());
 }

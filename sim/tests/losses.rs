@@ -1,11 +1,11 @@
 //! All procedures, each with the loss of a CPF and of the CTA at every message and in every way: each comes to what it
 //! should, nobody registers anew, and all agree. `./x sim --schedules N` has them in any order, with two losses, and between regions.
 
-use whimbrel_sim::{HISTORY, Lost, Report, Schedules};
+use whimbrel_sim::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 
 #[test] // Neutrino §4.2.5, scenarios 1 and 2
 fn a_cpf_lost_at_every_message_of_every_procedure() {
-    let (runs, lost) = Schedules::default().at_each_boundary(Lost::Cpf);
+    let (runs, lost) = Schedules::default().at_each_boundary(LostNode::Cpf);
     assert!(runs > 2000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
 }
 
@@ -18,7 +18,7 @@ fn two_cpfs_lost_one_after_the_other() {
 
 #[test] // two CTAs hold each other's log
 fn a_cta_lost_at_every_input_of_every_procedure() {
-    let (runs, lost) = Schedules::default().at_each_boundary(Lost::Cta);
+    let (runs, lost) = Schedules::default().at_each_boundary(LostNode::Cta);
     assert!(runs > 3000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
 }
 
@@ -55,7 +55,7 @@ const FAILED: &[(u64, &str)] = &[
 fn schedules_that_have_failed() {
     let schedules = Schedules::default();
     for &(schedule, how) in FAILED {
-        let ran = schedules.history(schedule, schedule, &mut Report::default());
+        let ran = schedules.history(schedule, schedule, &mut ScheduleReport::default());
         assert_eq!(ran, Ok(()), "schedule {schedule}: {how}");
     }
 }
@@ -64,12 +64,12 @@ fn schedules_that_have_failed() {
 fn the_same_schedules_are_run_again() {
     let schedules = Schedules::default();
     let run = |from: u64| {
-        let mut report = Report::default();
-        let ran = schedules.history(from, 3 * HISTORY - 1, &mut report);
+        let mut report = ScheduleReport::default();
+        let ran = schedules.history(from, 3 * SCHEDULES_PER_NETWORK - 1, &mut report);
         assert_eq!(ran, Ok(()));
         report
     };
-    let (whole, rest) = (run(2 * HISTORY), run(2 * HISTORY + 10));
-    assert_eq!((whole.schedules, rest.schedules), (HISTORY, HISTORY - 10));
+    let (whole, rest) = (run(2 * SCHEDULES_PER_NETWORK), run(2 * SCHEDULES_PER_NETWORK + 10));
+    assert_eq!((whole.schedules, rest.schedules), (SCHEDULES_PER_NETWORK, SCHEDULES_PER_NETWORK - 10));
     assert_eq!((whole.losses, whole.at), (rest.losses, rest.at));
 }

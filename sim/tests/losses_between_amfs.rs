@@ -10,20 +10,20 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{Input, Via};
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, neighbours};
+use whimbrel_sim::{Faults, GnbIndex, Sim, two_amf_configs};
 
 /// A home of several processes, and another AMF, both of such a configuration.
 fn of_several(change: impl Fn(&mut Config)) -> Sim {
-    let (mut home, mut abroad) = neighbours();
-    [&mut home, &mut abroad].into_iter().for_each(change);
-    with(Sim::replicated(41, home, Faults::default(), 3, 1), abroad)
+    let (mut home, mut peer_amf) = two_amf_configs();
+    [&mut home, &mut peer_amf].into_iter().for_each(change);
+    with(Sim::replicated(41, home, Faults::default(), 3, 1), peer_amf)
 }
 
 /// The same with the UE at the other AMF, from where it is to come.
-fn from_abroad(mut net: Sim) -> Sim {
+fn from_peer_amf(mut net: Sim) -> Sim {
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND * 6);
-    served_by(&net, abroad(&net), at_home(&net), THERE);
+    served_by(&net, peer_amf(&net), at_home(&net), THERE);
     net
 }
 
@@ -31,7 +31,7 @@ fn from_abroad(mut net: Sim) -> Sim {
 fn each_way(home: impl Fn() -> Sim, does: impl Fn(&mut Sim, GnbIndex, GnbIndex)) {
     let agreed = |net: &mut Sim| assert_eq!(net.agree(), Ok(()));
     with_each_loss(&home, |net| does(net, HERE, THERE), agreed, |_, _| {});
-    with_each_loss(|| from_abroad(home()), |net| does(net, THERE, HERE), agreed, |_, _| {});
+    with_each_loss(|| from_peer_amf(home()), |net| does(net, THERE, HERE), agreed, |_, _| {});
 }
 
 fn handed_over(net: &mut Sim, to: GnbIndex) {
@@ -120,7 +120,7 @@ fn a_ue_that_turns_round() {
     let home = || of_several(|_| {});
     let ends = |net: &mut Sim, what: &str, _| is_in_one_place_in_the_end(net, what);
     each_loss(home, |net| turns(net, HERE, THERE), ends);
-    each_loss(|| from_abroad(home()), |net| turns(net, THERE, HERE), ends);
+    each_loss(|| from_peer_amf(home()), |net| turns(net, THERE, HERE), ends);
 }
 
 /// From its beginning on a way takes so many milliseconds.
@@ -182,17 +182,17 @@ fn a_poisoned_input() {
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure, §4.2.2.2.2 inter-AMF: an AMF that has no place for the UE
 fn an_amf_that_is_full() {
-    let (home, mut full) = neighbours();
+    let (home, mut full) = two_amf_configs();
     full.limits.ues = 0;
     let begin = || with(Sim::replicated(42, home.clone(), Faults::default(), 3, 1), full.clone());
     let mut net = begin();
     handed_over(&mut net, THERE);
-    served_by(&net, at_home(&net), abroad(&net), HERE);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
     let mut net = begin();
     go_idle(&mut net, UE);
     net.move_ue(UE, THERE);
     net.settle(SECOND * 40);
-    assert!(at_home(&net).is_some() && net.abroad().occupancy().0 == 0);
+    assert!(at_home(&net).is_some() && net.peer_amf().occupancy().0 == 0);
     net.move_ue(UE, HERE);
     net.settle(SECOND * 40);
     is_in_one_place(&mut net, "it is back");

@@ -182,7 +182,7 @@ fn a_deregistration_during_the_identification() {
 #[test] // TS 24.501 §5.6.2.4 b: a UE that is paged leaves
 fn a_deregistration_while_paged() {
     let (mut net, ue) = idle_with_session(12);
-    net.unplug(ue);
+    net.leave_coverage(ue);
     net.tap();
     downlink(&mut net, ue);
     assert_eq!(pages(&mut net), 1);
@@ -196,7 +196,7 @@ fn a_deregistration_while_paged() {
 #[test] // TS 24.501 §5.6.2.4 c: a UE that is paged registers: that answers, and its packets flow
 fn a_registration_while_paged() {
     let (mut net, ue) = idle_with_session(13);
-    net.unplug(ue);
+    net.leave_coverage(ue);
     net.tap();
     downlink(&mut net, ue);
     assert_eq!(pages(&mut net), 1);

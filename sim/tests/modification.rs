@@ -127,7 +127,7 @@ fn an_idle_ue_is_woken_and_told() {
 fn a_ue_out_of_reach_is_told_later() {
     let (mut net, ue) = with_session(4, Faults::default());
     go_idle(&mut net, ue);
-    net.unplug(ue);
+    net.leave_coverage(ue);
     add(&mut net, "voice");
     net.settle(SECOND * 30);
     assert_eq!(flows(&net, ue), (0, 1, 1));

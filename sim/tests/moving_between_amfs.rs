@@ -17,7 +17,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::N14Error;
 use whimbrel_security::SecurityHeaderType;
-use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours};
+use whimbrel_sim::{Faults, GnbIndex, N14Fault, Sim, two_amf_configs};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     if net.ue_ref(UE).is_connected() {
@@ -32,12 +32,12 @@ fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>])
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
     match gnb {
-        HERE => served_by(net, at_home(net), abroad(net), gnb),
-        _ => served_by(net, abroad(net), at_home(net), gnb),
+        HERE => served_by(net, at_home(net), peer_amf(net), gnb),
+        _ => served_by(net, peer_amf(net), at_home(net), gnb),
     }
-    let ue = if gnb == HERE { at_home(net) } else { abroad(net) }.expect("it is there");
+    let ue = if gnb == HERE { at_home(net) } else { peer_amf(net) }.expect("it is there");
     assert_eq!(of(ue), addresses, "the UPF stays, and with it the addresses");
-    let slots = net.cta().occupancy().0 + net.abroad().occupancy().0;
+    let slots = net.cta().occupancy().0 + net.peer_amf().occupancy().0;
     assert_eq!(slots, 1, "one of the cores knows it");
 }
 
@@ -88,9 +88,9 @@ fn a_ue_that_left_without_a_word() {
 fn packets_that_wait_go_along() {
     let mut net = scene(23);
     go_idle(&mut net, UE);
-    net.befalls_n14(1, Fate::Cut);
+    net.inject_n14_fault(1, N14Fault::Cut);
     net.check_path(UE, psi(1)); // it waits, and the UE is paged in vain
-    net.mend_n14();
+    net.restore_n14();
     go(&mut net, THERE);
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
@@ -127,8 +127,8 @@ fn an_accept_that_is_lost_with_its_connection() {
 #[test] // TS 24.501 §5.5.1.3.8 a: the same of a home whose CTA or CPF is lost at any moment of it
 fn an_accept_that_is_lost_and_then_a_cta_or_a_cpf() {
     let home = || {
-        let (home, abroad) = neighbours();
-        let mut net = with(Sim::replicated(30, home, Faults::default(), 3, 1), abroad);
+        let (home, peer_amf) = two_amf_configs();
+        let mut net = with(Sim::replicated(30, home, Faults::default(), 3, 1), peer_amf);
         go(&mut net, THERE);
         go_idle(&mut net, UE);
         net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
@@ -159,7 +159,7 @@ fn an_initial_registration_brings_keys_and_no_session() {
     net.move_ue(UE, THERE); // before the network has heard it
     net.command(UE, Command::Register);
     net.settle(SECOND * 6);
-    let there = abroad(&net).expect("it is there");
+    let there = peer_amf(&net).expect("it is there");
     assert_eq!((there.sessions.len(), net.upf_sessions()), (0, 0));
     assert_eq!((at_home(&net).map(|p| p.id), keys(&net)), (None, proved));
     no_violations(&net);
@@ -169,31 +169,31 @@ fn an_initial_registration_brings_keys_and_no_session() {
 fn a_stranger_there_keeps_its_record_here() {
     let mut net = scene(25);
     let supi = at_home(&net).and_then(|p| p.amf.supi).expect("it is here");
-    net.home_abroad().unknown.push(supi);
+    net.peer_amf_subscribers().unknown.push(supi);
     go_idle(&mut net, UE);
     net.move_ue(UE, THERE);
     net.settle(SECOND * 6);
-    assert!(abroad(&net).is_none());
+    assert!(peer_amf(&net).is_none());
     assert_eq!(at_home(&net).map(|p| p.sessions.len()), Some(2));
-    assert_eq!(net.abroad().occupancy().0, 0);
+    assert_eq!(net.peer_amf().occupancy().0, 0);
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes
 fn whatever_befalls_any_message_ue_and_cores_agree() {
     let (before, said) = {
         let mut net = scene(26);
-        let before = net.said_over_n14();
+        let before = net.n14_messages();
         go(&mut net, THERE);
-        (before, net.said_over_n14())
+        (before, net.n14_messages())
     };
     assert_eq!(said - before, 4, "a question, the context, the UE's registration, its sessions");
     for nth in before + 1..=said {
-        for fate in Fate::ALL {
+        for fate in N14Fault::ALL {
             let mut net = scene(26);
             let what = format!("message {nth} {fate:?}");
-            net.befalls_n14(nth, fate);
+            net.inject_n14_fault(nth, fate);
             go(&mut net, THERE);
-            if matches!(fate, Fate::Lost | Fate::Repeated) {
+            if matches!(fate, N14Fault::Lost | N14Fault::Repeated) {
                 is_in_one_place(&mut net, &what);
                 assert_eq!(net.ue_ref(UE).sessions().count(), 2, "{what}");
             }
@@ -221,8 +221,8 @@ fn a_neighbour_that_lies() {
     net.settle(SECOND * 3);
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
-    served_by(&net, at_home(&net), abroad(&net), HERE);
-    assert_eq!(net.abroad().occupancy().0, 0);
+    served_by(&net, at_home(&net), peer_amf(&net), HERE);
+    assert_eq!(net.peer_amf().occupancy().0, 0);
     assert!(net.not_taken().iter().all(|why| *why == N14Error::Unknown));
     no_violations(&net);
 }
@@ -230,8 +230,8 @@ fn a_neighbour_that_lies() {
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: a home of several processes loses one of them at each message of the way out and in
 fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
-        let (home, abroad) = neighbours();
-        let mut net = with(Sim::replicated(28, home, Faults::default(), 3, 1), abroad);
+        let (home, peer_amf) = two_amf_configs();
+        let mut net = with(Sim::replicated(28, home, Faults::default(), 3, 1), peer_amf);
         go_idle(&mut net, UE);
         net
     };
@@ -269,7 +269,7 @@ fn no_count_twice(said: &[(u8, Vec<u8>)], what: &str) {
 fn what_was_said_elsewhere_before_a_ue_returns_has_counts_of_its_own() {
     let mut returned = 0;
     for step in 0..60 {
-        let (home, mut there) = neighbours();
+        let (home, mut there) = two_amf_configs();
         there.amf.access.authentication.after = Some(Duration::ZERO); // it challenges the UE, under the keys that came
         let mut net = with(Sim::with(31, home, Faults::default()), there);
         go_idle(&mut net, UE);
@@ -294,10 +294,10 @@ fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
     let mut net = scene(32);
     net.tap();
     net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
-    net.befalls_n14(net.said_over_n14() + 3, Fate::Cut);
+    net.inject_n14_fault(net.n14_messages() + 3, N14Fault::Cut);
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND * 20);
-    assert!(at_home(&net).is_some() && abroad(&net).is_some(), "each believes that it has the UE");
+    assert!(at_home(&net).is_some() && peer_amf(&net).is_some(), "each believes that it has the UE");
     let mut all = said(&mut net);
     let there = all.len();
     net.ue_mut(UE).faults_mut().ignore.clear();
@@ -314,7 +314,7 @@ fn a_panic_while_another_amf_is_asked_leaves_no_context_at_the_gnb() {
     let mut net = scene(33);
     go(&mut net, THERE);
     go_idle(&mut net, UE);
-    net.befalls_n14(net.said_over_n14() + 1, Fate::Lost); // so it asks for a second
+    net.inject_n14_fault(net.n14_messages() + 1, N14Fault::Lost); // so it asks for a second
     net.move_ue(UE, HERE);
     net.settle(SECOND / 10);
     let asks = net.contexts().next().expect("it has come").id;

@@ -6,7 +6,7 @@ use crate::common::*;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::Loss;
+use whimbrel_sim::CpfLoss;
 
 /// A UE with a session, who serves it, who backs it, and who does neither.
 fn settled() -> (crate::common::day::Stage, whimbrel_control::UeId, [CpfId; 3]) {
@@ -86,7 +86,7 @@ fn a_loss_at_every_message_of_a_day_of_ues_that_move() {
         live(&mut stage, &|| "no loss".into());
         stage.net.links_taken()
     };
-    for how in Loss::ALL {
+    for how in CpfLoss::ALL {
         for message in 1..=taken {
             let mut stage = restless();
             stage.net.lose_cpf_at(message, how);

@@ -88,7 +88,7 @@ fn ran_configuration_update() {
     assert!(registered(&net, ue), "the gNB serves on");
 }
 
-#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one Global RAN Node ID displace each other once, not for ever
+#[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one Global RAN GnbNode ID displace each other once, not for ever
 fn two_gnbs_of_one_identity_displace_each_other_once() {
     let mut net = network(3);
     let first = net.add_gnb(gnb_config(1));

@@ -56,7 +56,7 @@ fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
 
 /// HANDOVER PREPARATION FAILURE at the source, and its cause.
 fn preparation_failure(net: &mut Sim) -> Cause {
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     match heard.as_slice() {
         [Message::HandoverPreparationFailure(m)] => m.cause.clone(),
         other => panic!("{other:?}"),
@@ -65,7 +65,7 @@ fn preparation_failure(net: &mut Sim) -> Cause {
 
 /// UE CONTEXT RELEASE COMMAND at a gNB: the identity that it names, and its cause.
 fn released(net: &mut Sim, gnb: GnbIndex) -> (AmfUeNgapId, Cause) {
-    let heard = net.heard(gnb);
+    let heard = net.take_ngap(gnb);
     let commands = heard.iter().filter_map(|m| match m {
         Message::UeContextReleaseCommand(m) => Some(m),
         _ => None,
@@ -134,7 +134,7 @@ fn the_whole_with_direct_forwarding() {
     assert_eq!(to, at_target(1));
     let ended: Vec<_> = earlier.into_iter().filter(|s| s.1 == END_MARKER).map(|s| Some(s.0)).collect();
     assert_eq!(ended, before, "one end marker into each tunnel that was left");
-    assert_eq!(net.heard(SOURCE), [], "the source forwards what it still has");
+    assert_eq!(net.take_ngap(SOURCE), [], "the source forwards what it still has");
     assert!(context(&net).is_idle(), "which keeps the UE from nothing");
     over(&mut net);
     let cause = CauseRadioNetwork::SuccessfulHandover.into();
@@ -215,10 +215,10 @@ fn some_sessions_are_admitted() {
     say(&mut net, TARGET, notify(id));
     let up = |n| context(&net).sessions[&psi(n)].up;
     assert_eq!([up(1), up(2), up(3)], [UpState::Inactive, UpState::Active, UpState::Inactive]);
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     let [Message::PduSessionResourceReleaseCommand(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!(psis(&m.pdu_session_resource_to_release_list_rel_cmd), [9], "it was not asked for that one");
-    net.heard(SOURCE);
+    net.take_ngap(SOURCE);
     over(&mut net);
 }
 
@@ -241,7 +241,7 @@ fn what_the_target_says_is_judged() {
     let m = command(&mut net);
     assert_eq!(psis(&m.pdu_session_resource_to_release_list_ho_cmd), [1]);
     say(&mut net, TARGET, notify(id));
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     assert!(matches!(heard.as_slice(), [Message::PduSessionResourceReleaseCommand(_)]), "{heard:?}");
     over(&mut net);
 }
@@ -254,11 +254,11 @@ fn the_target_refuses() {
     let mut m = HandoverFailure::new(id, cause.clone());
     m.target_to_source_failure_transparent_container = Some(vec![5, 5]);
     say(&mut net, TARGET, m);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     let [Message::HandoverPreparationFailure(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!(m.cause, cause);
     assert_eq!(m.target_to_source_failure_transparent_container, Some(vec![5, 5]));
-    assert_eq!(net.heard(TARGET), [], "it keeps nothing");
+    assert_eq!(net.take_ngap(TARGET), [], "it keeps nothing");
     assert_eq!(*connection(&net), before);
     over(&mut net);
 }
@@ -267,18 +267,18 @@ fn the_target_refuses() {
 fn the_target_is_silent() {
     let (mut net, id) = preparing(9, &[1]);
     net.advance(SECOND * 19);
-    assert_eq!(net.heard(SOURCE), []);
+    assert_eq!(net.take_ngap(SOURCE), []);
     net.advance(SECOND * 2);
     preparation_failure(&mut net);
     assert_eq!(released(&mut net, TARGET).0, id, "by our name alone: it has told none");
     over(&mut net);
     // Its answer crosses the command; and one comes late: nobody there bears that name any more.
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
-    assert_eq!(net.heard(TARGET), []);
+    assert_eq!(net.take_ngap(TARGET), []);
     net.advance(SECOND * 3);
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
-    assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
-    assert_eq!(net.heard(SOURCE), []);
+    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::ErrorIndication(_)]));
+    assert_eq!(net.take_ngap(SOURCE), []);
 }
 
 #[test] // whoever takes over says HANDOVER REQUEST again, and the target makes two contexts: it lets go of the second, in whatever state the UE is
@@ -291,12 +291,12 @@ fn a_second_context_at_the_target_is_let_go() {
     // Another context of the same name of ours is released by both names, and what the target answers is not of the UE.
     let let_go = |net: &mut Sim, id| {
         say(net, TARGET, second(id));
-        let heard = net.heard(TARGET);
+        let heard = net.take_ngap(TARGET);
         let [Message::UeContextReleaseCommand(m)] = heard.as_slice() else { panic!("{heard:?}") };
         let UeNgapIds::UeNgapIdPair(pair) = &m.ue_ngap_ids else { panic!("{m:?}") };
         assert_eq!((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id), (id, second(id).ran_ue_ngap_id));
         say(net, TARGET, UeContextReleaseComplete::new(pair.amf_ue_ngap_id, pair.ran_ue_ngap_id));
-        assert_eq!(net.heard(TARGET), []);
+        assert_eq!(net.take_ngap(TARGET), []);
     };
     let (mut net, id) = executing(30, &[1], false);
     let_go(&mut net, id);
@@ -313,7 +313,7 @@ fn a_second_context_at_the_target_is_let_go() {
     let_go(&mut net, id);
     // What it had said before comes again: that context is gone already.
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
-    assert_eq!(net.heard(TARGET), []);
+    assert_eq!(net.take_ngap(TARGET), []);
     assert_eq!(*connection(&net), source);
     over(&mut net);
 }
@@ -325,7 +325,7 @@ fn refused(seed: u64, change: impl FnOnce(&mut HandoverRequired)) -> Cause {
     let mut m = handover_required(&net, &[1]);
     change(&mut m);
     say(&mut net, SOURCE, m);
-    assert_eq!(net.heard(TARGET), []);
+    assert_eq!(net.take_ngap(TARGET), []);
     assert_eq!(*connection(&net), before);
     let cause = preparation_failure(&mut net);
     over(&mut net);
@@ -399,7 +399,7 @@ fn a_slice_that_the_target_does_not_support() {
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
     assert_eq!(preparation_failure(&mut net), CauseRadioNetwork::SliceNotSupported.into());
-    assert_eq!(net.heard(TARGET), []);
+    assert_eq!(net.take_ngap(TARGET), []);
 }
 
 #[test] // TS 23.502 §4.9.1.4; TS 38.413 §8.4.5.2: cancelled while the target is asked, and while the UE is on its way
@@ -409,18 +409,18 @@ fn the_source_cancels() {
         let c = connection(&net).clone();
         let cause = CauseRadioNetwork::HandoverCancelled.into();
         say(&mut net, SOURCE, HandoverCancel::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
-        assert!(matches!(net.heard(SOURCE).as_slice(), [Message::HandoverCancelAcknowledge(_)]));
+        assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::HandoverCancelAcknowledge(_)]));
         assert_eq!(released(&mut net, TARGET), (id, CauseRadioNetwork::HandoverCancelled.into()));
         assert_eq!(*connection(&net), c);
         over(&mut net);
         // The UE's arrival is told too late: it crosses the command, or the target should know.
         say(&mut net, TARGET, notify(id));
         assert_eq!(*connection(&net), c);
-        assert_eq!(net.heard(TARGET), []);
+        assert_eq!(net.take_ngap(TARGET), []);
         net.advance(SECOND * 3);
         say(&mut net, TARGET, notify(id));
         assert_eq!(*connection(&net), c);
-        assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
+        assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::ErrorIndication(_)]));
     }
 }
 
@@ -430,7 +430,7 @@ fn nothing_to_cancel() {
     let c = connection(&net).clone();
     let cause = CauseRadioNetwork::HandoverCancelled.into();
     say(&mut net, SOURCE, HandoverCancel::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
-    assert!(matches!(net.heard(SOURCE).as_slice(), [Message::HandoverCancelAcknowledge(_)]));
+    assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::HandoverCancelAcknowledge(_)]));
     assert_eq!(*connection(&net), c);
 }
 
@@ -444,7 +444,7 @@ fn ran_status_transfer() {
         SOURCE,
         UplinkRanStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, container.clone()),
     );
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     let [Message::DownlinkRanStatusTransfer(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (id, RAN_ID));
     assert_eq!(m.ran_status_transfer_transparent_container, container);
@@ -458,7 +458,7 @@ fn ran_early_status_transfer() {
     let container = vec![0, 0, 0, 0];
     let said = UplinkRanEarlyStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, container.clone());
     say(&mut net, SOURCE, said);
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     let [Message::DownlinkRanEarlyStatusTransfer(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (id, RAN_ID));
     assert_eq!(m.early_status_transfer_transparent_container, container);
@@ -473,7 +473,7 @@ fn ran_status_transfer_without_handover() {
     say(&mut net, SOURCE, m);
     preparation_failure(&mut net);
     say(&mut net, SOURCE, UplinkRanStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, vec![0x40]));
-    assert_eq!((net.heard(SOURCE), net.heard(TARGET)), (vec![], vec![]));
+    assert_eq!((net.take_ngap(SOURCE), net.take_ngap(TARGET)), (vec![], vec![]));
     // Two IEs instead of three.
     let whole = octets(UplinkRanStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, vec![]));
     let mut m = whole[..whole.len() - 4].to_vec();
@@ -481,7 +481,7 @@ fn ran_status_transfer_without_handover() {
     m[6] = 2;
     net.inject(SOURCE, &m);
     net.settle(SECOND / 10);
-    assert!(matches!(net.heard(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
     assert_eq!(*connection(&net), c);
     over(&mut net);
 }
@@ -495,7 +495,7 @@ fn notify_out_of_state() {
     let (mut net, _) = scene(25, 1);
     let c = connection(&net).clone();
     say(&mut net, TARGET, notify(c.amf_ue_ngap_id));
-    assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::ErrorIndication(_)]));
     say(&mut net, SOURCE, {
         let mut m = notify(c.amf_ue_ngap_id);
         m.ran_ue_ngap_id = c.ran_ue_ngap_id;
@@ -510,7 +510,7 @@ fn the_ue_never_arrives() {
     let c = connection(&net).clone();
     net.settle(SECOND * 20);
     assert_eq!(released(&mut net, TARGET).0, id);
-    assert_eq!(net.heard(SOURCE), [], "it gives up by itself");
+    assert_eq!(net.take_ngap(SOURCE), [], "it gives up by itself");
     assert_eq!(*connection(&net), c);
     over(&mut net);
 }
@@ -528,7 +528,7 @@ fn the_target_is_lost() {
     let c = connection(&net).clone();
     net.disconnect(TARGET);
     net.settle(SECOND / 10);
-    assert_eq!((net.heard(SOURCE), connection(&net)), (vec![], &c));
+    assert_eq!((net.take_ngap(SOURCE), connection(&net)), (vec![], &c));
     over(&mut net);
 }
 
@@ -596,7 +596,11 @@ fn the_source_asks_for_release_after_the_command() {
             say(&mut net, SOURCE, UeContextReleaseRequest::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
         }
         assert_eq!(released(&mut net, SOURCE).0, c.amf_ue_ngap_id);
-        assert_eq!((net.heard(SOURCE), net.heard(TARGET)), (vec![], vec![]), "once, and to the source alone");
+        assert_eq!(
+            (net.take_ngap(SOURCE), net.take_ngap(TARGET)),
+            (vec![], vec![]),
+            "once, and to the source alone"
+        );
         if arrives {
             say(&mut net, TARGET, notify(id));
             assert_eq!(connection(&net).ran_ue_ngap_id, RAN_ID);
@@ -607,7 +611,7 @@ fn the_source_asks_for_release_after_the_command() {
             assert!(!context(&net).is_connected() && context(&net).amf.registered);
         }
         over(&mut net);
-        assert_eq!(net.heard(SOURCE), []);
+        assert_eq!(net.take_ngap(SOURCE), []);
     }
 }
 
@@ -621,7 +625,7 @@ fn the_source_asks_for_release_after_the_ue_has_left() {
     assert_eq!(released(&mut net, SOURCE).0, c.amf_ue_ngap_id);
     assert_eq!(connection(&net).ran_ue_ngap_id, RAN_ID);
     over(&mut net);
-    assert_eq!(net.heard(SOURCE), [], "once");
+    assert_eq!(net.take_ngap(SOURCE), [], "once");
 }
 
 #[test] // TS 38.413 §8.4.1.4: a second HANDOVER REQUIRED takes the place of the first while that is prepared
@@ -629,13 +633,13 @@ fn a_second_handover_required() {
     let (mut net, id) = preparing(37, &[1]);
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     let [Message::UeContextReleaseCommand(_), Message::HandoverRequest(m)] = heard.as_slice() else {
         panic!("{heard:?}")
     };
     assert_ne!(m.amf_ue_ngap_id, id);
     let id = m.amf_ue_ngap_id;
-    assert_eq!(net.heard(SOURCE), [], "one answer for both");
+    assert_eq!(net.take_ngap(SOURCE), [], "one answer for both");
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
     command(&mut net);
     say(&mut net, TARGET, notify(id));
@@ -648,7 +652,7 @@ fn a_handover_required_that_comes_again_after_its_command() {
     let (mut net, id) = executing(38, &[1], true);
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
-    assert_eq!((net.heard(TARGET), net.heard(SOURCE)), (vec![], vec![]));
+    assert_eq!((net.take_ngap(TARGET), net.take_ngap(SOURCE)), (vec![], vec![]));
     say(&mut net, TARGET, notify(id));
     over(&mut net);
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
@@ -662,7 +666,7 @@ fn a_path_switch_ends_a_preparation() {
     net.take_over(third);
     let m = path_switch_request(&net, &[1]);
     say(&mut net, third, m);
-    assert!(matches!(net.heard(third).as_slice(), [Message::PathSwitchRequestAcknowledge(_)]));
+    assert!(matches!(net.take_ngap(third).as_slice(), [Message::PathSwitchRequestAcknowledge(_)]));
     assert_eq!(released(&mut net, TARGET).0, id);
     over(&mut net);
 }
@@ -677,7 +681,7 @@ fn nas_messages_while_a_handover_runs() {
         for nas in [&[0x7e, 0, 0x5e][..], &[0x7e, 0, 0x43], &[0x7e, 0, 0x64, 0x6f], &[0xff]] {
             say(&mut net, SOURCE, UplinkNasTransport::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, nas.to_vec()));
         }
-        assert_eq!((net.heard(SOURCE), net.heard(TARGET)), (vec![], vec![]));
+        assert_eq!((net.take_ngap(SOURCE), net.take_ngap(TARGET)), (vec![], vec![]));
         if !executing {
             say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
             command(&mut net);
@@ -701,9 +705,9 @@ fn nas_messages_to_a_ue_on_its_way_wait() {
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     command(&mut net);
     net.settle(SECOND * 13);
-    assert_eq!(net.heard(SOURCE), [], "T3550 has expired twice");
+    assert_eq!(net.take_ngap(SOURCE), [], "T3550 has expired twice");
     say(&mut net, TARGET, notify(id));
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     assert!(matches!(heard.as_slice(), [Message::DownlinkNasTransport(_)]), "{heard:?}");
 }
 
@@ -713,10 +717,10 @@ fn a_session_release_waits_for_the_handover() {
     let ue_id = context(&net).id;
     net.order(ue_id, CoreCommand::UpfRestarted(whimbrel_control::UpfId(0)));
     net.settle(SECOND / 10);
-    assert_eq!(net.heard(SOURCE), []);
+    assert_eq!(net.take_ngap(SOURCE), []);
     say(&mut net, TARGET, notify(id));
     net.settle(SECOND / 10);
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     assert!(!heard.is_empty() && context(&net).is_connected(), "{heard:?}");
     net.settle(SECOND * 90);
     assert!(context(&net).sessions.is_empty());
@@ -757,7 +761,7 @@ fn a_silent_upf() {
     let (mut net, id) = preparing(47, &[1]);
     net.set_upf(UpfState::Silent);
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
-    assert_eq!(net.heard(SOURCE), []);
+    assert_eq!(net.take_ngap(SOURCE), []);
     net.settle(SECOND * 6);
     let m = command(&mut net);
     let t = HandoverCommandTransfer::decode(&m.pdu_session_resource_handover_list[0].transfer)
@@ -786,10 +790,10 @@ fn another_gnbs_handover_messages() {
         UplinkRanStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, vec![0x40]).into(),
     ] {
         say(&mut net, third, m);
-        let heard = net.heard(third);
+        let heard = net.take_ngap(third);
         assert!(matches!(heard.as_slice(), [Message::ErrorIndication(_)]), "{heard:?}");
     }
-    assert_eq!((net.heard(SOURCE), net.heard(TARGET)), (vec![], vec![]));
+    assert_eq!((net.take_ngap(SOURCE), net.take_ngap(TARGET)), (vec![], vec![]));
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
     command(&mut net);
 }
@@ -803,7 +807,7 @@ fn there_and_back() {
     let back = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
     target(&mut m).global_ran_node_id = GlobalRanNodeId::GlobalGnbId(back);
     say(&mut net, TARGET, m);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     let [Message::UeContextReleaseCommand(_), Message::HandoverRequest(m)] = heard.as_slice() else {
         panic!("{heard:?}")
     };
@@ -811,7 +815,7 @@ fn there_and_back() {
     let mut m = acknowledgement(id, vec![admitted(1, true), admitted(2, true)]);
     m.ran_ue_ngap_id = RanUeNgapId(99);
     say(&mut net, SOURCE, m);
-    assert!(matches!(net.heard(TARGET).as_slice(), [Message::HandoverCommand(_)]));
+    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::HandoverCommand(_)]));
     let mut m = notify(id);
     m.ran_ue_ngap_id = RanUeNgapId(99);
     say(&mut net, SOURCE, m);
@@ -828,7 +832,7 @@ fn handovers_replay() {
         let m = if n % 2 == 0 { directly(m) } else { m };
         let from = SOURCE;
         say(&mut net, from, m);
-        let heard = net.heard(TARGET);
+        let heard = net.take_ngap(TARGET);
         let Some(Message::HandoverRequest(m)) = heard.last() else { panic!("{heard:?}") };
         let id = m.amf_ue_ngap_id;
         if n == 3 {

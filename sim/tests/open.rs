@@ -15,7 +15,7 @@ use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_sim::{
-    BrokerLoss, BrokerState, CtaLoss, Faults, Loss, Sim, UeIndex, default_config, open_config,
+    BrokerLoss, BrokerState, CpfLoss, CtaLoss, Faults, Sim, UeIndex, default_config, open_config,
 };
 
 const BROKER: &str = "b.example";
@@ -332,7 +332,7 @@ fn a_cpf_lost_at_any_message_costs_a_brokers_ue_nothing() {
         net.links_taken()
     };
     let mut taken_over = 0;
-    for how in Loss::ALL {
+    for how in CpfLoss::ALL {
         for message in 1..=taken {
             let (mut net, ue) = begin();
             net.lose_cpf_at(message, how);
@@ -360,7 +360,7 @@ fn a_cta_lost_at_any_input_costs_a_brokers_ue_nothing() {
             net.lose_cta_at(input, how);
             life(&mut net, ue, &|| format!("{how:?} at input {input} of {before} to {taken}"));
             // What the CTA replica does not know to have left is sent again, and gNBs say that they know it already.
-            if !matches!(how, CtaLoss::Said | CtaLoss::Untold) {
+            if !matches!(how, CtaLoss::AfterOutput | CtaLoss::BeforeReplication) {
                 no_violations(&net);
             }
         }

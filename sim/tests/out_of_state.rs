@@ -103,7 +103,7 @@ fn in_state(state: State) -> Sim {
         State::Idle => go_idle(&mut net, VICTIM),
         State::Paged => {
             go_idle(&mut net, VICTIM);
-            net.unplug(VICTIM);
+            net.leave_coverage(VICTIM);
         }
         State::Releasing => net.release(VICTIM, CauseRadioNetwork::UserInactivity.into()),
         State::Deregistering => {
@@ -144,7 +144,7 @@ fn in_state(state: State) -> Sim {
             m.user_location_information = Some(by_hand::location(1));
             net.set_upf(UpfState::ByHand);
             net.inject(BY_HAND, &octets(m));
-            assert!(!net.n4_heard().is_empty(), "the UPF is asked");
+            assert!(!net.take_pfcp().is_empty(), "the UPF is asked");
         }
         _ => {}
     }
@@ -305,7 +305,7 @@ fn any_envelope_in_any_state() {
             let before = look(&net);
             net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(amf, ran, envelope.clone())));
             assert!(!protected || before == look(&net), "{envelope:02x?} in {state:?}");
-            net.heard(BY_HAND);
+            net.take_ngap(BY_HAND);
             unharmed(&net, &|| format!("{envelope:02x?} in {state:?}"));
         }
         judge(&mut in_state(state), &|| format!("{state:?}"));
@@ -351,7 +351,7 @@ fn asked(what: Asked) -> (Sim, Vec<Vec<u8>>) {
         Asked::Nothing | Asked::PathSwitch => {}
     }
     net.settle(SECOND / 10);
-    let requests = net.n4_heard();
+    let requests = net.take_pfcp();
     (net, requests)
 }
 
@@ -441,7 +441,7 @@ fn any_pfcp_report_in_any_state() {
             for flags in 0..=255u8 {
                 let report_type = [0, 39, 0, 1, flags];
                 let body = [&report_type[..], &[0, 83, 0, 6, 0, 56, 0, 2, 0, flags & 3]].concat();
-                // Session Report Request, with a Downlink Data Report of some PDR, and the type as the flags have it.
+                // Session ScheduleReport Request, with a Downlink Data ScheduleReport of some PDR, and the type as the flags have it.
                 let mut octets = vec![0x21, 56];
                 octets.extend((body.len() as u16 + 12).to_be_bytes());
                 octets.extend(seid.map_or(0, |s| s.0).to_be_bytes());

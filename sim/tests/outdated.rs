@@ -14,7 +14,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::{CpfId, Marking, UeLogLimits};
 use whimbrel_resilience::{LogLimits, ProtocolViolation};
-use whimbrel_sim::{GnbIndex, Loss, Sim, UeIndex, default_config};
+use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex, default_config};
 
 /// Longer than a log waits for a backup, and the time until somebody looks after that.
 const LONG: Duration = Duration::from_secs(40);
@@ -42,7 +42,7 @@ impl Scene {
 
     /// The UE has a session now, of which the second backup does not hear from who serves the UE.
     fn session_without_second(&mut self) {
-        self.net.stick(self.serves, self.backs[1]);
+        self.net.hold_between_cpfs(self.serves, self.backs[1]);
         self.net.command(self.ue, session());
         self.net.settle(SECOND);
         assert_eq!(self.net.cta().logged().1, 1, "the log waits");
@@ -53,7 +53,7 @@ impl Scene {
 
     /// Who serves the UE dies at its next message. Who serves it then.
     fn lose_who_serves(&mut self, next: Command) -> Option<CpfId> {
-        self.net.lose_cpf_at(self.net.links_taken() + 1, Loss::Before);
+        self.net.lose_cpf_at(self.net.links_taken() + 1, CpfLoss::BeforeInput);
         self.net.command(self.ue, next);
         self.net.settle(SECOND * 3);
         self.net.cta().served_by(self.id)
@@ -78,7 +78,7 @@ fn an_outdated_backup_gets_the_state_from_another_backup() {
 fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
     let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
-    scene.net.stick(first, second);
+    scene.net.hold_between_cpfs(first, second);
     scene.session_without_second();
     assert_eq!(scene.lose_who_serves(Command::PeriodicRegistration), Some(first), "the other one has it");
     go_idle(&mut scene.net, scene.ue);
@@ -98,15 +98,15 @@ fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
 fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored() {
     let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
-    scene.net.stick(first, second);
-    scene.net.stick(scene.serves, second);
+    scene.net.hold_between_cpfs(first, second);
+    scene.net.hold_between_cpfs(scene.serves, second);
     scene.net.command(scene.ue, session());
     scene.net.settle(SECOND);
     go_idle(&mut scene.net, scene.ue);
     scene.net.advance(LONG);
     let held = scene.net.backed();
     // What it was asked for stays stuck; what was sent before the word comes late: the session's state, and the idle UE's.
-    assert!(scene.net.unstick(scene.serves, second) >= 2);
+    assert!(scene.net.release_between_cpfs(scene.serves, second) >= 2);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
     scene.lose_who_serves(Command::ServiceRequest);
@@ -121,7 +121,7 @@ fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing()
     for (marking, lost) in [(Marking::WithoutLog, 0), (Marking::AtNextProcedure, 1)] {
         let ue = UeLogLimits { marking, ..UeLogLimits::default() };
         let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
-        scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
+        scene.backs.into_iter().for_each(|backup| scene.net.hold_between_cpfs(scene.serves, backup));
         scene.net.command(scene.ue, session());
         scene.net.settle(SECOND);
         scene.lose_who_serves(Command::PeriodicRegistration);
@@ -137,7 +137,7 @@ fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing()
 fn how_long_a_log_waits_is_configured() {
     for (outdated_after, waits) in [(SECOND, false), (LONG * 2, true)] {
         let mut scene = Scene::new(LogLimits { outdated_after, ..LogLimits::default() });
-        scene.net.stick(scene.serves, scene.backs[1]);
+        scene.net.hold_between_cpfs(scene.serves, scene.backs[1]);
         scene.net.command(scene.ue, session());
         scene.net.advance(SECOND * 10);
         assert_eq!(scene.net.cta().logged().1 > 0, waits);
@@ -151,11 +151,11 @@ fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_ha
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
     assert_eq!(scene.net.cta().without_backup(), 0);
-    scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
+    scene.backs.into_iter().for_each(|backup| scene.net.hold_between_cpfs(scene.serves, backup));
     scene.net.command(scene.ue, session());
     scene.net.settle(SECOND);
     assert_eq!(scene.net.cta().without_backup(), 1, "it would be lost with who serves it");
-    scene.net.unstick(scene.serves, scene.backs[0]);
+    scene.net.release_between_cpfs(scene.serves, scene.backs[0]);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.cta().without_backup(), 0);
     no_violations(&scene.net);
@@ -172,7 +172,7 @@ fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     let context = net.contexts().next().expect("it is registered").id;
     let serves = net.cta().served_by(context).expect("somebody serves it");
     let [backs] = net.cta().backed_by(context).try_into().expect("one backup");
-    net.stick(serves, backs);
+    net.hold_between_cpfs(serves, backs);
     (net, ue, context, [serves, backs])
 }
 
@@ -202,7 +202,7 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
     assert_ne!(other, backs);
     assert_eq!(net.cpf_violations, [(backs, ProtocolViolation::Lagging)]);
     // Late states come where nobody asks for them any more.
-    assert!(net.unstick(serves, backs) > 0);
+    assert!(net.release_between_cpfs(serves, backs) > 0);
     net.settle(SECOND);
     assert_eq!((net.backed(), net.cta().backed_by(context)), (1, vec![other]), "the UE stays");
     net.lose_cpf(serves);
@@ -251,15 +251,15 @@ fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
 fn who_gets_the_state_first_stays_where_two_do_not() {
     let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     let other = (1..=3).map(CpfId).find(|c| ![serves, backs].contains(c)).expect("a third one");
-    net.stick(serves, other);
+    net.hold_between_cpfs(serves, other);
     go_idle(&mut net, ue);
     net.advance(LONG * 3);
     assert_eq!(net.cta().backed_by(context), [other, backs], "it is tried");
     assert_eq!(net.cta().logged().1, 1, "and what the log leads on from stays");
-    net.unstick(serves, backs);
+    net.release_between_cpfs(serves, backs);
     net.advance(LONG * 2);
     assert_eq!((net.cta().backed_by(context), net.cta().logged()), (vec![backs], (0, 0)));
-    net.unstick(serves, other);
+    net.release_between_cpfs(serves, other);
     net.settle(SECOND);
     assert_eq!((net.backed(), net.cta().backed_by(context)), (1, vec![backs]));
     no_violations(&net);
@@ -315,7 +315,7 @@ fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     net.settle(SECOND);
     let context = net.contexts().next().expect("it is registered").id;
     let serves = net.cta().served_by(context).expect("somebody serves it");
-    net.stick(serves, net.cta().backed_by(context)[0]);
+    net.hold_between_cpfs(serves, net.cta().backed_by(context)[0]);
     net.command(ue, session());
     net.settle(SECOND);
     wakes_up(&mut net, ue, 1);
@@ -329,7 +329,7 @@ fn a_path_switch_of_a_ue_that_is_lost_is_refused() {
     for nth in 1..=6 {
         let (mut net, ue, gnbs) = alone();
         net.tap();
-        net.lose_cpf_at(net.links_taken() + nth, Loss::Before);
+        net.lose_cpf_at(net.links_taken() + nth, CpfLoss::BeforeInput);
         net.hand_over(ue, gnbs[1], Via::Xn);
         net.settle(SECOND * 20);
         let heard = net.tapped();
@@ -357,7 +357,7 @@ fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, UeId)) -> Vec<Mess
     net.advance(time);
     net.inject(gnbs[1], &octets(PathSwitchRequest::new(RAN_ID, amf_ue_ngap_id, vec![to_switch(1)])));
     net.settle(SECOND);
-    net.heard(gnbs[1])
+    net.take_ngap(gnbs[1])
 }
 
 #[test] // TS 38.413 §8.4.4.3: a gNB asks for the path of a UE that is let go, however the one crosses the other

@@ -13,7 +13,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::{HandoverCancel, UeContextReleaseRequest};
 use whimbrel_ran::gnb::{Event as GnbEvent, Faults as GnbFaults, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Loss, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, Faults, GnbIndex, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
 
 /// Time between two packets.
 const INTERVAL: Duration = Duration::from_micros(250);
@@ -153,7 +153,7 @@ fn no_packet_is_lost_with_a_cpf() {
     assert_eq!(lost(&received, &|| "no loss".into()), 0);
     let last = net.links_taken();
     assert!(last > first + 5, "{first} to {last}");
-    for how in Loss::ALL {
+    for how in CpfLoss::ALL {
         for message in first..=last {
             let what = || format!("{how:?} at message {message} of {first} to {last}");
             let (mut net, session) = region();

@@ -84,7 +84,7 @@ fn downlink_data_while_the_user_plane_comes_up() {
     net.set_upf(UpfState::ByHand);
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND / 10);
-    let requests = net.n4_heard();
+    let requests = net.take_pfcp();
     let [led] = requests.as_slice() else { panic!("{} requests", requests.len()) };
     downlink_data(&mut net, 77);
     net.settle(SECOND / 10);
@@ -193,7 +193,7 @@ fn a_repeated_report_pages_once() {
 fn paging_ends() {
     let (mut net, ue) = idle_with_session(5);
     net.tap();
-    net.unplug(ue);
+    net.leave_coverage(ue);
     downlink_data(&mut net, 81);
     net.advance(Duration::from_secs(30));
     assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 4);
@@ -267,7 +267,7 @@ fn an_idle_ue_is_paged_to_be_deregistered() {
 fn a_ue_that_cannot_be_paged_is_deregistered() {
     let (mut net, ue) = idle_with_session(9);
     net.tap();
-    net.unplug(ue);
+    net.leave_coverage(ue);
     deregister(&mut net);
     net.advance(Duration::from_secs(30));
     assert_eq!(pagings(&mut net), 4);
@@ -288,7 +288,7 @@ fn a_ue_paged_to_be_deregistered_comes_with_something_else() {
 #[test] // TS 24.501 §5.3.7: after the mobile reachable timer nobody is paged
 fn a_ue_that_is_overdue_is_not_paged() {
     let (mut net, ue) = idle_with_session(11);
-    net.unplug(ue);
+    net.leave_coverage(ue);
     let timers = whimbrel_sim::default_config().timers;
     net.advance(timers.t3512 + timers.implicit_deregistration + SECOND);
     net.tap();
@@ -302,7 +302,7 @@ fn a_ue_that_is_overdue_is_not_paged() {
 /// The pagings that the UE's gNB has heard.
 fn heard(net: &mut Sim) -> Vec<Paging> {
     let paging = |m| if let Message::Paging(m) = m { Some(m) } else { None };
-    net.heard(GnbIndex(0)).into_iter().filter_map(paging).collect()
+    net.take_ngap(GnbIndex(0)).into_iter().filter_map(paging).collect()
 }
 
 /// Its gNB lets a UE go, and recommends a cell to page it in.
@@ -352,7 +352,7 @@ fn paging_is_assisted() {
     let mut recommended = RecommendedCellItem::new(NgranCgi::NrCgi(cell));
     recommended.time_stayed_in_cell = Some(600);
     release_by_hand(&mut net, vec![recommended.clone()]);
-    net.heard(GnbIndex(0));
+    net.take_ngap(GnbIndex(0));
     downlink_data(&mut net, 86);
     net.advance(Duration::from_secs(30));
     let pagings = heard(&mut net);

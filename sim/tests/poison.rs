@@ -12,7 +12,8 @@ use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{CpfCommand, CpfReport};
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, Trial, TrialOutcome};
 use whimbrel_sim::{
-    Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, ue_config,
+    Faults, GnbIndex, Sim, UeIndex, chaos_run_in_region, chaos_run_with_poison, default_config,
+    heal_and_verify, ue_config,
 };
 
 /// Two gNBs, three UEs, three CPFs with so many backups a UE.
@@ -65,7 +66,7 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
         assert_eq!((given_up(&net), told.diverged), (1, 0), "input {nth} of {inputs}");
         let unaffected = ues.iter().filter(|&&ue| registered(&net, ue)).count();
         assert!(unaffected >= ues.len() - 1, "input {nth} of {inputs}: {unaffected} UEs are there");
-        morning(&mut net);
+        heal_and_verify(&mut net);
     }
 }
 
@@ -84,11 +85,11 @@ fn without_a_trial_every_cpf_follows_the_first() {
 
 #[test]
 fn trials_of_what_does_no_harm_are_not_noticed() {
-    // Nights of losses of all kinds: what was unanswered at each is tried, and nobody is given up for it.
+    // ChaosRuns of losses of all kinds: what was unanswered at each is tried, and nobody is given up for it.
     let mut tried = 0;
     for seed in 0..10 {
-        let mut net = night_in_region(seed, Faults::default(), 2);
-        morning(&mut net);
+        let mut net = chaos_run_in_region(seed, Faults::default(), 2);
+        heal_and_verify(&mut net);
         let told = net.cta().replication_counters();
         assert_eq!((told.poisoned, told.diverged, given_up(&net)), (0, 0, 0), "seed {seed}");
         tried += told.tried;
@@ -100,8 +101,8 @@ fn trials_of_what_does_no_harm_are_not_noticed() {
 fn poison_among_all_else_that_goes_wrong() {
     let mut poisoned = 0;
     for seed in 0..20 {
-        let mut net = night_with_poison(seed, Faults::worst(), 30 + 7 * seed);
-        morning(&mut net);
+        let mut net = chaos_run_with_poison(seed, Faults::worst(), 30 + 7 * seed);
+        heal_and_verify(&mut net);
         let told = net.cta().replication_counters();
         assert_eq!(told.diverged, 0, "seed {seed}");
         assert!(told.poisoned <= 1, "seed {seed}: one input, one UE");

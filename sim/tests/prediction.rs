@@ -106,7 +106,7 @@ fn who_predicts_a_handover_is_heard() {
     // Over Xn the target says so later.
     let m = path_switch_request(&net, &[1]);
     say(&mut net, TARGET, m);
-    assert!(matches!(net.heard(TARGET).as_slice(), [Message::PathSwitchRequestAcknowledge(_)]));
+    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::PathSwitchRequestAcknowledge(_)]));
     assert_eq!(downlink(&mut net, 1), (at_target(1), vec![]));
 
     let (mut net, _) = scene(4);
@@ -134,7 +134,7 @@ fn signs_of_where_a_ue_goes_are_told() {
         net.take_over(SOURCE);
         net.order(id, CoreCommand::Locate(Locate::CellChanges));
         net.settle(SECOND / 10);
-        let heard = net.heard(SOURCE);
+        let heard = net.take_ngap(SOURCE);
         let Some(Message::LocationReportingControl(asked)) = heard.last() else { panic!("{heard:?}") };
         let asked_for = asked.location_reporting_request_type.clone().expect("what is wanted");
         let c = connection(&net).clone();

@@ -11,7 +11,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{CtaLoss, Loss, Sim, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, Sim, default_config, ue_config};
 
 const HOME: &str = "1220";
 /// Of the same larger region.
@@ -214,7 +214,7 @@ fn who_serves_a_ue_that_moved_may_be_lost() {
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::Xn);
     stage.net.settle(SECOND * 3);
     let next = stage.net.links_taken() + 1;
-    stage.net.lose_cpf_at(next, Loss::Before);
+    stage.net.lose_cpf_at(next, CpfLoss::BeforeInput);
     go_idle(&mut stage.net, stage.ues[0]);
     stage.net.command(stage.ues[0], Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
@@ -233,7 +233,7 @@ fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
             assert!(moved(&stage).0 >= 2, "{:?}", moved(&stage));
             stage.net.links_taken()
         };
-        for how in Loss::ALL {
+        for how in CpfLoss::ALL {
             for message in 1..=taken {
                 let mut stage = day();
                 stage.net.lose_cpf_at(message, how);
@@ -257,7 +257,7 @@ fn the_ctas_cta_replica_knows_where_ues_are() {
     live(&mut stage, &|| "no loss".into());
     for input in (first..=stage.net.inputs_taken()).step_by(3) {
         let mut stage = day();
-        stage.net.lose_cta_at(input, CtaLoss::Before);
+        stage.net.lose_cta_at(input, CtaLoss::BeforeInput);
         live(&mut stage, &|| format!("at input {input}"));
         let told = stage.net.cta().replication_counters();
         assert_eq!((stage.net.takeovers(), told.lost, told.moved_fast), (1, 0, 0), "at input {input}");

@@ -13,7 +13,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{AtOnce, Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{CtaLoss, Faults, Loss, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, Faults, Sim, UeIndex, default_config, ue_config};
 
 /// Within it a request that follows at once is answered; it is shorter than `release_delay`.
 const AT_ONCE: Duration = Duration::from_millis(150);
@@ -339,18 +339,20 @@ fn survives(net: impl Fn() -> Sim, loss: impl Fn(&mut Sim, u64)) {
 #[test] // the wait is part of the UE's state: whoever takes it over goes on with it
 fn the_delay_survives_the_loss_of_a_cpf() {
     let region = || Sim::in_region(15, default_config(), Faults::default(), 3, 2);
-    survives(region, |net, message| net.lose_cpf_at(net.links_taken() + message, Loss::ALL[0]));
+    survives(region, |net, message| net.lose_cpf_at(net.links_taken() + message, CpfLoss::ALL[0]));
 }
 
 #[test]
 fn the_delay_survives_the_loss_of_the_cta() {
     let replicated = || Sim::replicated(16, default_config(), Faults::default(), 3, 1);
-    survives(replicated, |net, message| net.lose_cta_at(net.inputs_taken() + message, CtaLoss::Held));
+    survives(replicated, |net, message| {
+        net.lose_cta_at(net.inputs_taken() + message, CtaLoss::AfterReplication)
+    });
 }
 
 #[test] // and it ends, though its timer was another's
 fn the_delay_ends_after_a_takeover() {
-    for loss in Loss::ALL {
+    for loss in CpfLoss::ALL {
         let (mut net, ue) = on_air(Sim::in_region(17, default_config(), Faults::default(), 3, 2));
         unknown_to_the_core(&mut net, ue);
         net.command(ue, Command::ServiceRequest);

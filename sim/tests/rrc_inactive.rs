@@ -76,7 +76,7 @@ fn assistance_goes_with_a_handover() {
     let (mut net, _) = two_gnbs(3, 1);
     let m = path_switch_request(&net, &[1]);
     say(&mut net, TARGET, m);
-    let told = net.heard(TARGET).into_iter().find_map(|m| match m {
+    let told = net.take_ngap(TARGET).into_iter().find_map(|m| match m {
         Message::PathSwitchRequestAcknowledge(m) => Some(m.core_network_assistance_information_for_inactive),
         _ => None,
     });

@@ -185,7 +185,7 @@ fn tc_bidding_down_xn_amf() {
     request.ue_security_capabilities = Some(lowered);
     net.inject(by_hand::TARGET, &octets(request));
     net.settle(SECOND);
-    let told = net.heard(by_hand::TARGET).into_iter().find_map(|m| match m {
+    let told = net.take_ngap(by_hand::TARGET).into_iter().find_map(|m| match m {
         Message::PathSwitchRequestAcknowledge(m) => m.ue_security_capabilities,
         _ => None,
     });

@@ -104,7 +104,7 @@ fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndic
     request.pdu_session_resource_to_be_switched_dl_list = vec![item];
     net.inject(by_hand::TARGET, &octets(request));
     net.settle(SECOND);
-    let acknowledged = net.heard(by_hand::TARGET).into_iter().find_map(|m| match m {
+    let acknowledged = net.take_ngap(by_hand::TARGET).into_iter().find_map(|m| match m {
         Message::PathSwitchRequestAcknowledge(m) => m.pdu_session_resource_switched_list.into_iter().next(),
         _ => None,
     });

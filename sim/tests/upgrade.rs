@@ -3,7 +3,7 @@
 
 use crate::common::day::{Stage, live, stage};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_sim::Loss;
+use whimbrel_sim::CpfLoss;
 
 const NEW: CodeVersion = CodeVersion(2);
 
@@ -36,7 +36,7 @@ fn an_upgrade_at_every_message_of_every_procedure() {
 #[test] // who goes on with a UE in the middle of something runs the code that began it
 fn a_cpf_that_is_lost_while_others_come() {
     for message in (1..=messages()).step_by(3) {
-        for (after, how) in (1..6).zip(Loss::ALL.into_iter().cycle()) {
+        for (after, how) in (1..6).zip(CpfLoss::ALL.into_iter().cycle()) {
             let mut stage = stage(2, 1);
             stage.net.upgrade_cpfs_at(message, NEW);
             stage.net.lose_cpf_at(message + after, how);

@@ -44,7 +44,7 @@ fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
     }
     net.take_over(SOURCE);
     net.settle(SECOND / 20);
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     let [Message::InitialContextSetupRequest(m)] = heard.as_slice() else { panic!("{heard:?}") };
     let item = &m.pdu_session_resource_setup_list_cxt_req[0];
     let transfer = &item.pdu_session_resource_setup_request_transfer;

@@ -31,7 +31,7 @@ fn ask(net: &mut Sim, m: PathSwitchRequest) {
 }
 
 fn acknowledge(net: &mut Sim) -> Box<PathSwitchRequestAcknowledge> {
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     match heard.as_slice() {
         [Message::PathSwitchRequestAcknowledge(m), ..] => m.clone().into(),
         other => panic!("{other:?}"),
@@ -39,7 +39,7 @@ fn acknowledge(net: &mut Sim) -> Box<PathSwitchRequestAcknowledge> {
 }
 
 fn failure(net: &mut Sim) -> PathSwitchRequestFailure {
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     match heard.as_slice() {
         [Message::PathSwitchRequestFailure(m)] => m.clone(),
         other => panic!("{other:?}"),
@@ -201,7 +201,7 @@ fn a_ue_that_is_unknown_or_idle() {
         m.source_amf_ue_ngap_id = AmfUeNgapId::new(id).expect("40 bits");
         let before = state(&net);
         ask(&mut net, m);
-        let heard = net.heard(TARGET);
+        let heard = net.take_ngap(TARGET);
         let [Message::ErrorIndication(e)] = heard.as_slice() else { panic!("{heard:?}") };
         assert_eq!(e.cause, Some(CauseRadioNetwork::UnknownLocalUeNgapId.into()));
         assert_eq!(state(&net), before);
@@ -209,7 +209,7 @@ fn a_ue_that_is_unknown_or_idle() {
     let m = path_switch_request(&net, &[1]);
     go_idle(&mut net, ue);
     ask(&mut net, m);
-    assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::ErrorIndication(_)]));
     assert!(context(&net).amf.connection.is_none());
 }
 
@@ -225,7 +225,7 @@ fn an_association_without_ng_setup_gets_no_ue() {
     let m = path_switch_request(&net, &[1]);
     net.inject(stranger, &octets(m));
     net.settle(SECOND / 10);
-    assert!(matches!(net.heard(stranger).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(stranger).as_slice(), [Message::ErrorIndication(_)]));
     assert_eq!(state(&net), before);
 }
 
@@ -264,7 +264,7 @@ fn a_registration_goes_on_at_the_target() {
     acknowledge(&mut net);
     assert!(!context(&net).is_idle(), "REGISTRATION ACCEPT awaits its completion");
     net.advance(SECOND * 7);
-    let again = net.heard(TARGET);
+    let again = net.take_ngap(TARGET);
     assert!(matches!(again.as_slice(), [Message::DownlinkNasTransport(_)]), "{again:?}");
 }
 
@@ -275,7 +275,7 @@ fn a_silent_upf_fails_the_path_switch() {
     let before = connection(&net).clone();
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
-    assert!(net.heard(TARGET).is_empty());
+    assert!(net.take_ngap(TARGET).is_empty());
     net.settle(SECOND * 6);
     failure(&mut net);
     assert_eq!(*connection(&net), before);
@@ -336,9 +336,9 @@ fn a_request_that_is_repeated_and_one_that_overtakes() {
     failure(&mut net);
     net.set_upf(UpfState::Answering);
     net.settle(SECOND * 10);
-    let heard = net.heard(third);
+    let heard = net.take_ngap(third);
     assert!(matches!(heard.as_slice(), [Message::PathSwitchRequestAcknowledge(_)]), "{heard:?}");
-    assert!(net.heard(TARGET).is_empty());
+    assert!(net.take_ngap(TARGET).is_empty());
 }
 
 #[test] // TS 23.502 §4.2.6: a UE whose release is under way, and one that is deregistered meanwhile
@@ -373,10 +373,10 @@ fn names_after_the_path_switch() {
     let late = UplinkNasTransport::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, vec![0x7e, 0, 0x43]);
     net.inject(SOURCE, &octets(late.clone()));
     net.advance(SECOND * 3);
-    assert_eq!(net.heard(SOURCE), [], "the target has yet to tell it");
+    assert_eq!(net.take_ngap(SOURCE), [], "the target has yet to tell it");
     net.inject(SOURCE, &octets(late));
     net.settle(SECOND / 10);
-    assert!(matches!(net.heard(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
     assert!(context(&net).is_connected());
     let mut e = ErrorIndication::new();
     (e.amf_ue_ngap_id, e.ran_ue_ngap_id) = (Some(source.amf_ue_ngap_id), Some(RAN_ID));

@@ -7,7 +7,7 @@ use whimbrel_control::smf::{Modification, UpState};
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::UeId as Camper;
+use whimbrel_ran::UeId as RanUe;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 use whimbrel_security::{Usim, UsimSqn};
@@ -22,8 +22,8 @@ const BRIEFLY: Duration = Duration::from_secs(8);
 const SESSIONS_MAX: usize = 3;
 
 /// A UE, by its gNB's name.
-pub(super) fn camper(ue: UeIndex) -> Camper {
-    Camper(ue.0 as u32)
+pub(super) fn ran_ue_id(ue: UeIndex) -> RanUe {
+    RanUe(ue.0 as u32)
 }
 
 /// The gNB that it is not at.
@@ -42,7 +42,7 @@ pub(super) fn session(pdu_session_type: PduSessionType) -> Command {
 }
 
 fn brought(net: &mut Sim, what: &str, is_there: impl Fn(&Sim) -> bool) {
-    assert!(net.comes_to(PATIENCE, is_there), "{what}, and nobody was lost: {}", net.told());
+    assert!(net.settle_until(PATIENCE, is_there), "{what}, and nobody was lost: {}", net.told());
 }
 
 pub(super) fn order(net: &mut Sim, ue: UeIndex, command: CoreCommand) {
@@ -59,7 +59,7 @@ pub(super) fn modify(net: &mut Sim, ue: UeIndex, modification: Modification) {
 pub(super) fn gone(net: &mut Sim, ue: UeIndex) {
     leave(net, ue);
     // A release of its connection may have crossed its request: it has left then without anybody's knowing (TS 24.501 §5.5.2.2.6 c).
-    if !net.comes_to(BRIEFLY, |net| is_gone(net, ue)) {
+    if !net.settle_until(BRIEFLY, |net| is_gone(net, ue)) {
         register(net, ue);
         leave(net, ue);
     }
@@ -124,7 +124,7 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
     for _ in 0..5 {
         if net.ue_ref(ue).sessions().count() == 0 {
             net.command(ue, session(PduSessionType::Ipv4));
-            net.comes_to(BRIEFLY, |net| net.ue_ref(ue).sessions().count() > 0);
+            net.settle_until(BRIEFLY, |net| net.ue_ref(ue).sessions().count() > 0);
         }
     }
     // A release of its connection may have crossed a request, which is repeated later than the next one was made (T3580).
@@ -143,7 +143,7 @@ pub(super) fn all_flow(net: &Sim, ue: UeIndex) -> bool {
 }
 
 /// Whether the core has let the user plane of its first session go.
-pub(super) fn first_is_let_go(net: &Sim, ue: UeIndex) -> bool {
+pub(super) fn first_is_deactivated(net: &Sim, ue: UeIndex) -> bool {
     net.known(ue).is_some_and(|p| p.sessions[&first(net, ue)].up == UpState::Inactive)
 }
 
@@ -195,6 +195,6 @@ pub(super) const VOICE: &str = "voice";
 pub(super) fn without_user_plane(net: &mut Sim, ue: UeIndex) {
     with_session(net, ue);
     let session = first(net, ue);
-    net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(camper(ue), session));
-    brought(net, "a user plane is let go", |net| first_is_let_go(net, ue));
+    net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(ran_ue_id(ue), session));
+    brought(net, "a user plane is let go", |net| first_is_deactivated(net, ue));
 }

@@ -4,8 +4,8 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::{self, Via};
 use whimbrel_ran::ue::Command;
 
-use super::bring::{all_flow, camper, first, other_gnb, session, with_session, with_two};
-use super::{Procedure, Was};
+use super::bring::{all_flow, first, other_gnb, ran_ue_id, session, with_session, with_two};
+use super::{Procedure, UeSnapshot};
 use crate::{GnbIndex, Sim, UeIndex};
 
 pub(super) static ALL: &[Procedure] = &[
@@ -60,7 +60,7 @@ pub(super) static ALL: &[Procedure] = &[
             let here = net.gnb_of(ue);
             go(net, ue, Via::N2);
             let cause = CauseRadioNetwork::HandoverCancelled.into();
-            net.gnb_input(here, gnb::Input::CancelHandover(camper(ue), cause));
+            net.gnb_input(here, gnb::Input::CancelHandover(ran_ue_id(ue), cause));
         },
         has_stayed,
     ),
@@ -102,11 +102,11 @@ fn go(net: &mut Sim, ue: UeIndex, via: Via) {
     net.hand_over(ue, there, via);
 }
 
-fn has_gone(net: &Sim, ue: UeIndex, was: &Was) -> bool {
+fn has_gone(net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
     net.gnb_of(ue) != was.gnb && all_flow(net, ue)
 }
 
-fn has_stayed(net: &Sim, ue: UeIndex, was: &Was) -> bool {
+fn has_stayed(net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
     net.gnb_of(ue) == was.gnb && all_flow(net, ue) && net.known(ue).is_some_and(|p| p.amf.target.is_none())
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Procedure {
     ends: Ends,
     before: fn(&mut Sim, UeIndex),
     act: fn(&mut Sim, UeIndex),
-    done: fn(&Sim, UeIndex, &Was) -> bool,
+    done: fn(&Sim, UeIndex, &UeSnapshot) -> bool,
     after: fn(&mut Sim, UeIndex),
 }
 
@@ -61,7 +61,7 @@ impl Procedure {
         name: &'static str,
         before: fn(&mut Sim, UeIndex),
         act: fn(&mut Sim, UeIndex),
-        done: fn(&Sim, UeIndex, &Was) -> bool,
+        done: fn(&Sim, UeIndex, &UeSnapshot) -> bool,
     ) -> Self {
         Self {
             name,
@@ -115,17 +115,17 @@ impl Procedure {
     }
 
     /// Whether it has come to what it should, and left alone what is not its.
-    pub(crate) fn is_done(&self, net: &Sim, ue: UeIndex, was: &Was) -> bool {
+    pub(crate) fn is_done(&self, net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
         self.left_alone(net, ue, was) && (self.done)(net, ue, was)
     }
 
-    fn left_alone(&self, net: &Sim, ue: UeIndex, was: &Was) -> bool {
+    fn left_alone(&self, net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
         let may_end = match self.ends {
             Ends::Nothing => 0,
             Ends::Session => 1,
             Ends::Registration | Ends::Others => return true,
         };
-        let now = Was::of(net, ue);
+        let now = UeSnapshot::of(net, ue);
         let stands = |(id, address)| now.sessions.get(id) == Some(address);
         let ended = was.sessions.iter().filter(|session| !stands(*session)).count();
         now.ue == was.ue && ended <= may_end
@@ -134,7 +134,7 @@ impl Procedure {
     /// The first of the CTA's inputs, from its beginning on, at which that may be lost so: an order that is lost with it is given again
     /// by who gave it.
     pub(crate) fn first_loss(&self, how: CtaLoss) -> u64 {
-        1 + u64::from(self.ordered && matches!(how, CtaLoss::Before | CtaLoss::Untold))
+        1 + u64::from(self.ordered && matches!(how, CtaLoss::BeforeInput | CtaLoss::BeforeReplication))
     }
 
     /// Whether its UE need not register anew.
@@ -150,7 +150,7 @@ impl Procedure {
 
 /// How a UE was before a procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Was {
+pub(crate) struct UeSnapshot {
     /// The core's name of it, which is another one when it has registered anew.
     pub(crate) ue: Option<UeId>,
     gnb: GnbIndex,
@@ -159,7 +159,7 @@ pub(crate) struct Was {
     dl_kbps: u64,
 }
 
-impl Was {
+impl UeSnapshot {
     /// How it is.
     pub(crate) fn of(net: &Sim, ue: UeIndex) -> Self {
         let known = net.known(ue);
@@ -182,7 +182,7 @@ impl Sim {
     }
 
     /// Runs until nothing is on its way, no procedure runs and `what` holds, or until the time is over. Whether it came to that.
-    pub fn comes_to(&mut self, patience: Duration, what: impl Fn(&Self) -> bool) -> bool {
+    pub fn settle_until(&mut self, patience: Duration, what: impl Fn(&Self) -> bool) -> bool {
         let until = self.now() + patience;
         loop {
             if self.is_quiet() && self.contexts().all(UeContext::is_idle) && what(self) {

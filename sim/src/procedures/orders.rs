@@ -10,10 +10,10 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::Command;
 
 use super::bring::{
-    VOICE, all_flow, connected, first, first_is_let_go, go_idle, idle, is_gone, modify, order, session,
+    VOICE, all_flow, connected, first, first_is_deactivated, go_idle, idle, is_gone, modify, order, session,
     with_flow, with_session, with_two, without_flows,
 };
-use super::{Ends, Procedure, Was, flows};
+use super::{Ends, Procedure, UeSnapshot, flows};
 use crate::{Sim, UeIndex, registered};
 
 pub(super) static ALL: &[Procedure] = &[
@@ -58,7 +58,7 @@ pub(super) static ALL: &[Procedure] = &[
         "a user plane that the operator lets go",
         with_session,
         |net, ue| modify(net, ue, Modification::Deactivate),
-        |net, ue, _| first_is_let_go(net, ue),
+        |net, ue, _| first_is_deactivated(net, ue),
     )
     .ordered(),
     Procedure::new(
@@ -101,7 +101,7 @@ pub(super) static ALL: &[Procedure] = &[
             net.home().subscribe(terms);
             net.subscriber_changed(supi);
         },
-        |net, ue, was| Was::of(net, ue).dl_kbps != was.dl_kbps,
+        |net, ue, was| UeSnapshot::of(net, ue).dl_kbps != was.dl_kbps,
     )
     .ends(Ends::Nothing)
     .ordered(),
@@ -196,7 +196,7 @@ pub(super) static ALL: &[Procedure] = &[
     ),
 ];
 
-fn has_flow(net: &Sim, ue: UeIndex, _: &Was) -> bool {
+fn has_flow(net: &Sim, ue: UeIndex, _: &UeSnapshot) -> bool {
     net.known(ue).is_some_and(|p| flows(p) == 1)
 }
 

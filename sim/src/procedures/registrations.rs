@@ -70,9 +70,9 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| {
             connected(net, ue);
             go_idle(net, ue);
-            net.unplug(ue);
+            net.leave_coverage(ue);
             order(net, ue, CoreCommand::Deregister);
-            let given_up = net.comes_to(Duration::from_secs(120), |net| net.known(ue).is_none());
+            let given_up = net.settle_until(Duration::from_secs(120), |net| net.known(ue).is_none());
             assert!(given_up, "it was given up: {:?}{}", net.known(ue), net.told());
             net.switch_on(ue);
         },
@@ -161,7 +161,7 @@ pub(super) static ALL: &[Procedure] = &[
     ),
     Procedure::new(
         "registration and a session at once",
-        at_home_no_more,
+        registered_then_gone,
         |net, ue| {
             net.command(ue, Command::Register);
             net.command(ue, super::bring::session(whimbrel_nas::ie::PduSessionType::Ipv4v6));
@@ -171,7 +171,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration),
 ];
 
-fn at_home_no_more(net: &mut Sim, ue: UeIndex) {
+fn registered_then_gone(net: &mut Sim, ue: UeIndex) {
     at_home(net, ue);
     gone(net, ue);
 }

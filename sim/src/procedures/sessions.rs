@@ -10,8 +10,8 @@ use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, QosRequest};
 
 use super::bring::{
-    all_flow, camper, connected, first, first_is_let_go, go_idle, idle, session, with_session, with_two,
-    without_flows, without_user_plane,
+    all_flow, connected, first, first_is_deactivated, go_idle, idle, ran_ue_id, session, with_session,
+    with_two, without_flows, without_user_plane,
 };
 use super::{Ends, Procedure, flows};
 use crate::{Sim, UeIndex};
@@ -109,7 +109,7 @@ pub(super) static ALL: &[Procedure] = &[
     Procedure::new(
         "modification by the gNB",
         with_session,
-        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::IndicateModification(camper(ue))),
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::IndicateModification(ran_ue_id(ue))),
         |net, ue, _| all_flow(net, ue),
     ),
     Procedure::new(
@@ -117,9 +117,9 @@ pub(super) static ALL: &[Procedure] = &[
         with_session,
         |net, ue| {
             let session = first(net, ue);
-            net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(camper(ue), session));
+            net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(ran_ue_id(ue), session));
         },
-        |net, ue, _| first_is_let_go(net, ue),
+        |net, ue, _| first_is_deactivated(net, ue),
     ),
     Procedure::new(
         "AN release",
@@ -139,7 +139,7 @@ pub(super) static ALL: &[Procedure] = &[
     Procedure::new(
         "RRC_INACTIVE",
         active,
-        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), true)),
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(ran_ue_id(ue), true)),
         |net, ue, _| is_inactive(net, ue),
     ),
     Procedure::new(
@@ -147,7 +147,7 @@ pub(super) static ALL: &[Procedure] = &[
         active,
         |net, ue| {
             for inactive in [true, false] {
-                net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), inactive));
+                net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(ran_ue_id(ue), inactive));
             }
         },
         |net, ue, _| !is_inactive(net, ue),
@@ -162,7 +162,7 @@ pub(super) static ALL: &[Procedure] = &[
     Procedure::new(
         "NG RESET of one connection by the gNB",
         with_session,
-        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::ResetSome(&[camper(ue)])),
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::ResetSome(&[ran_ue_id(ue)])),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     ),
     Procedure::new(
@@ -178,7 +178,7 @@ pub(super) static ALL: &[Procedure] = &[
 fn active(net: &mut Sim, ue: UeIndex) {
     with_session(net, ue);
     if is_inactive(net, ue) {
-        net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), false));
+        net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(ran_ue_id(ue), false));
         net.settle(std::time::Duration::from_secs(1));
     }
 }

@@ -5,7 +5,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Lost, Sim, UeIndex, neighbours, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, Faults, GnbIndex, LostNode, Sim, UeIndex, two_amf_configs, ue_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -17,18 +17,18 @@ pub(crate) const UE: UeIndex = UeIndex(0);
 
 /// A UE with two sessions at the gNB of one core; another core has a gNB in another tracking area.
 pub(crate) fn scene(seed: u64) -> Sim {
-    let (home, abroad) = neighbours();
+    let (home, peer_amf) = two_amf_configs();
     let mut net = Sim::with(seed, home, Faults::default());
     net.recorder().on = true;
-    with(net, abroad)
+    with(net, peer_amf)
 }
 
 /// The same, where this is the one core and that the other's configuration.
-pub(crate) fn with(net: Sim, abroad: Config) -> Sim {
+pub(crate) fn with(net: Sim, peer_amf: Config) -> Sim {
     let mut net = net;
-    net.add_abroad(abroad);
+    net.add_peer_amf(peer_amf);
     net.add_gnb(gnb_config(1));
-    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, Command::Register);
@@ -46,8 +46,8 @@ pub(crate) fn at_home(net: &Sim) -> Option<&UeContext> {
     net.contexts().find(|p| p.amf.registered)
 }
 
-pub(crate) fn abroad(net: &Sim) -> Option<&UeContext> {
-    net.abroad().contexts().find(|p| p.amf.registered)
+pub(crate) fn peer_amf(net: &Sim) -> Option<&UeContext> {
+    net.peer_amf().contexts().find(|p| p.amf.registered)
 }
 
 /// All that is here is where the UE is, with its sessions.
@@ -67,13 +67,13 @@ pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeCont
 /// Whatever has happened, the UE is served where it is, or can be.
 pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     net.settle(SECOND * 40);
-    net.mend_n14();
+    net.restore_n14();
     net.command(UE, Command::Register);
     net.settle(SECOND * 40);
     let gnb = net.gnb_of(UE);
     let (here, other) = match gnb {
-        HERE => (at_home(net), abroad(net)),
-        _ => (abroad(net), at_home(net)),
+        HERE => (at_home(net), peer_amf(net)),
+        _ => (peer_amf(net), at_home(net)),
     };
     let ue = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
     assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "{what}");
@@ -82,8 +82,8 @@ pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     assert_eq!(ue.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
     assert!(!other.is_some_and(UeContext::is_connected), "{what}: nobody else has a connection of it");
     net.check_user_plane();
-    let unauthenticated_ues = net.cta().occupancy().1 + net.abroad().occupancy().1;
-    assert_eq!(unauthenticated_ues, 0, "{what}: nothing is left of it");
+    let strangers = net.cta().occupancy().1 + net.peer_amf().occupancy().1;
+    assert_eq!(strangers, 0, "{what}: nothing is left of it");
 }
 
 /// A home of several processes loses one of them at each input and each message of what the UE does. `goes_well` looks at it without a loss, `on` at
@@ -103,8 +103,8 @@ pub(crate) fn with_each_loss(
         is_in_one_place(net, what);
         assert_eq!(net.ue_ref(UE).sessions().count(), sessions, "{what}");
         match of {
-            Lost::Cta => comes_to_rest(net, what),
-            Lost::Cpf => on(net, what),
+            LostNode::Cta => comes_to_rest(net, what),
+            LostNode::Cpf => on(net, what),
         }
     });
 }
@@ -113,7 +113,7 @@ pub(crate) fn with_each_loss(
 pub(crate) fn each_loss(
     home: impl Fn() -> Sim,
     does: impl Fn(&mut Sim),
-    look: impl Fn(&mut Sim, &str, Lost),
+    look: impl Fn(&mut Sim, &str, LostNode),
 ) {
     let mut net = home();
     let (input, message) = (net.inputs_taken() + 1, net.links_taken() + 1);
@@ -124,16 +124,16 @@ pub(crate) fn each_loss(
             let mut net = home();
             net.lose_cta_at(input, how);
             does(&mut net);
-            look(&mut net, &format!("{how:?} at input {input}"), Lost::Cta);
+            look(&mut net, &format!("{how:?} at input {input}"), LostNode::Cta);
         }
     }
-    for how in Loss::ALL {
+    for how in CpfLoss::ALL {
         for message in messages.clone() {
             let mut net = home();
             net.lose_cpf_at(message, how);
             does(&mut net);
             net.settle(SECOND * 3);
-            look(&mut net, &format!("{how:?} at message {message}"), Lost::Cpf);
+            look(&mut net, &format!("{how:?} at message {message}"), LostNode::Cpf);
         }
     }
 }
@@ -143,7 +143,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One of the cores has the UE, the other one nothing of it, and all hold the same of one another.
 pub(crate) fn is_in_one_place(net: &mut Sim, what: &str) {
-    if !net.comes_to(PATIENCE, |net| net.agree().is_ok()) {
+    if !net.settle_until(PATIENCE, |net| net.agree().is_ok()) {
         panic!("{what}: {:?}", net.agree());
     }
 }

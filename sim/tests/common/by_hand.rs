@@ -190,7 +190,7 @@ pub(crate) fn admitted(n: u8, forwarding: bool) -> PduSessionResourceItem {
 
 /// HANDOVER REQUEST as the target hears it.
 pub(crate) fn request(net: &mut Sim) -> Box<HandoverRequest> {
-    let heard = net.heard(TARGET);
+    let heard = net.take_ngap(TARGET);
     match heard.as_slice() {
         [Message::HandoverRequest(m)] => m.clone().into(),
         other => panic!("{other:?}"),
@@ -209,7 +209,7 @@ pub(crate) fn acknowledgement(
 
 /// HANDOVER COMMAND as the source hears it.
 pub(crate) fn command(net: &mut Sim) -> Box<HandoverCommand> {
-    let heard = net.heard(SOURCE);
+    let heard = net.take_ngap(SOURCE);
     match heard.as_slice() {
         [Message::HandoverCommand(m)] => m.clone().into(),
         other => panic!("{other:?}"),

@@ -95,7 +95,7 @@ pub(crate) fn say(net: &mut Sim, m: impl Into<Message>) -> Vec<Message> {
     m.into().encode(&mut octets);
     net.inject(BY_HAND, &octets);
     net.settle(SECOND / 20);
-    net.heard(BY_HAND)
+    net.take_ngap(BY_HAND)
 }
 
 /// The names of the connection on which the core said something with NAS.

@@ -1,9 +1,9 @@
-//! Many countries: `./x sim --seeds N [--from S] [--minutes M] [--county|--village] [--region|--cta-replica]`.
+//! Long runs of whole networks: `./x sim --seeds N [--from S] [--minutes M] [--size small|medium|large] [--region|--cta-replica]`.
 //!
-//! Each seed is a country with two hundred gNBs and two thousand UEs, or with `--county` the small one of the test suite, or
-//! with `--village` one of thirty UEs. With `--region` CPFs run its UEs and are lost at moments that the seed
-//! chooses; with `--cta-replica` the CTA is lost too. In the evening UEs, gNBs, core and UPF agree. A seed that fails is printed with the command that runs it again; the exit status says whether any did. Two threads, or as
-//! many as there are processors.
+//! Each seed is a network: large (the default) has two hundred gNBs and two thousand UEs, medium is that of the test suite, small has
+//! thirty UEs. With `--region` CPFs run the UEs and are lost at moments that the seed chooses; with `--cta-replica` the CTA is lost too. At the
+//! end UEs, gNBs, core and UPF must agree. A failing seed is printed with the command that runs it again; the exit status is 1 if any
+//! failed. One thread per processor.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use whimbrel_resilience::ReplicationCounters;
-use whimbrel_sim::{Country, Plan, Tally};
+use whimbrel_sim::{NetworkPlan, NetworkRun, Tally};
 
 #[derive(Clone)]
 struct Options {
@@ -20,20 +20,31 @@ struct Options {
     from: u64,
     minutes: u64,
     size: Size,
-    cpfs: Governed,
+    cpfs: CoreKind,
 }
 
-/// How large a country is.
+/// How large a network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
-    Country,
-    County,
-    Village,
+    Large,
+    Medium,
+    Small,
 }
 
-/// Who runs its UEs.
+impl Size {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "small" => Self::Small,
+            "medium" => Self::Medium,
+            "large" => Self::Large,
+            _ => return None,
+        })
+    }
+}
+
+/// What runs the UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Governed {
+enum CoreKind {
     /// The CTA itself.
     Alone,
     /// CPFs, which are lost.
@@ -43,30 +54,30 @@ enum Governed {
 }
 
 impl Options {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> NetworkPlan {
         let plan = match self.size {
-            Size::Country => Plan::country(),
-            Size::County => Plan::county(),
-            Size::Village => Plan::village(),
+            Size::Large => NetworkPlan::large(),
+            Size::Medium => NetworkPlan::medium(),
+            Size::Small => NetworkPlan::small(),
         };
         match self.cpfs {
-            Governed::Alone => plan,
-            Governed::Region => plan.governed(false),
-            Governed::CtaReplica => plan.governed(true),
+            CoreKind::Alone => plan,
+            CoreKind::Region => plan.with_cpfs(false),
+            CoreKind::CtaReplica => plan.with_cpfs(true),
         }
     }
 
     /// The command that runs one seed again.
     fn again(&self, seed: u64) -> String {
         let size = match self.size {
-            Size::Country => "",
-            Size::County => " --county",
-            Size::Village => " --village",
+            Size::Large => "",
+            Size::Medium => " --size medium",
+            Size::Small => " --size small",
         };
         let cpfs = match self.cpfs {
-            Governed::Alone => "",
-            Governed::Region => " --region",
-            Governed::CtaReplica => " --cta-replica",
+            CoreKind::Alone => "",
+            CoreKind::Region => " --region",
+            CoreKind::CtaReplica => " --cta-replica",
         };
         format!("./x sim --seeds 1 --from {seed} --minutes {}{size}{cpfs}", self.minutes)
     }
@@ -84,14 +95,14 @@ struct Totals {
 fn main() -> ExitCode {
     let Some(options) = options() else {
         eprintln!(
-            "usage: country [--seeds N] [--from S] [--minutes M] [--county|--village] [--region|--cta-replica]"
+            "usage: network [--seeds N] [--from S] [--minutes M] [--size small|medium|large] [--region|--cta-replica]"
         );
         return ExitCode::FAILURE;
     };
     let begun = clock();
     let (next, totals) = (AtomicU64::new(options.from), Mutex::new(Totals::default()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    #[expect(clippy::disallowed_methods, reason = "seeds have nothing to do with one another")]
+    #[expect(clippy::disallowed_methods, reason = "seeds are independent of one another")]
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| work(&options, &next, &totals));
@@ -103,7 +114,7 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Option<Options> {
-    let mut options = Options { seeds: 1, from: 0, minutes: 60, size: Size::Country, cpfs: Governed::Alone };
+    let mut options = Options { seeds: 1, from: 0, minutes: 60, size: Size::Large, cpfs: CoreKind::Alone };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next()?.parse::<u64>().ok();
@@ -111,10 +122,9 @@ fn options() -> Option<Options> {
             "--seeds" => options.seeds = number()?,
             "--from" => options.from = number()?,
             "--minutes" => options.minutes = number()?,
-            "--county" => options.size = Size::County,
-            "--village" => options.size = Size::Village,
-            "--region" => options.cpfs = Governed::Region,
-            "--cta-replica" => options.cpfs = Governed::CtaReplica,
+            "--size" => options.size = Size::named(&arguments.next()?)?,
+            "--region" => options.cpfs = CoreKind::Region,
+            "--cta-replica" => options.cpfs = CoreKind::CtaReplica,
             _ => return None,
         }
     }
@@ -129,13 +139,13 @@ fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
             return;
         }
         let ran = catch_unwind(|| {
-            let mut country = Country::new(seed, plan);
-            country.run(Duration::from_secs(options.minutes * 60));
-            country.evening();
-            let net = &mut country.net;
+            let mut run = NetworkRun::new(seed, plan);
+            run.run(Duration::from_secs(options.minutes * 60));
+            run.heal_and_verify();
+            let net = &mut run.net;
             let replicated = net.cta().replication_counters();
-            assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
-            assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
+            assert_eq!(replicated.diverged, 0, "a replay gave other octets");
+            assert_eq!(replicated.checkpoint_acks_refused, 0, "a correct CPF was reported as faulty");
             let inputs = if plan.cpfs.is_none() { net.inputs() } else { net.inputs_taken() };
             (inputs, net.tally().clone(), replicated, net.takeovers())
         });
@@ -183,7 +193,7 @@ fn report(options: &Options, totals: &Totals, took: Duration) {
     );
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long it took is told at the end")]
+#[expect(clippy::disallowed_methods, reason = "the report at the end has the duration")]
 fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }

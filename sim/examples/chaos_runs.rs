@@ -1,10 +1,10 @@
-//! Many nights: `./x sim --nights N [--from S] [--region|--cta-replica]`.
+//! Many chaos runs: `./x sim --chaos-runs N [--from S] [--region|--cta-replica]`.
 //!
-//! Each seed is one night in the worst network, checked after every step and healed in the morning, when UEs, gNBs, core and
-//! UPF agree; then each UE is replayed from every idle point. With `--region` CPFs run the UEs and are lost one after
-//! the other, in every third night with messages between them; with `--cta-replica` the CTA is lost too. A seed that fails is printed
-//! with the command that runs it again, and so is one in which a UE registered anew though somebody had its state, or had had the time to get it
-//! (`lost_all_holders` counts the others); the exit status says whether any did. Two threads, or as many as there are processors.
+//! Each seed is one run in a network with faults. The invariants are checked after every step; at the end the faults stop, and UEs, gNBs,
+//! core and UPF must agree; then each UE is replayed from every idle point. With `--region` CPFs run the UEs and are lost one after the
+//! other, in every third run with messages between them; with `--cta-replica` the CTA is lost too. A seed fails as well if a UE had to
+//! register again although a replica had its state, or had had the time to get it (`lost_all_holders` counts the others). A failing seed
+//! is printed with the command that runs it again; the exit status is 1 if any failed. One thread per processor.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_resilience::ReplicationCounters;
 use whimbrel_sim::{
-    CtaLoss, Faults, LostUes, Sim, default_config, morning, night, night_in_region, night_of_broken_links,
-    replicated_night,
+    CtaLoss, Faults, LostUes, Sim, chaos_run, chaos_run_in_region, chaos_run_with_cta_replica,
+    chaos_run_with_lossy_links, default_config, heal_and_verify,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ enum Kind {
 }
 
 impl Kind {
-    /// The night of a seed.
-    fn night(self, seed: u64) -> Sim {
+    /// The run of a seed.
+    fn run(self, seed: u64) -> Sim {
         let (faults, backups) = (Faults::worst(), 1 + (seed % 2) as usize);
         match self {
-            Self::Alone => night(seed, faults),
-            Self::Region if seed.is_multiple_of(3) => night_of_broken_links(seed, faults, backups, 200),
-            Self::Region => night_in_region(seed, faults, backups),
+            Self::Alone => chaos_run(seed, faults),
+            Self::Region if seed.is_multiple_of(3) => chaos_run_with_lossy_links(seed, faults, backups, 200),
+            Self::Region => chaos_run_in_region(seed, faults, backups),
             Self::CtaReplica => {
-                replicated_night(seed, faults, backups, Some(CtaLoss::ALL[seed as usize % 5]))
+                chaos_run_with_cta_replica(seed, faults, backups, Some(CtaLoss::ALL[seed as usize % 5]))
             }
         }
     }
@@ -58,21 +58,21 @@ struct Totals {
 }
 
 fn main() -> ExitCode {
-    let Some((nights, from, kind)) = options() else {
-        eprintln!("usage: seeds N [--from S] [--region|--cta-replica]");
+    let Some((runs, from, kind)) = options() else {
+        eprintln!("usage: chaos_runs N [--from S] [--region|--cta-replica]");
         return ExitCode::FAILURE;
     };
     let (next, totals) = (AtomicU64::new(from), Mutex::new(Totals::default()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    #[expect(clippy::disallowed_methods, reason = "seeds have nothing to do with one another")]
+    #[expect(clippy::disallowed_methods, reason = "seeds are independent of one another")]
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| work(kind, from.saturating_add(nights), &next, &totals));
+            scope.spawn(|| work(kind, from.saturating_add(runs), &next, &totals));
         }
     });
     let t = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "{{\"bench\": \"nights\", \"figures\": {{\"nights\": {nights}, \"from\": {from}, \"procedures\": {}, \"inputs\": {}, \
+        "{{\"bench\": \"chaos_runs\", \"figures\": {{\"runs\": {runs}, \"from\": {from}, \"procedures\": {}, \"inputs\": {}, \
          \"cpfs_lost\": {}, \"ctas_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"lost_all_holders\": {}, \"failed\": {}}}}}",
         t.procedures,
         t.inputs,
@@ -87,17 +87,17 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Option<(u64, u64, Kind)> {
-    let (mut nights, mut from, mut kind) = (100, 0, Kind::Alone);
+    let (mut runs, mut from, mut kind) = (100, 0, Kind::Alone);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--from" => from = arguments.next()?.parse().ok()?,
             "--region" => kind = Kind::Region,
             "--cta-replica" => kind = Kind::CtaReplica,
-            number => nights = number.parse().ok()?,
+            number => runs = number.parse().ok()?,
         }
     }
-    Some((nights, from, kind))
+    Some((runs, from, kind))
 }
 
 fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
@@ -123,22 +123,22 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
             }
             Err(_) => {
                 totals.failed += 1;
-                eprintln!("seed {seed} fails: ./x sim --nights 1 --from {seed}{}", kind.argument());
+                eprintln!("seed {seed} fails: ./x sim --chaos-runs 1 --from {seed}{}", kind.argument());
             }
         }
     }
 }
 
-/// One night and its morning.
+/// One run, and its end.
 fn one(kind: Kind, seed: u64) -> (u64, u64, ReplicationCounters, LostUes, u64) {
-    let mut net = kind.night(seed);
-    morning(&mut net);
+    let mut net = kind.run(seed);
+    heal_and_verify(&mut net);
     let replicated = net.cta().replication_counters();
-    assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
-    assert_eq!(replicated.checkpoint_acks_refused, 0, "who does not lie is taken for a liar");
+    assert_eq!(replicated.diverged, 0, "a replay gave other octets");
+    assert_eq!(replicated.checkpoint_acks_refused, 0, "a correct CPF was reported as faulty");
     let lost = net.lost_ues();
-    assert_eq!(lost.unexplained, 0, "UEs registered anew whose state somebody had");
-    assert_eq!(lost.lost_all_holders, replicated.lost, "each is told");
+    assert_eq!(lost.unexplained, 0, "UEs registered again although a replica had their state");
+    assert_eq!(lost.lost_all_holders, replicated.lost, "each lost UE was reported");
     let inputs = if kind == Kind::Alone {
         let config = Arc::new(default_config());
         let ues: Vec<_> = net.recorder().contexts().map(|(p, _)| p).collect();

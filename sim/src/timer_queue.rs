@@ -8,28 +8,28 @@ use crate::{GnbIndex, UeIndex};
 
 /// Who wants a tick. UEs come before gNBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Whom {
+pub(crate) enum TimerOwner {
     Ue(UeIndex),
     Gnb(GnbIndex),
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Schedule {
-    in_order: BTreeSet<(Instant, Whom)>,
-    of: BTreeMap<Whom, Instant>,
+pub(crate) struct TimerQueue {
+    in_order: BTreeSet<(Instant, TimerOwner)>,
+    of: BTreeMap<TimerOwner, Instant>,
 }
 
-impl Schedule {
-    pub(crate) fn set(&mut self, whom: Whom, deadline: Option<Instant>) {
+impl TimerQueue {
+    pub(crate) fn set(&mut self, owner: TimerOwner, deadline: Option<Instant>) {
         let before = match deadline {
-            Some(at) => self.of.insert(whom, at),
-            None => self.of.remove(&whom),
+            Some(at) => self.of.insert(owner, at),
+            None => self.of.remove(&owner),
         };
         if before == deadline {
             return;
         }
-        before.map(|at| self.in_order.remove(&(at, whom)));
-        deadline.map(|at| self.in_order.insert((at, whom)));
+        before.map(|at| self.in_order.remove(&(at, owner)));
+        deadline.map(|at| self.in_order.insert((at, owner)));
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
@@ -37,7 +37,7 @@ impl Schedule {
     }
 
     /// Who is due now, each once.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Whom> {
-        self.in_order.iter().take_while(|(at, _)| *at <= now).map(|&(_, whom)| whom).collect()
+    pub(crate) fn due(&self, now: Instant) -> Vec<TimerOwner> {
+        self.in_order.iter().take_while(|(at, _)| *at <= now).map(|&(_, owner)| owner).collect()
     }
 }

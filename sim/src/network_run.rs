@@ -1,6 +1,6 @@
 //! A country: hundreds of gNBs, thousands of UEs that move and do what UEs do, and everything that can go wrong.
 //!
-//! [`Country::run`] is the life of it, [`Country::evening`] heals the network, has everyone register, sees that every path leads
+//! [`NetworkRun::run`] is the life of it, [`NetworkRun::heal_and_verify`] heals the network, has everyone register, sees that every path leads
 //! where its UE is, and then has everyone leave: nothing may be left over. The invariants hold after every step.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
+use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// The CPFs that run a country's UEs, and how many are lost.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ pub struct Cpfs {
 
 /// How large a country is, and how bad its days.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// gNBs, in rows of [`Plan::WIDTH`].
+pub struct NetworkPlan {
+    /// gNBs, in rows of [`NetworkPlan::WIDTH`].
     pub gnbs: u32,
     /// UEs.
     pub ues: u32,
@@ -48,12 +48,12 @@ pub struct Plan {
     pub cpfs: Option<Cpfs>,
 }
 
-impl Plan {
+impl NetworkPlan {
     /// gNBs of a row: those to the left and right and in the next rows are neighbours.
     const WIDTH: usize = 16;
 
     /// Two hundred gNBs and two thousand UEs on bad days.
-    pub fn country() -> Self {
+    pub fn large() -> Self {
         let faults = Faults {
             lost_per_mille: 20,
             repeated_per_mille: 20,
@@ -74,28 +74,28 @@ impl Plan {
     }
 
     /// As bad, and small enough for a build without optimisation.
-    pub fn county() -> Self {
-        Self { gnbs: 24, ues: 80, areas: 24, ..Self::country() }
+    pub fn medium() -> Self {
+        Self { gnbs: 24, ues: 80, areas: 24, ..Self::large() }
     }
 
     /// As bad, and so small that all invariants are looked at after every step.
-    pub fn village() -> Self {
-        Self { gnbs: 20, ues: 30, areas: 20, ..Self::country() }
+    pub fn small() -> Self {
+        Self { gnbs: 20, ues: 30, areas: 20, ..Self::large() }
     }
 
     /// The same at four CPFs, one of which is lost every ten seconds, with two backups a UE. With a CTA replica the
     /// CTA is lost as often.
-    pub fn governed(self, replicated: bool) -> Self {
+    pub fn with_cpfs(self, replicated: bool) -> Self {
         let cpfs = Cpfs { number: 4, backups: 2, replicated, losses: Duration::from_secs(10) };
         Self { cpfs: Some(cpfs), ..self }
     }
 }
 
 /// A country and its agenda.
-pub struct Country {
+pub struct NetworkRun {
     /// The network.
     pub net: Sim,
-    plan: Plan,
+    plan: NetworkPlan,
     rng: Rng,
     /// When which UE wants something.
     agenda: BTreeSet<(Instant, UeIndex)>,
@@ -105,9 +105,9 @@ pub struct Country {
     free: Vec<Option<(u64, u64)>>,
 }
 
-impl Country {
+impl NetworkRun {
     /// A country in which everyone is switched off.
-    pub fn new(seed: u64, plan: Plan) -> Self {
+    pub fn new(seed: u64, plan: NetworkPlan) -> Self {
         let mut config = default_config();
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
         let mut net = match plan.cpfs {
@@ -115,7 +115,7 @@ impl Country {
             Some(c) if c.replicated => Sim::replicated(seed, config, plan.faults, c.number, c.backups),
             Some(c) => Sim::in_region(seed, config, plan.faults, c.number, c.backups),
         };
-        net.quieten();
+        net.discard_events();
         let mut rng = Rng::new(seed ^ 0xc0_0171);
         let gnbs: Vec<_> = (0..plan.gnbs).map(|n| net.add_gnb(gnb_config(n, &plan))).collect();
         net.advance(Duration::from_secs(1));
@@ -217,7 +217,12 @@ impl Country {
 
     fn beside(&mut self, ue: UeIndex) -> GnbIndex {
         let here = self.net.gnb_of(ue).0;
-        let step = [1, self.plan.gnbs as usize - 1, Plan::WIDTH, self.plan.gnbs as usize - Plan::WIDTH];
+        let step = [
+            1,
+            self.plan.gnbs as usize - 1,
+            NetworkPlan::WIDTH,
+            self.plan.gnbs as usize - NetworkPlan::WIDTH,
+        ];
         GnbIndex((here + step[self.rng.below(4) as usize]) % self.plan.gnbs as usize)
     }
 
@@ -246,7 +251,7 @@ impl Country {
             let how = CtaLoss::ALL[self.rng.below(5) as usize];
             self.net.lose_cta_at(self.net.inputs_taken() + 1 + self.rng.below(300), how);
         }
-        let how = Loss::ALL[self.rng.below(4) as usize];
+        let how = CpfLoss::ALL[self.rng.below(4) as usize];
         self.net.lose_cpf_at(self.net.links_taken() + 1 + self.rng.below(150), how);
     }
 
@@ -254,7 +259,7 @@ impl Country {
     fn heal(&mut self) {
         self.net.set_faults(Faults::default());
         self.net.set_upf(UpfState::Answering);
-        self.net.lose_nobody();
+        self.net.stop_losses();
         for ue in (0..self.net.ues()).map(UeIndex) {
             if self.net.is_away(ue) {
                 self.net.switch_on(ue);
@@ -300,7 +305,7 @@ impl Country {
     ///
     /// # Panics
     /// If not.
-    pub fn evening(&mut self) {
+    pub fn heal_and_verify(&mut self) {
         self.heal();
         self.everyone_registers();
         self.everyone_has_a_session();
@@ -416,7 +421,7 @@ fn tac(n: u32) -> Tac {
 }
 
 /// The `n`th gNB: so many in a row share a tracking area.
-fn gnb_config(n: u32, plan: &Plan) -> GnbConfig {
+fn gnb_config(n: u32, plan: &NetworkPlan) -> GnbConfig {
     let id = GlobalGnbId::new(PlmnId::TEST, n, 28).expect("28 bits");
     let area = 1 + n * plan.areas / plan.gnbs.max(1);
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 200, 0, 1).to_bits() + n);

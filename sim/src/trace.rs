@@ -6,12 +6,12 @@ use crate::{EPOCH, Sim};
 
 impl Sim {
     /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
-    pub fn quieten(&mut self) {
+    pub fn discard_events(&mut self) {
         self.quiet = true;
     }
 
     /// Keeps events again, and what crosses the core's edges.
-    pub(crate) fn tell_all(&mut self) {
+    pub(crate) fn trace_all(&mut self) {
         self.quiet = false;
         self.trace.get_or_insert_default();
     }
@@ -23,7 +23,7 @@ impl Sim {
         }
     }
 
-    /// What happened since [`Sim::tell_all`], a line each, with its time in microseconds.
+    /// What happened since [`Sim::trace_all`], a line each, with its time in microseconds.
     pub(crate) fn told(&self) -> String {
         let ues = self.terminals.iter().enumerate();
         let of_ues =

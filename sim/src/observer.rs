@@ -1,6 +1,6 @@
 //! What holds after every step, kept up to date: each look costs as much as what changed.
 //!
-//! [`Watch`] knows what every UE holds that no other may hold, and compares it anew after each input of that UE.
+//! [`Observer`] knows what every UE holds that no other may hold, and compares it anew after each input of that UE.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -69,11 +69,11 @@ impl Tally {
 
 /// Keeps an eye on the core.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct Observer {
     held: BTreeMap<UeId, Held>,
     owners: BTreeMap<Own, UeId>,
     /// UEs whose end was told, but not by an input that ended well.
-    buried: Vec<UeId>,
+    discarded: Vec<UeId>,
     pub(crate) tally: Tally,
     /// Breaches of the standard that UEs and gNBs saw in the core. In a network that loses messages some are due.
     pub(crate) violations: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Watch {
     pub(crate) violation: String,
 }
 
-impl Watch {
+impl Observer {
     pub(crate) fn violated(&mut self, how: &impl Debug) {
         self.violations += 1;
         self.violation = format!("{how:?}");
@@ -101,7 +101,7 @@ impl Watch {
                     self.tally.deregistered += 1;
                     if *why == Deregistered::Fault {
                         self.tally.faults += 1;
-                        self.buried.push(event.ue);
+                        self.discarded.push(event.ue);
                     }
                 }
                 _ => {}
@@ -137,7 +137,7 @@ impl Watch {
     pub(crate) fn anew(&mut self) {
         self.held.clear();
         self.owners.clear();
-        self.buried.clear();
+        self.discarded.clear();
     }
 
     /// How many UEs hold something.
@@ -175,21 +175,21 @@ impl Sim {
     /// Looks at the UEs that had an input since the last look.
     pub(crate) fn check_changed(&mut self) {
         let mut touched = self.cta.inspect().touched();
-        touched.append(&mut self.watch.buried);
+        touched.append(&mut self.observer.discarded);
         touched.sort_unstable();
         touched.dedup();
-        let before: Vec<_> = touched.iter().map(|&id| (id, self.watch.forget(id))).collect();
+        let before: Vec<_> = touched.iter().map(|&id| (id, self.observer.forget(id))).collect();
         for (id, before) in before {
             let Some(ue) = self.cta.cta().context(id) else {
                 self.cta.inspect().ended(id);
                 continue;
             };
-            self.watch.note(ue, before);
+            self.observer.note(ue, before);
             self.check_ue(ue);
         }
-        let (used, unauthenticated_ues) = self.cta.cta().occupancy();
-        assert_eq!(used, self.watch.contexts(), "a slot in use has its UE");
-        assert!(unauthenticated_ues as usize <= used, "unauthenticated UEs are counted among the UEs");
+        let (used, strangers) = self.cta.cta().occupancy();
+        assert_eq!(used, self.observer.contexts(), "a slot in use has its UE");
+        assert!(strangers as usize <= used, "strangers are UEs");
     }
 
     /// What holds of one UE after each of its inputs.
@@ -216,7 +216,11 @@ impl Sim {
     /// # Panics
     /// If somebody does.
     pub fn check_nothing_held(&self) {
-        assert!(self.watch.held.is_empty() && self.watch.owners.is_empty(), "{:?}", self.watch.owners);
+        assert!(
+            self.observer.held.is_empty() && self.observer.owners.is_empty(),
+            "{:?}",
+            self.observer.owners
+        );
     }
 
     /// SMF and UPF have the same sessions: for a moment when nothing is under way on N4.
@@ -229,10 +233,10 @@ impl Sim {
 
     /// The same. Errors: the first session that has an owner on one side alone.
     pub(crate) fn user_planes_agree(&self) -> Result<(), String> {
-        let abroad = self.abroad.iter().flat_map(|a| a.cta.contexts());
+        let peer_amf = self.peer_amf.iter().flat_map(|a| a.cta.contexts());
         let smf: BTreeMap<(UpfId, Seid), Seid> = self
             .contexts()
-            .chain(abroad)
+            .chain(peer_amf)
             .flat_map(|p| p.sessions.values())
             .filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)))
             .collect();

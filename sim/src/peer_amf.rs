@@ -10,19 +10,19 @@ use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{Cta, Input, N14Error, Outbox};
 
-use crate::{GnbIndex, Home, Recorder, Sim, Travelling, default_config};
+use crate::{GnbIndex, Home, InFlight, Recorder, Sim, default_config};
 use std::sync::Arc;
 
-/// Least and greatest latency of N14, in microseconds: two sites of one country.
+/// Least and greatest latency of N14, in microseconds: two sites of one run.
 const LATENCY_MICROS: (u64, u64) = (500, 2_000);
 /// Stands for the host of the other core where hosts are counted.
-pub(crate) const ABROAD: u64 = u64::MAX;
+pub(crate) const PEER_AMF_HOST: u64 = u64::MAX;
 /// Each core has one neighbour.
 const THE_OTHER: PeerAmfId = PeerAmfId(0);
 
 /// What befalls a message of N14, or who is about to hear it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum N14Fault {
     /// It is lost, and those after it arrive.
     Lost,
     /// It arrives twice.
@@ -30,23 +30,24 @@ pub enum Fate {
     /// The link breaks: neither it nor anything after it arrives.
     Cut,
     /// The core of the simulation starts anew as it arrives.
-    HomeDies,
+    CoreRestarts,
     /// The other core does.
-    AbroadDies,
+    PeerRestarts,
 }
 
-impl Fate {
+impl N14Fault {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Lost, Self::Repeated, Self::Cut, Self::HomeDies, Self::AbroadDies];
+    pub const ALL: [Self; 5] =
+        [Self::Lost, Self::Repeated, Self::Cut, Self::CoreRestarts, Self::PeerRestarts];
 }
 
 /// The other core.
-pub(crate) struct Abroad {
+pub(crate) struct PeerAmf {
     pub(crate) cta: Cta<Home, (Prf, u64), Recorder>,
     config: Arc<Config>,
     /// Messages that were sent over the link, both ways.
     said: u64,
-    fate: Option<(u64, Fate)>,
+    fate: Option<(u64, N14Fault)>,
     cut: bool,
     ordered: Instant,
     events: Vec<(Instant, UeEvent)>,
@@ -55,20 +56,20 @@ pub(crate) struct Abroad {
 
 /// A message on its way to the other core, or from it.
 #[derive(Debug)]
-pub(crate) struct OverN14 {
+pub(crate) struct N14Message {
     number: u64,
-    to_abroad: bool,
+    to_peer: bool,
     octets: Vec<u8>,
 }
 
 /// The configurations of two cores that are each other's neighbours: one of tracking area 1, and one of tracking area 2.
-pub fn neighbours() -> (Config, Config) {
-    let (mut home, mut abroad) = (default_config(), default_config());
+pub fn two_amf_configs() -> (Config, Config) {
+    let (mut home, mut peer_amf) = (default_config(), default_config());
     let tac = |n| Tac::new(n).expect("24 bits");
-    abroad.amf.amf_id = AmfId::new(2, 1, 1).expect("within its bits");
-    abroad.amf.tacs = vec![tac(2)];
-    abroad.smf.node_id = crate::smf(ABROAD).ip();
-    for config in [&mut home, &mut abroad] {
+    peer_amf.amf.amf_id = AmfId::new(2, 1, 1).expect("within its bits");
+    peer_amf.amf.tacs = vec![tac(2)];
+    peer_amf.smf.node_id = crate::smf(PEER_AMF_HOST).ip();
+    for config in [&mut home, &mut peer_amf] {
         config.smf.upfs[0].address = Some([127, 0, 0, 8].into());
     }
     let of = |name: &str, config: &Config| Neighbour {
@@ -76,18 +77,18 @@ pub fn neighbours() -> (Config, Config) {
         amf_id: config.amf.amf_id,
         tacs: config.amf.tacs.clone(),
     };
-    let (here, there) = (of("home", &home), of("abroad", &abroad));
+    let (here, there) = (of("home", &home), of("peer_amf", &peer_amf));
     home.amf.neighbours = vec![there];
-    abroad.amf.neighbours = vec![here];
-    (home, abroad)
+    peer_amf.amf.neighbours = vec![here];
+    (home, peer_amf)
 }
 
 impl Sim {
     /// Another core, of this configuration, comes to be.
-    pub fn add_abroad(&mut self, config: Config) {
+    pub fn add_peer_amf(&mut self, config: Config) {
         let config = Arc::new(config);
         let cta = self.core_of(&config, Home::default());
-        self.abroad = Some(Box::new(Abroad {
+        self.peer_amf = Some(Box::new(PeerAmf {
             cta,
             config,
             said: 0,
@@ -97,7 +98,7 @@ impl Sim {
             events: Vec::new(),
             not_taken: Vec::new(),
         }));
-        self.core_abroad(Input::Tick);
+        self.peer_amf_input(Input::Tick);
     }
 
     fn core_of(&mut self, config: &Arc<Config>, home: Home) -> Cta<Home, (Prf, u64), Recorder> {
@@ -107,7 +108,7 @@ impl Sim {
     }
 
     /// A gNB of the other core.
-    pub fn add_gnb_abroad(&mut self, config: gnb::GnbConfig) -> GnbIndex {
+    pub fn add_gnb_of_peer_amf(&mut self, config: gnb::GnbConfig) -> GnbIndex {
         self.add_gnb_of(config, true)
     }
 
@@ -115,45 +116,45 @@ impl Sim {
     ///
     /// # Panics
     /// If there is none.
-    pub fn abroad(&self) -> &Cta<Home, (Prf, u64), Recorder> {
-        &self.abroad.as_ref().expect("there is another core").cta
+    pub fn peer_amf(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+        &self.peer_amf.as_ref().expect("there is another core").cta
     }
 
     /// The subscribers of the other core.
     ///
     /// # Panics
     /// If there is none.
-    pub fn home_abroad(&mut self) -> &mut Home {
-        self.abroad.as_mut().expect("there is another core").cta.subscribers()
+    pub fn peer_amf_subscribers(&mut self) -> &mut Home {
+        self.peer_amf.as_mut().expect("there is another core").cta.subscribers()
     }
 
     /// What happened in the other core to UEs.
-    pub fn events_abroad(&self) -> &[(Instant, UeEvent)] {
-        self.abroad.as_ref().map_or(&[], |a| &a.events)
+    pub fn peer_amf_events(&self) -> &[(Instant, UeEvent)] {
+        self.peer_amf.as_ref().map_or(&[], |a| &a.events)
     }
 
     /// How many messages went over N14, both ways.
-    pub fn said_over_n14(&self) -> u64 {
-        self.abroad.as_ref().map_or(0, |a| a.said)
+    pub fn n14_messages(&self) -> u64 {
+        self.peer_amf.as_ref().map_or(0, |a| a.said)
     }
 
     /// This befalls the n-th message over N14, from the beginning on.
-    pub fn befalls_n14(&mut self, nth: u64, fate: Fate) {
-        if let Some(abroad) = &mut self.abroad {
-            abroad.fate = Some((nth, fate));
+    pub fn inject_n14_fault(&mut self, nth: u64, fate: N14Fault) {
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.fate = Some((nth, fate));
         }
     }
 
     /// The link between the cores is there again.
-    pub fn mend_n14(&mut self) {
-        if let Some(abroad) = &mut self.abroad {
-            abroad.cut = false;
+    pub fn restore_n14(&mut self) {
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.cut = false;
         }
     }
 
     /// What of it was not taken, at either side.
     pub fn not_taken(&self) -> &[N14Error] {
-        self.abroad.as_ref().map_or(&[], |a| &a.not_taken)
+        self.peer_amf.as_ref().map_or(&[], |a| &a.not_taken)
     }
 
     /// The other core says this, whatever it is.
@@ -162,81 +163,81 @@ impl Sim {
     }
 
     /// This core says this to the other.
-    pub fn inject_n14_abroad(&mut self, octets: &[u8]) {
-        self.core_abroad(Input::PeerAmf(THE_OTHER, octets));
+    pub fn inject_n14_at_peer_amf(&mut self, octets: &[u8]) {
+        self.peer_amf_input(Input::PeerAmf(THE_OTHER, octets));
     }
 
     /// An input of the other core.
-    pub(crate) fn core_abroad(&mut self, input: Input<'_>) {
+    pub(crate) fn peer_amf_input(&mut self, input: Input<'_>) {
         let mut out = Outbox::default();
-        let Some(abroad) = &mut self.abroad else { return };
-        abroad.cta.handle(self.now, input, &mut out);
+        let Some(peer_amf) = &mut self.peer_amf else { return };
+        peer_amf.cta.handle(self.now, input, &mut out);
         let now = self.now;
-        abroad.events.extend(out.events.drain(..).map(|e| (now, e)));
-        self.over_n14(true, &mut out);
-        self.ngap_leaves(ABROAD, out.ngap);
-        self.pfcp_leaves(ABROAD, out.pfcp);
+        peer_amf.events.extend(out.events.drain(..).map(|e| (now, e)));
+        self.send_n14(true, &mut out);
+        self.ngap_leaves(PEER_AMF_HOST, out.ngap);
+        self.pfcp_leaves(PEER_AMF_HOST, out.pfcp);
     }
 
     /// What one core has to say to the other.
-    pub(crate) fn over_n14(&mut self, of_abroad: bool, out: &mut Outbox) {
-        let Some(abroad) = &mut self.abroad else { return };
-        abroad.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
+    pub(crate) fn send_n14(&mut self, from_peer: bool, out: &mut Outbox) {
+        let Some(peer_amf) = &mut self.peer_amf else { return };
+        peer_amf.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
         for (_, octets) in std::mem::take(&mut out.n14) {
-            let Some(abroad) = &mut self.abroad else { return };
-            abroad.said += 1;
+            let Some(peer_amf) = &mut self.peer_amf else { return };
+            peer_amf.said += 1;
             let (least, most) = LATENCY_MICROS;
             let latency = Duration::from_micros(least + self.rng.below(most - least));
-            abroad.ordered = abroad.ordered.max(self.now + latency);
-            let at = abroad.ordered;
+            peer_amf.ordered = peer_amf.ordered.max(self.now + latency);
+            let at = peer_amf.ordered;
             self.trace(|| {
-                format!("{}: {:?}", if of_abroad { "from abroad" } else { "to abroad" }, words(&octets))
+                format!("{}: {:?}", if from_peer { "from peer_amf" } else { "to peer_amf" }, words(&octets))
             });
-            let Some(abroad) = &mut self.abroad else { return };
+            let Some(peer_amf) = &mut self.peer_amf else { return };
             let message =
-                OverN14 { number: abroad.said, to_abroad: !of_abroad, octets: octets.octets().to_vec() };
-            self.send(at, Travelling::N14(message));
+                N14Message { number: peer_amf.said, to_peer: !from_peer, octets: octets.octets().to_vec() };
+            self.send(at, InFlight::N14(message));
         }
     }
 
-    pub(crate) fn n14_arrives(&mut self, message: OverN14) {
-        let Some(abroad) = &mut self.abroad else { return };
-        let fate = abroad.fate.filter(|(nth, _)| *nth == message.number).map(|(_, fate)| fate);
-        abroad.cut |= fate == Some(Fate::Cut);
-        if abroad.cut {
+    pub(crate) fn n14_arrives(&mut self, message: N14Message) {
+        let Some(peer_amf) = &mut self.peer_amf else { return };
+        let fate = peer_amf.fate.filter(|(nth, _)| *nth == message.number).map(|(_, fate)| fate);
+        peer_amf.cut |= fate == Some(N14Fault::Cut);
+        if peer_amf.cut {
             return;
         }
         match fate {
-            Some(Fate::HomeDies) => self.restart_core(),
-            Some(Fate::AbroadDies) => self.restart_abroad(),
+            Some(N14Fault::CoreRestarts) => self.restart_core(),
+            Some(N14Fault::PeerRestarts) => self.restart_peer_amf(),
             _ => {}
         }
         let times = match fate {
-            Some(Fate::Lost) => 0,
-            Some(Fate::Repeated) => 2,
+            Some(N14Fault::Lost) => 0,
+            Some(N14Fault::Repeated) => 2,
             _ => 1,
         };
         for _ in 0..times {
             let input = Input::PeerAmf(THE_OTHER, &message.octets);
-            if message.to_abroad { self.core_abroad(input) } else { self.core(input) }
+            if message.to_peer { self.peer_amf_input(input) } else { self.core(input) }
         }
     }
 
     /// The other core starts anew: it knows its subscribers, and nothing of its UEs and gNBs.
-    pub fn restart_abroad(&mut self) {
-        let Some(mut abroad) = self.abroad.take() else { return };
-        let home = std::mem::take(abroad.cta.subscribers());
-        abroad.cta = self.core_of(&abroad.config, home);
-        self.abroad = Some(abroad);
+    pub fn restart_peer_amf(&mut self) {
+        let Some(mut peer_amf) = self.peer_amf.take() else { return };
+        let home = std::mem::take(peer_amf.cta.subscribers());
+        peer_amf.cta = self.core_of(&peer_amf.config, home);
+        self.peer_amf = Some(peer_amf);
         let gnbs: Vec<GnbIndex> =
-            (0..self.nodes.len()).filter(|&i| self.nodes[i].abroad).map(GnbIndex).collect();
+            (0..self.nodes.len()).filter(|&i| self.nodes[i].peer_amf).map(GnbIndex).collect();
         for &gnb in &gnbs {
             if let Some(association) = self.nodes[gnb.0].association.take() {
                 self.by_association.remove(&association);
             }
             self.cut(gnb);
         }
-        self.core_abroad(Input::Tick);
+        self.peer_amf_input(Input::Tick);
         gnbs.into_iter().for_each(|gnb| self.connect(gnb));
     }
 }

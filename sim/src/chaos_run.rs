@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
+use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -21,7 +21,7 @@ pub fn gnb_config(n: u8) -> GnbConfig {
 
 /// Five UEs at two gNBs do what UEs do, in a network of this quality; gNBs lose their associations and reset, and the
 /// UPF falls silent and restarts.
-pub fn night(seed: u64, faults: Faults) -> Sim {
+pub fn chaos_run(seed: u64, faults: Faults) -> Sim {
     let mut net = Sim::with(seed, default_config(), faults);
     net.recorder().on = true;
     live(net, seed, |_, _| {})
@@ -29,20 +29,20 @@ pub fn night(seed: u64, faults: Faults) -> Sim {
 
 /// The same at the CPFs of a region, of which one after the other is lost in the middle of something, and others
 /// come. With one backup, who loses both has to register anew.
-pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
+pub fn chaos_run_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     let net = Sim::in_region(seed, default_config(), faults, 3, backups);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
 /// The same, and so many in a thousand messages between CPFs are lost.
-pub fn night_of_broken_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
+pub fn chaos_run_with_lossy_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
     let mut net = Sim::in_region(seed, default_config(), faults, 3, backups);
     net.lose_between_cpfs(permille);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
 /// The same with two backups, and the n-th input that a CPF is handed ends whoever runs it.
-pub fn night_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
+pub fn chaos_run_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
     let mut net = Sim::in_region(seed, default_config(), faults, 3, 2);
     net.poison(nth);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
@@ -50,7 +50,7 @@ pub fn night_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
 
 /// A night in a region whose CTA has a CTA replica. If it is lost so, now and then, and has another CTA replica when that took over,
 /// then CPFs are lost too.
-pub fn replicated_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
+pub fn chaos_run_with_cta_replica(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
     let net = Sim::replicated(seed, default_config(), faults, 5, backups);
     let Some(how) = loss else { return live(net, seed, |_, _| {}) };
     live(net, seed, |net, rng| {
@@ -67,7 +67,7 @@ fn lose_and_replace(cpfs: usize, net: &mut Sim, rng: &mut Rng) {
         net.add_cpf();
     }
     if rng.chance(700) {
-        let how = Loss::ALL[rng.below(4) as usize];
+        let how = CpfLoss::ALL[rng.below(4) as usize];
         net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
     }
 }
@@ -131,7 +131,7 @@ fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
 ///
 /// # Panics
 /// If not.
-pub fn morning(net: &mut Sim) {
+pub fn heal_and_verify(net: &mut Sim) {
     net.set_faults(Faults::default());
     net.set_upf(UpfState::Answering);
     for i in 0..net.ues() {
@@ -149,7 +149,7 @@ pub fn morning(net: &mut Sim) {
         let last: Vec<_> = net.ue_events(ue).iter().rev().take(4).collect();
         assert!(registered(net, ue), "UE {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
     }
-    net.lose_nobody();
+    net.stop_losses();
     net.lose_between_cpfs(0);
     // A UE that slept while the UPF lost its sessions learns so now.
     for i in 0..net.ues() {

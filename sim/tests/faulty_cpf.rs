@@ -114,7 +114,7 @@ fn whatever_a_cpf_says_nobody_falls() {
         let mut stage = of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), 1);
         let ue = stage.ues[0];
         let net = &mut stage.net;
-        net.has_liars();
+        net.has_faulty_cpfs();
         net.command(ue, Command::Register);
         net.command(ue, session());
         net.settle(SECOND);
@@ -130,9 +130,9 @@ fn whatever_a_cpf_says_nobody_falls() {
                 if rng.draw().is_multiple_of(4) {
                     net.order(context, CoreCommand::TellReachable); // it is asked something, and says this
                 }
-                net.cpf_says(from, word(&mut rng, context, clock));
+                net.inject_from_cpf(from, word(&mut rng, context, clock));
                 if rng.draw().is_multiple_of(8) {
-                    net.peer_says(from, any(&mut rng), state(&mut rng, context, clock));
+                    net.inject_between_cpfs(from, any(&mut rng), state(&mut rng, context, clock));
                 }
             }
             net.advance(SECOND * 3);
