@@ -74,8 +74,7 @@ fn gnb(n: u8) -> GnbConfig {
 }
 
 fn network() -> Sim {
-    let mut net = Sim::with(7, default_config(), Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(7).recorded().build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb(n)));
     net.advance(Duration::from_secs(1));
     net.add_ue(gnbs[0], ue_config(1));

@@ -21,7 +21,7 @@ use whimbrel_security::{
     KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
     ServingNetworkName, Side, Sqn,
 };
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, Wire, Work, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, Wire, Work, default_config, ue_config};
 
 /// What is measured, in the order in which a UE does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn time(mut f: impl FnMut()) -> u64 {
 fn network(ciphering: CipheringAlgorithm, ues: u32) -> Sim {
     let mut config = default_config();
     config.amf.ciphering = vec![ciphering];
-    let mut net = Sim::with(7, config, Faults::default());
+    let mut net = Sim::builder(7).config(config).build();
     net.discard_events();
     let gnbs: Vec<_> = (1..=2).map(|n| net.add_gnb(gnb(n))).collect();
     net.advance(Duration::from_secs(1));

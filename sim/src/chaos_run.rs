@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
+use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, ue_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -22,28 +22,27 @@ pub fn gnb_config(n: u8) -> GnbConfig {
 /// Five UEs at two gNBs do what UEs do, in a network of this quality; gNBs lose their associations and reset, and the
 /// UPF falls silent and restarts.
 pub fn chaos_run(seed: u64, faults: Faults) -> Sim {
-    let mut net = Sim::with(seed, default_config(), faults);
-    net.recorder().on = true;
+    let net = Sim::builder(seed).faults(faults).recorded().build();
     live(net, seed, |_, _| {})
 }
 
 /// The same at the CPFs of a region, of which one after the other is lost in the middle of something, and others
 /// come. With one backup, who loses both has to register anew.
 pub fn chaos_run_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
-    let net = Sim::in_region(seed, default_config(), faults, 3, backups);
+    let net = Sim::builder(seed).faults(faults).cpfs(3, backups).build();
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
 /// The same, and so many in a thousand messages between CPFs are lost.
 pub fn chaos_run_with_lossy_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
-    let mut net = Sim::in_region(seed, default_config(), faults, 3, backups);
+    let mut net = Sim::builder(seed).faults(faults).cpfs(3, backups).build();
     net.lose_between_cpfs(permille);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
 /// The same with two backups, and the n-th input that a CPF is handed ends whoever runs it.
 pub fn chaos_run_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
-    let mut net = Sim::in_region(seed, default_config(), faults, 3, 2);
+    let mut net = Sim::builder(seed).faults(faults).cpfs(3, 2).build();
     net.poison(nth);
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
@@ -51,7 +50,7 @@ pub fn chaos_run_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
 /// A night in a region whose CTA has a CTA replica. If it is lost so, now and then, and has another CTA replica when that took over,
 /// then CPFs are lost too.
 pub fn chaos_run_with_cta_replica(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
-    let net = Sim::replicated(seed, default_config(), faults, 5, backups);
+    let net = Sim::builder(seed).faults(faults).cpfs(5, backups).cta_replica().build();
     let Some(how) = loss else { return live(net, seed, |_, _| {}) };
     live(net, seed, |net, rng| {
         net.add_cta_replica();

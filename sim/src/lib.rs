@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+mod builder;
 mod chaos_run;
 mod cta_replica;
 mod faults;
@@ -34,21 +35,19 @@ use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, RanEvent, UeEvent, UeId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::cta_replica::{LocalAssociation, PrimaryCta};
-use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{
-    Cta, Input, LogLimits, Order, OrderOutcome, Outbox as CoreOutbox, ProtocolViolation,
-};
+use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox as CoreOutbox, ProtocolViolation};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
+pub use builder::SimBuilder;
+use builder::new_cta;
 pub use chaos_run::{
     chaos_run, chaos_run_in_region, chaos_run_with_cta_replica, chaos_run_with_lossy_links,
     chaos_run_with_poison, gnb_config, heal_and_verify, registered,
@@ -208,7 +207,7 @@ pub struct Sim {
     faults: Faults,
     home_keys: HomeNetworkKeys,
     /// What the UPFs were asked since a test answers for them.
-    take_pfcp: Vec<Vec<u8>>,
+    pfcp_requests: Vec<Vec<u8>>,
     /// What the CTA has told of CPFs.
     pub cpf_violations: Vec<(CpfId, ProtocolViolation)>,
     /// Every N2 message of the core since it was asked for.
@@ -250,47 +249,23 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A network without faults, with the default configuration.
-    pub fn new(seed: u64) -> Self {
-        Self::with(seed, default_config(), Faults::default())
-    }
-
-    /// A network of this configuration, in which this goes wrong. Its UPF is up.
-    pub fn with(seed: u64, config: Config, faults: Faults) -> Self {
-        Self::at_home(seed, config, faults, HomeNetworkKeys::new())
-    }
-
-    /// The same, with keys under which its subscribers conceal who they are.
-    pub fn at_home(seed: u64, config: Config, faults: Faults, home_keys: HomeNetworkKeys) -> Self {
-        Self::begin(seed, Arc::new(config), faults, home_keys, None)
-    }
-
-    fn begin(
-        seed: u64,
+    fn new(
+        mut rng: Rng,
         config: Arc<Config>,
         faults: Faults,
         home_keys: HomeNetworkKeys,
         cluster: Option<Cluster>,
     ) -> Self {
-        let mut rng = Rng::new(seed);
-        let directory = Directory::new(config.amf.plmn, home_keys.clone());
         let entropy = (Prf::new(&rng.octets()), 0);
-        let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
-        let cta = match &cluster {
-            None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
-            Some(c) => {
-                let mut cta = Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH);
-                cta.set_log_limits(c.logs);
-                cta
-            }
-        };
+        let (home, recorder) = (Home::default(), Recorder::default());
+        let cta = new_cta(EPOCH, &config, &home_keys, home, entropy, recorder, cluster.as_ref());
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
             UpfNode { upf, state: UpfState::Answering }
         });
         let upfs = upfs.collect();
-        let mut sim = Self {
+        Self {
             now: EPOCH,
             cta: PrimaryCta::new(cta),
             pair: Pair::default(),
@@ -301,7 +276,7 @@ impl Sim {
             config,
             faults,
             home_keys,
-            take_pfcp: Vec::new(),
+            pfcp_requests: Vec::new(),
             cpf_violations: Vec::new(),
             tap: None,
             upfs,
@@ -322,40 +297,7 @@ impl Sim {
             has_faulty_cpfs: false,
             trace: None,
             gnb_events: Vec::new(),
-        };
-        sim.core(Input::Tick);
-        assert!(sim.cta().upf_is_up(), "the UPF answers the association set-up");
-        sim
-    }
-
-    /// A network whose UEs are run by so many CPFs of a region, with so many backups each.
-    pub fn in_region(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
-        let config = Arc::new(config);
-        let cluster = Cluster::new(&config, cpfs, backups);
-        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
-    }
-
-    /// The same, and its CTA keeps this of UEs' logs.
-    pub fn with_logs(seed: u64, config: Config, cpfs: u16, backups: usize, logs: LogLimits) -> Self {
-        let config = Arc::new(config);
-        let mut cluster = Cluster::new(&config, cpfs, backups);
-        cluster.logs = logs;
-        Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
-    }
-
-    /// The same in several regions: where each CPF is, numbered from 1, of which the first is at the CTA's home; and where
-    /// gNBs are that are elsewhere.
-    pub fn in_regions(seed: u64, config: Config, places: &[Region], areas: Areas, backups: usize) -> Self {
-        let config = Arc::new(config);
-        let cluster = Cluster::spread(&config, places[0].clone(), places, areas, backups);
-        Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
-    }
-
-    /// The same, and its CTA has a CTA replica.
-    pub fn replicated(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
-        let mut sim = Self::in_region(seed, config, faults, cpfs, backups);
-        sim.add_cta_replica();
-        sim
+        }
     }
 
     /// The time.
@@ -691,20 +633,13 @@ impl Sim {
     /// The core starts anew: it knows its subscribers, and nothing of its UEs and gNBs. So do its CPFs.
     pub fn restart_core(&mut self) {
         let config = self.config.clone();
-        let directory = Directory::new(config.amf.plmn, self.home_keys.clone());
         let home = std::mem::take(self.cta.subscribers());
         let recorder = self.cta.inspect().anew();
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.in_flight.retain(|_, t| !matches!(t, InFlight::Link(_)));
         self.cluster = self.cluster.take().map(|c| c.anew(&config));
-        let cta = match &self.cluster {
-            None => Cta::new(config, directory, home, entropy, recorder, self.now),
-            Some(c) => {
-                let mut cta = Cta::of_region(config, directory, home, entropy, recorder, c.rings(), self.now);
-                cta.set_log_limits(c.logs);
-                cta
-            }
-        };
+        let cluster = self.cluster.as_ref();
+        let cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
         self.cta = PrimaryCta::new(cta);
         self.observer.anew();
         self.by_association.retain(|_, gnb| self.nodes[gnb.0].peer_amf);
@@ -725,7 +660,7 @@ impl Sim {
 
     /// Takes what the UPFs were asked since a test answers for them.
     pub fn take_pfcp(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.take_pfcp)
+        std::mem::take(&mut self.pfcp_requests)
     }
 
     /// A PFCP message of the first UPF, made by hand.
@@ -1005,7 +940,7 @@ impl Sim {
             match upf.state {
                 UpfState::Silent => continue,
                 UpfState::ByHand => {
-                    self.take_pfcp.push(octets);
+                    self.pfcp_requests.push(octets);
                     continue;
                 }
                 UpfState::Answering | UpfState::Mute => {}

@@ -111,9 +111,16 @@ impl NetworkRun {
         let mut config = default_config();
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
         let mut net = match plan.cpfs {
-            None => Sim::with(seed, config, plan.faults),
-            Some(c) if c.replicated => Sim::replicated(seed, config, plan.faults, c.number, c.backups),
-            Some(c) => Sim::in_region(seed, config, plan.faults, c.number, c.backups),
+            None => Sim::builder(seed).config(config).faults(plan.faults).build(),
+            Some(c) if c.replicated => Sim::builder(seed)
+                .config(config)
+                .faults(plan.faults)
+                .cpfs(c.number, c.backups)
+                .cta_replica()
+                .build(),
+            Some(c) => {
+                Sim::builder(seed).config(config).faults(plan.faults).cpfs(c.number, c.backups).build()
+            }
         };
         net.discard_events();
         let mut rng = Rng::new(seed ^ 0xc0_0171);

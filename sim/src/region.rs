@@ -297,6 +297,11 @@ impl Cluster {
         }
     }
 
+    /// The same, whose CTA stores this of logs.
+    pub(crate) fn with_logs(self, logs: Logs) -> Self {
+        Self { logs, ..self }
+    }
+
     /// As many that serve nobody.
     pub(crate) fn anew(self, config: &Arc<Config>) -> Self {
         Self { logs: self.logs, ..Self::new(config, self.newest, self.backups) }

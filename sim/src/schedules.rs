@@ -46,16 +46,16 @@ impl World {
     fn begin(self, seed: u64) -> Sim {
         let (config, faults) = (procedures_config(), Faults::default());
         let mut net = match self {
-            Self::One => Sim::in_region(seed, config, faults, 4, 1),
-            Self::Two => Sim::in_region(seed, config, faults, 5, 2),
-            Self::Cta => Sim::replicated(seed, config, faults, 4, 1),
-            Self::Both => Sim::replicated(seed, config, faults, 5, 2),
+            Self::One => Sim::builder(seed).config(config).faults(faults).cpfs(4, 1).build(),
+            Self::Two => Sim::builder(seed).config(config).faults(faults).cpfs(5, 2).build(),
+            Self::Cta => Sim::builder(seed).config(config).faults(faults).cpfs(4, 1).cta_replica().build(),
+            Self::Both => Sim::builder(seed).config(config).faults(faults).cpfs(5, 2).cta_replica().build(),
             Self::Regions => {
                 let [here, there]: [Region; 2] = ["1220", "1221"].map(|at| at.parse().expect("a region"));
                 let mut areas = Areas::default();
                 areas.add(&there, [2], []).expect("said once");
                 let places = [&here, &here, &here, &there, &there, &there].map(Region::clone);
-                let mut net = Sim::in_regions(seed, config, &places, areas, 1);
+                let mut net = Sim::builder(seed).config(config).regions(&places, areas, 1).build();
                 net.add_cta_replica();
                 net
             }

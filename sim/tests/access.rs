@@ -12,14 +12,14 @@ use whimbrel_nas::ie::{DrxParameters, GprsTimer3, MicoIndication, MmCause, Slice
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{AskFor, Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// A network of this configuration with one UE that asks for these slices.
 fn with(seed: u64, slices: &[u8], change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
     let mut config = default_config();
     config.amf.slices = (1..=3).map(SNssai::sst).collect();
     change(&mut config);
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     let mut gnb = gnb_config(1);
     gnb.supported_tas[0].plmns[0].1 = (1..=3).map(SNssai::sst).collect();
     let gnb = net.add_gnb(gnb);

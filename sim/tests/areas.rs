@@ -13,7 +13,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
     Tac::new(n).expect("24 bits")
@@ -25,7 +25,7 @@ fn several_areas(seed: u64, areas: &[&[u32]], change: impl FnOnce(&mut Config)) 
     config.amf.tacs = vec![tac(1), tac(2), tac(3)];
     config.amf.areas.registration = areas.iter().map(|a| a.iter().map(|&n| tac(n)).collect()).collect();
     change(&mut config);
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     for n in 1..=3 {
         let mut gnb = gnb_config(n);
         gnb.supported_tas[0].tac = tac(n);

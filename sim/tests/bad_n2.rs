@@ -177,7 +177,7 @@ fn an_association_lost_in_the_middle_of_a_clean_up() {
 #[test] // TS 38.412 §7: UEs come back at another gNB, and their former connections are let go where they spoke
 fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     let slow = whimbrel_sim::Faults { n2_latency_micros: (100, 80_000), ..Default::default() };
-    let mut net = Sim::with(16, whimbrel_sim::default_config(), slow);
+    let mut net = Sim::builder(16).faults(slow).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues: Vec<UeIndex> =

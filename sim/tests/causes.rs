@@ -10,7 +10,7 @@ use whimbrel_control::{Event as CoreEvent, Refusal, UeContext};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
     Tac::new(n).expect("24 bits")
@@ -22,7 +22,7 @@ fn two_areas(seed: u64, change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
     config.amf.tacs = vec![tac(1), tac(2)];
     config.amf.areas.registration = vec![vec![tac(1)], vec![tac(2)]];
     change(&mut config);
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     for n in 1..=2 {
         let mut gnb = gnb_config(n);
         gnb.supported_tas[0].tac = tac(n);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{Faults, Sim, UeIndex, ue_config};
 
 #[test] // a 5G-TMSI of before names a slot in which somebody else registers
 fn all_that_come_at_once_are_served_each_time() {
     for seed in 1..4 {
-        let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
+        let mut net = Sim::builder(seed).cpfs(3, 1).build();
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.advance(SECOND);
         let ues: Vec<UeIndex> = (0..20).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
@@ -36,7 +36,7 @@ fn who_comes_as_another_leaves_is_served() {
     let even =
         Faults { radio_latency_micros: (2000, 2000), n2_latency_micros: (150, 150), ..Faults::default() };
     for at in (0..100).map(|n| Duration::from_micros(5) * n) {
-        let mut net = Sim::in_region(1, default_config(), even, 3, 1);
+        let mut net = Sim::builder(1).faults(even).cpfs(3, 1).build();
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
         net.advance(SECOND);
         let [leaves, comes] = [1, 2].map(|n| net.add_ue(gnbs[n as usize - 1], ue_config(n)));
@@ -60,7 +60,7 @@ fn who_comes_as_another_leaves_is_served() {
 /// old names ask them whose it is. The n-th input then ends whoever runs it. Gives how many are not registered before their T3510 expires,
 /// how many inputs there were, and whether it was the first message of a connection.
 fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
-    let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
+    let mut net = Sim::builder(seed).cpfs(3, 1).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.advance(SECOND);
     let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
@@ -105,7 +105,7 @@ fn an_input_that_ends_who_runs_it_costs_its_own_ue_alone() {
 fn first_messages_that_come_twice_at_once() {
     let faults = Faults { first_repeated_per_mille: 1000, ..Faults::default() };
     for seed in 1..4 {
-        let mut net = Sim::in_region(seed, default_config(), faults, 3, 1);
+        let mut net = Sim::builder(seed).faults(faults).cpfs(3, 1).build();
         let gnb = net.add_gnb(gnb_config(1));
         net.advance(SECOND);
         let ues: Vec<UeIndex> = (0..10).map(|n| net.add_ue(gnb, ue_config(n))).collect();

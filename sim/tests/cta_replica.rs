@@ -34,7 +34,7 @@ fn a_cta_replica_does_the_same_in_whole_chaos_runs() {
 
 /// A UE whose USIM has been elsewhere: its first challenge fails.
 fn day(ues: u32) -> Stage {
-    of(Sim::replicated(2, default_config(), Faults::default(), 3, 1), ues)
+    of(Sim::builder(2).cpfs(3, 1).cta_replica().build(), ues)
 }
 
 /// The first and the last input of such a day.
@@ -143,8 +143,8 @@ fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
 #[test]
 fn without_a_cta_replica_a_ue_registers_anew() {
     let region = |replicated| match replicated {
-        true => Sim::replicated(4, default_config(), Faults::default(), 3, 1),
-        false => Sim::in_region(4, default_config(), Faults::default(), 3, 1),
+        true => Sim::builder(4).cpfs(3, 1).cta_replica().build(),
+        false => Sim::builder(4).cpfs(3, 1).build(),
     };
     let (net, ue) = afterwards(region(false), Sim::restart_core);
     assert!(registered(&net, ue));
@@ -161,7 +161,7 @@ fn without_a_cta_replica_a_ue_registers_anew() {
 
 /// A connected UE with a session, whose gNB has an association with the CTA replica's host too, or has not.
 fn connected(single: bool) -> (Sim, UeIndex) {
-    let mut net = Sim::replicated(5, default_config(), Faults::default(), 3, 1);
+    let mut net = Sim::builder(5).cpfs(3, 1).cta_replica().build();
     let gnb = net.add_gnb(gnb_config(1));
     if single {
         net.keep_to_one_association(gnb);
@@ -208,7 +208,7 @@ const NOW: Instant = Instant(1_793_700_000_000_000);
 
 #[test] // TS 29.244 §5.22.2: the sessions' F-SEIDs name the address of the one that began
 fn a_ue_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
-    let mut net = Sim::replicated(6, default_config(), Faults::default(), 3, 1);
+    let mut net = Sim::builder(6).cpfs(3, 1).cta_replica().build();
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));

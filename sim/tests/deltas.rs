@@ -7,13 +7,12 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{
-    CpfLoss, Faults, Sim, UeIndex, chaos_run_with_lossy_links, default_config, heal_and_verify,
-    registered as is_registered,
+    CpfLoss, Faults, Sim, UeIndex, chaos_run_with_lossy_links, heal_and_verify, registered as is_registered,
 };
 
 /// A registered UE with two backups.
 fn scene() -> (Sim, UeIndex) {
-    let stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 2), 1);
+    let stage = of(Sim::builder(1).cpfs(3, 2).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -74,7 +73,7 @@ fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
 
 #[test] // nothing else would have its backup get the state before the UE does something
 fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
-    let stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 1), 1);
+    let stage = of(Sim::builder(1).cpfs(2, 1).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);

@@ -5,7 +5,7 @@ use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{Faults, Sim, default_config};
+use whimbrel_sim::Sim;
 
 #[test]
 fn who_leaves_has_its_ues_served_and_backed_by_others_before_it_goes() {
@@ -41,7 +41,7 @@ fn who_leaves_has_its_ues_served_and_backed_by_others_before_it_goes() {
 
 #[test] // without backups too: the state goes over before its only holder does
 fn ues_without_backups_live_through_it() {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 0), 6);
+    let mut stage = of(Sim::builder(1).cpfs(2, 0).build(), 6);
     for &ue in &stage.ues {
         stage.net.command(ue, Command::Register);
     }
@@ -60,7 +60,7 @@ fn ues_without_backups_live_through_it() {
 
 #[test] // else its inputs would wait for a state that does not come, again and again
 fn a_ue_goes_to_the_backup_that_has_its_state() {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 2), 1);
+    let mut stage = of(Sim::builder(1).cpfs(3, 2).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
@@ -80,7 +80,7 @@ fn a_ue_goes_to_the_backup_that_has_its_state() {
 
 #[test]
 fn the_last_one_stays() {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 1, 0), 1);
+    let mut stage = of(Sim::builder(1).cpfs(1, 0).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);

@@ -7,7 +7,7 @@ use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_ids::{FiveQi, SNssai};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// Emergency services over `ims`, for UEs that cannot prove who they are too or not.
 fn config(unauthenticated: bool) -> Config {
@@ -24,7 +24,7 @@ fn config(unauthenticated: bool) -> Config {
 }
 
 fn with(seed: u64, config: Config) -> (Sim, UeIndex) {
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);

@@ -171,7 +171,7 @@ fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> CpfReport {
 
 #[test] // forged and repeated clocks, by one that is of the region: none does a UE harm, and each is counted
 fn a_cpf_that_lies_is_not_believed() {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
+    let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
@@ -227,7 +227,7 @@ fn a_cpf_that_lies_is_not_believed() {
 
 #[test] // DESIGN: "key stream"; TS 33.501 §6.4.3.1
 fn an_answer_that_uses_a_count_again_does_not_leave() {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
+    let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
@@ -252,7 +252,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
 
 /// A UE with a session and two backups, of which these get states that cannot be read; its CPF is lost at its service request.
 fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
+    let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
@@ -299,7 +299,7 @@ fn is_served(stage: &Stage) -> bool {
 
 /// A UE with two backups, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
 fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> CpfReport) -> Stage {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
+    let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
@@ -334,7 +334,7 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() 
 
 /// A UE of which a CPF is sent a state under a term that never was; then its CPF is lost, unless that is who was lied to.
 fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
+    let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.command(ue, session());
@@ -381,7 +381,7 @@ fn a_session_that_comes_up_while_its_ue_leaves() {
 
 #[test] // TS 38.413 §8.7.4: the UEs of a reset are lost with their CPFs, and the gNB is answered all the same
 fn a_reset_whose_ues_are_lost_is_acknowledged() {
-    let mut net = Sim::in_region(3, default_config(), Faults::default(), 2, 0);
+    let mut net = Sim::builder(3).cpfs(2, 0).build();
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
@@ -398,7 +398,7 @@ fn a_reset_whose_ues_are_lost_is_acknowledged() {
 
 #[test] // also where there was nobody to be a backup when the UEs began, or when the last loss was
 fn who_comes_backs_the_ues_that_have_nobody() {
-    let mut net = Sim::in_region(3, default_config(), Faults::default(), 1, 1);
+    let mut net = Sim::builder(3).cpfs(1, 1).build();
     let gnb = net.add_gnb(whimbrel_sim::gnb_config(1));
     let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
@@ -419,7 +419,7 @@ fn who_comes_backs_the_ues_that_have_nobody() {
 
 /// A UE of which a procedure runs: the UPF does not answer.
 fn at_something(cpfs: u16, backups: usize) -> (Stage, UeId) {
-    let net = Sim::in_region(5, default_config(), Faults::default(), cpfs, backups);
+    let net = Sim::builder(5).cpfs(cpfs, backups).build();
     let mut stage = of(net, 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);

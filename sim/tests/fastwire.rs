@@ -10,7 +10,7 @@ use whimbrel_ngap::msg::{ErrorIndication, UplinkNasTransport};
 use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 const FAST: GnbIndex = GnbIndex(0);
 const PER: GnbIndex = GnbIndex(1);
@@ -47,7 +47,7 @@ fn errors(heard: &[Message]) -> Vec<&ErrorIndication> {
 
 #[test] // TS 38.413 §8.4.2, §8.4.4: source and target write each in its own form, and what one says of the UE reaches the other
 fn a_ue_goes_to_and_fro_between_the_two_forms() {
-    let (mut net, ue) = scene(Sim::in_region(1, default_config(), Faults::default(), 3, 1));
+    let (mut net, ue) = scene(Sim::builder(1).cpfs(3, 1).build());
     for (to, via) in [(PER, Via::N2), (FAST, Via::N2), (PER, Via::Xn), (FAST, Via::Xn)] {
         net.hand_over(ue, to, via);
         net.settle(SECOND * 2);

@@ -13,7 +13,7 @@ use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{CpfReport, PeerMessage, State};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{Faults, Rng, Sim, default_config, ue_config};
+use whimbrel_sim::{Rng, Sim, ue_config};
 
 /// Any number, mostly the one that would be true.
 fn number(rng: &mut Rng, true_one: u64) -> u64 {
@@ -111,7 +111,7 @@ fn whatever_a_cpf_says_nobody_falls() {
     for seed in 0..300 {
         println!("seed {seed}");
         let mut rng = Rng::new(seed);
-        let mut stage = of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), 1);
+        let mut stage = of(Sim::builder(seed).cpfs(3, 1).build(), 1);
         let ue = stage.ues[0];
         let net = &mut stage.net;
         net.has_faulty_cpfs();

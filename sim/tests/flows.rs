@@ -7,7 +7,7 @@ use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex};
+use whimbrel_sim::{Sim, UeIndex};
 
 fn qfi(n: u8) -> Qfi {
     Qfi::new(n).expect("6 bits")
@@ -31,8 +31,7 @@ fn voice(setup: Setup) -> FlowPolicy {
 fn with_flows(seed: u64, flows: Vec<FlowPolicy>) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.flows.clone_from(&flows));
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);

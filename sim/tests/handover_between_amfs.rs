@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::N14Error;
-use whimbrel_sim::{Faults, GnbIndex, N14Fault, Sim, two_amf_configs, ue_config};
+use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs, ue_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     net.hand_over(UE, to, Via::N2);
@@ -122,7 +122,7 @@ fn a_stranger_there_stays_here() {
 fn the_other_core_has_another_upf() {
     let (home, mut there) = two_amf_configs();
     there.smf.upfs[0].address = Some([127, 0, 0, 99].into());
-    let mut net = Sim::with(8, home, Faults::default());
+    let mut net = Sim::builder(8).config(home).build();
     net.add_peer_amf(there);
     net.add_gnb(gnb_config(1));
     net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
@@ -242,7 +242,7 @@ fn there_and_back(net: &mut Sim) {
 fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
         let (home, peer_amf) = two_amf_configs();
-        with(Sim::replicated(13, home, Faults::default(), 3, 1), peer_amf)
+        with(Sim::builder(13).config(home).cpfs(3, 1).cta_replica().build(), peer_amf)
     };
     with_each_loss(
         home,

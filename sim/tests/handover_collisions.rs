@@ -13,7 +13,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::HandoverCancel;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// How far a handover is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ fn a_rekeying_waits_for_the_handover() {
     for at in [At::Preparing, At::Executing] {
         let mut config = default_config();
         config.amf.access.authentication.every_registrations = Some(1);
-        let mut net = Sim::with(7, config, Faults::default());
+        let mut net = Sim::builder(7).config(config).build();
         net.add_gnb(gnb_config(1));
         net.add_gnb(gnb_config(2));
         let ue = net.add_ue(SOURCE, ue_config(1));
@@ -216,7 +216,7 @@ fn a_rekeying_waits_for_the_handover() {
 fn a_handover_during_the_security_mode() {
     let mut config = default_config();
     config.amf.access.authentication.every_registrations = Some(1);
-    let mut net = Sim::with(8, config, Faults::default());
+    let mut net = Sim::builder(8).config(config).build();
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
     let ue = net.add_ue(SOURCE, ue_config(1));

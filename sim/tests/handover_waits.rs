@@ -559,8 +559,8 @@ fn a_handover_right_behind_a_session() {
         Faults { radio_latency_micros: (1, 10), n2_latency_micros: (100, 20_000), ..Faults::default() };
     for seed in 1..6 {
         for via in [Via::Xn, Via::N2] {
-            let one = Sim::with(seed, default_config(), faults);
-            let several = Sim::in_region(seed, default_config(), faults, 3, 1);
+            let one = Sim::builder(seed).faults(faults).build();
+            let several = Sim::builder(seed).faults(faults).cpfs(3, 1).build();
             assert_eq!(right_behind_a_session(one, via), [], "seed {seed}, {via:?}");
             assert_eq!(right_behind_a_session(several, via), [], "seed {seed}, {via:?}, in a region");
         }
@@ -607,8 +607,8 @@ fn an_xn_handover_right_behind_one_through_the_core() {
     let faults =
         Faults { radio_latency_micros: (1, 10), n2_latency_micros: (100, 20_000), ..Faults::default() };
     for seed in 1..6 {
-        let one = Sim::with(seed, default_config(), faults);
-        let several = Sim::in_region(seed, default_config(), faults, 3, 1);
+        let one = Sim::builder(seed).faults(faults).build();
+        let several = Sim::builder(seed).faults(faults).cpfs(3, 1).build();
         assert_eq!(right_behind_a_handover(one), [], "seed {seed}");
         assert_eq!(right_behind_a_handover(several), [], "seed {seed}, in a region");
     }

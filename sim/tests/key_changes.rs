@@ -6,11 +6,11 @@ use crate::common::*;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, procedures_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, procedures_config, ue_config};
 
 /// A connected UE with a session, whose radio has keys of a K_AMF that is not the one in use.
 fn proved_anew() -> (Sim, UeIndex, [GnbIndex; 2]) {
-    let mut net = Sim::with(1, procedures_config(), Faults::default());
+    let mut net = Sim::builder(1).config(procedures_config()).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     let ue = net.add_ue(gnbs[0], ue_config(1));
     net.settle(SECOND / 10);

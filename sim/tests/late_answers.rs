@@ -20,7 +20,7 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const GNB: GnbIndex = GnbIndex(0);
 
@@ -31,7 +31,7 @@ fn establish() -> Command {
 
 /// So many registered UEs at one gNB, which takes so long for a message from now on.
 fn loaded(seed: u64, config: Config, ues: u32, per_message: Duration) -> (Sim, Vec<UeIndex>) {
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(GNB, ue_config(n))).collect();
     net.settle(SECOND / 10);

@@ -10,13 +10,13 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{Input, Via};
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, two_amf_configs};
+use whimbrel_sim::{GnbIndex, Sim, two_amf_configs};
 
 /// A home of several processes, and another AMF, both of such a configuration.
 fn of_several(change: impl Fn(&mut Config)) -> Sim {
     let (mut home, mut peer_amf) = two_amf_configs();
     [&mut home, &mut peer_amf].into_iter().for_each(change);
-    with(Sim::replicated(41, home, Faults::default(), 3, 1), peer_amf)
+    with(Sim::builder(41).config(home).cpfs(3, 1).cta_replica().build(), peer_amf)
 }
 
 /// The same with the UE at the other AMF, from where it is to come.
@@ -184,7 +184,7 @@ fn a_poisoned_input() {
 fn an_amf_that_is_full() {
     let (home, mut full) = two_amf_configs();
     full.limits.ues = 0;
-    let begin = || with(Sim::replicated(42, home.clone(), Faults::default(), 3, 1), full.clone());
+    let begin = || with(Sim::builder(42).config(home.clone()).cpfs(3, 1).cta_replica().build(), full.clone());
     let mut net = begin();
     handed_over(&mut net, THERE);
     served_by(&net, at_home(&net), peer_amf(&net), HERE);

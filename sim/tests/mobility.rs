@@ -227,7 +227,7 @@ fn the_relative_capacity_is_told() {
 fn t3502_is_told() {
     let mut config = whimbrel_sim::default_config();
     config.timers.t3502 = Duration::from_secs(120);
-    let mut net = Sim::with(15, config, whimbrel_sim::Faults::default());
+    let mut net = Sim::builder(15).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);

@@ -32,7 +32,7 @@ fn with_session(seed: u64, faults: Faults) -> (Sim, UeIndex) {
     let mut config = default_config();
     let flows = vec![flow("voice", 10), flow("video", 11)];
     config.smf.data_networks.values_mut().for_each(|n| n.flows.clone_from(&flows));
-    let net = Sim::with(seed, config, Faults::default());
+    let net = Sim::builder(seed).config(config).build();
     let (mut net, ue) = session_in(net);
     net.set_faults(faults);
     (net, ue)
@@ -63,7 +63,7 @@ fn add(net: &mut Sim, name: &str) {
 
 #[test] // TS 23.502 §4.3.3.2: whoever ordered the change learns its outcome where a CPF elsewhere makes it
 fn the_outcome_of_an_order_comes_back_from_a_cpf_in_another_process() {
-    let (mut net, _) = session_in(Sim::in_region(9, default_config(), Faults::default(), 2, 1));
+    let (mut net, _) = session_in(Sim::builder(9).cpfs(2, 1).build());
     let ue = net.contexts().next().expect("a UE").id;
     let ambr = Modification::Ambr(Ambr { ul_kbps: 500, dl_kbps: 700 });
     net.order(ue, CoreCommand::ModifySession(psi(), ambr));

@@ -17,7 +17,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::N14Error;
 use whimbrel_security::SecurityHeaderType;
-use whimbrel_sim::{Faults, GnbIndex, N14Fault, Sim, two_amf_configs};
+use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     if net.ue_ref(UE).is_connected() {
@@ -128,7 +128,7 @@ fn an_accept_that_is_lost_with_its_connection() {
 fn an_accept_that_is_lost_and_then_a_cta_or_a_cpf() {
     let home = || {
         let (home, peer_amf) = two_amf_configs();
-        let mut net = with(Sim::replicated(30, home, Faults::default(), 3, 1), peer_amf);
+        let mut net = with(Sim::builder(30).config(home).cpfs(3, 1).cta_replica().build(), peer_amf);
         go(&mut net, THERE);
         go_idle(&mut net, UE);
         net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
@@ -231,7 +231,7 @@ fn a_neighbour_that_lies() {
 fn a_home_that_loses_a_cta_or_a_cpf() {
     let home = || {
         let (home, peer_amf) = two_amf_configs();
-        let mut net = with(Sim::replicated(28, home, Faults::default(), 3, 1), peer_amf);
+        let mut net = with(Sim::builder(28).config(home).cpfs(3, 1).cta_replica().build(), peer_amf);
         go_idle(&mut net, UE);
         net
     };
@@ -271,7 +271,7 @@ fn what_was_said_elsewhere_before_a_ue_returns_has_counts_of_its_own() {
     for step in 0..60 {
         let (home, mut there) = two_amf_configs();
         there.amf.access.authentication.after = Some(Duration::ZERO); // it challenges the UE, under the keys that came
-        let mut net = with(Sim::with(31, home, Faults::default()), there);
+        let mut net = with(Sim::builder(31).config(home).build(), there);
         go_idle(&mut net, UE);
         net.tap();
         net.move_ue(UE, THERE);

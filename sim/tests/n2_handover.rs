@@ -377,7 +377,7 @@ fn a_slice_that_the_target_does_not_support() {
     let mut net = {
         let mut config = whimbrel_sim::default_config();
         config.amf.slices.push(SNssai::sst(2));
-        Sim::with(18, config, whimbrel_sim::Faults::default())
+        Sim::builder(18).config(config).build()
     };
     net.add_gnb(gnb_config(1));
     let mut other = gnb_config(2);

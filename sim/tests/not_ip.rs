@@ -5,7 +5,7 @@ use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::ue::{Command, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex};
+use whimbrel_sim::{Sim, UeIndex};
 
 /// A UE that may have whatever its data network has.
 fn on_air(seed: u64, ethernet: bool, unstructured: bool) -> (Sim, UeIndex) {
@@ -14,8 +14,7 @@ fn on_air(seed: u64, ethernet: bool, unstructured: bool) -> (Sim, UeIndex) {
         (n.ethernet, n.unstructured) = (ethernet, unstructured);
         (n.ipv4, n.ipv6) = (false, false);
     });
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     let mut subscription = subscription();
     let all = SessionTypes { ethernet: true, unstructured: true, ..SessionTypes::IP };
     subscription.slices[0].dnns.iter_mut().for_each(|d| d.session_types = all);

@@ -70,7 +70,7 @@ const STATES: [State; 17] = [
 /// A canary with a session on the second gNB, and a UE in that state on the first. The third is by hand: it is the target of
 /// handovers.
 fn in_state(state: State) -> Sim {
-    let mut net = stage(Sim::new(state as u64));
+    let mut net = stage(Sim::builder(state as u64).build());
     let deaf = match state {
         State::Stranger => return net,
         State::Authentication => Some(MessageType::AuthenticationRequest),

@@ -14,7 +14,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::{CpfId, Marking, UeLogLimits};
 use whimbrel_resilience::{LogLimits, ProtocolViolation};
-use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex, default_config};
+use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex};
 
 /// Longer than a log waits for a backup, and the time until somebody looks after that.
 const LONG: Duration = Duration::from_secs(40);
@@ -30,7 +30,7 @@ struct Scene {
 
 impl Scene {
     fn new(logs: LogLimits) -> Self {
-        let stage = of(Sim::with_logs(1, default_config(), 3, 2, logs), 1);
+        let stage = of(Sim::builder(1).cpfs(3, 2).logs(logs).build(), 1);
         let (mut net, ue) = (stage.net, stage.ues[0]);
         net.command(ue, Command::Register);
         net.settle(SECOND);
@@ -163,7 +163,7 @@ fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_ha
 
 /// A registered UE with one backup, which gets nothing any more from who serves the UE, and so many CPFs.
 fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
-    let stage = of(Sim::with_logs(1, default_config(), cpfs, 1, logs), 1);
+    let stage = of(Sim::builder(1).cpfs(cpfs, 1).logs(logs).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -309,7 +309,7 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
 /// A connected UE with a session, of which nobody but who serves it has the state, and the log is given up.
 fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
-    let stage = of(Sim::with_logs(1, default_config(), 2, 1, LogLimits { ue, ..LogLimits::default() }), 1);
+    let stage = of(Sim::builder(1).cpfs(2, 1).logs(LogLimits { ue, ..LogLimits::default() }).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
     net.command(ue, Command::Register);
     net.settle(SECOND);

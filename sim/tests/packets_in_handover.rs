@@ -13,7 +13,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::{HandoverCancel, UeContextReleaseRequest};
 use whimbrel_ran::gnb::{Event as GnbEvent, Faults as GnbFaults, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{CpfLoss, Faults, GnbIndex, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, GnbIndex, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
 
 /// Time between two packets.
 const INTERVAL: Duration = Duration::from_micros(250);
@@ -29,8 +29,8 @@ fn network(seed: u64, mode: HandoverDownlink, cpfs: u16) -> Sim {
     let mut config = default_config();
     config.smf.handover_downlink = mode;
     match cpfs {
-        0 => Sim::with(seed, config, Faults::default()),
-        cpfs => Sim::in_region(seed, config, Faults::default(), cpfs, 1),
+        0 => Sim::builder(seed).config(config).build(),
+        cpfs => Sim::builder(seed).config(config).cpfs(cpfs, 1).build(),
     }
 }
 

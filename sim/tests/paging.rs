@@ -101,7 +101,7 @@ fn downlink_data_while_the_user_plane_comes_up() {
 fn among_three_gnbs(seed: u64, near: Duration) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.paging_near = near;
-    let mut net = Sim::with(seed, config, whimbrel_sim::Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     for n in 1..=3 {
         net.add_gnb(gnb_config(n));
     }
@@ -221,7 +221,7 @@ fn configuration_update_command_lost_once() {
 fn paging_goes_to_the_registration_area() {
     let mut config = whimbrel_sim::default_config();
     config.amf.tacs = (1..=40).map(|n| whimbrel_ids::Tac::new(n).expect("24 bits")).collect();
-    let mut net = Sim::with(7, config, whimbrel_sim::Faults::default());
+    let mut net = Sim::builder(7).config(config).build();
     let mut cell = gnb_config(1);
     cell.supported_tas = vec![area(33)];
     let gnb = net.add_gnb(cell);

@@ -18,7 +18,7 @@ use whimbrel_sim::{
 
 /// Two gNBs, three UEs, three CPFs with so many backups a UE.
 fn stage(backups: usize) -> (Sim, [GnbIndex; 2], Vec<UeIndex>) {
-    let mut net = Sim::in_region(1, default_config(), Faults::default(), 3, backups);
+    let mut net = Sim::builder(1).cpfs(3, backups).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues = (1..=3).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();

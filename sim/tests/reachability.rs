@@ -8,7 +8,7 @@ use whimbrel_control::{Command as Order, Event as CoreEvent};
 use whimbrel_nas::ie::{GprsTimer3, MicoIndication, MmCause};
 use whimbrel_ngap::ie::RrcEstablishmentCause;
 use whimbrel_ran::ue::{AskFor, Command, MmState, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -129,7 +129,7 @@ fn a_strictly_periodic_timer_runs_while_connected() {
 
 /// A network that keeps back what is not urgent, with a UE that is registered and idle since before.
 fn congested(seed: u64, priority: Priority) -> (Sim, UeIndex) {
-    let mut net = Sim::with(seed, default_config(), Faults::default());
+    let mut net = Sim::builder(seed).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.home().subscribe(Subscription { priority, ..subscription() });

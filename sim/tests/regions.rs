@@ -11,7 +11,7 @@ use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_sim::{CpfLoss, CtaLoss, Sim, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, Sim, ue_config};
 
 const HOME: &str = "1220";
 /// Of the same larger region.
@@ -28,7 +28,7 @@ fn network(elsewhere: &str, places: &[&str], backups: usize) -> Sim {
     let mut areas = Areas::default();
     areas.add(&region(elsewhere), [2], []).expect("said once");
     let places: Vec<Region> = places.iter().map(|at| region(at)).collect();
-    Sim::in_regions(7, default_config(), &places, areas, backups)
+    Sim::builder(7).regions(&places, areas, backups).build()
 }
 
 /// A UE with a session at the first gNB.
@@ -122,7 +122,7 @@ fn a_handover_within_a_region_moves_nobody() {
     let mut areas = Areas::default();
     areas.add(&region(NEXT), [3], []).expect("said once");
     let places = [HOME, HOME, NEXT].map(region);
-    let (mut stage, ue) = settled(Sim::in_regions(7, default_config(), &places, areas, 1));
+    let (mut stage, ue) = settled(Sim::builder(7).regions(&places, areas, 1).build());
     let before = served(&stage, ue);
     for via in [Via::N2, Via::Xn] {
         for to in [1, 0] {

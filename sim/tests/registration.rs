@@ -79,7 +79,7 @@ fn authentication_request_lost_once() {
 fn authentication_request_never_answered() {
     let mut config = whimbrel_sim::default_config();
     config.timers.t3560 = Duration::from_secs(2); // five of them pass before the UE's own T3510 does
-    let mut net = whimbrel_sim::Sim::with(7, config, whimbrel_sim::Faults::default());
+    let mut net = whimbrel_sim::Sim::builder(7).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 99));
@@ -178,7 +178,7 @@ fn no_common_algorithm() {
 fn no_slice_in_common() {
     let mut config = whimbrel_sim::default_config();
     config.amf.slices.push(whimbrel_ids::SNssai::sst(2));
-    let mut net = whimbrel_sim::Sim::with(15, config, whimbrel_sim::Faults::default());
+    let mut net = whimbrel_sim::Sim::builder(15).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     let mut subscription = subscription();
@@ -250,7 +250,7 @@ fn configured_cause_and_back_off() {
     let answer =
         whimbrel_control::config::RefusalAnswer { cause: Some(22), back_off: Some(Duration::from_secs(900)) };
     config.refusals.insert(whimbrel_control::refusal::RefusalKind::UnknownSubscriber, answer);
-    let mut net = whimbrel_sim::Sim::with(20, config, whimbrel_sim::Faults::default());
+    let mut net = whimbrel_sim::Sim::builder(20).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);

@@ -13,7 +13,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{AtOnce, Command, Event, MmState, Reason, SessionRequest};
-use whimbrel_sim::{CpfLoss, CtaLoss, Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, Sim, UeIndex, default_config, ue_config};
 
 /// Within it a request that follows at once is answered; it is shorter than `release_delay`.
 const AT_ONCE: Duration = Duration::from_millis(150);
@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_millis(150);
 fn with(seed: u64, change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
     let mut config = default_config();
     change(&mut config);
-    on_air(Sim::with(seed, config, Faults::default()))
+    on_air(Sim::builder(seed).config(config).build())
 }
 
 fn on_air(mut net: Sim) -> (Sim, UeIndex) {
@@ -64,7 +64,7 @@ fn out_of_service(net: &Sim, ue: UeIndex) -> Duration {
 #[test] // TS 24.501 §5.6.1.5 #9, §5.3.1.3: a UE that does not wait for the release registers on the connection that it has
 fn a_ue_that_registers_at_once_after_service_reject_9_is_served_on_its_connection() {
     for how in [AtOnce::WithKeys, AtOnce::WithoutKeys] {
-        let (mut net, ue) = on_air(Sim::new(1));
+        let (mut net, ue) = on_air(Sim::builder(1).build());
         unknown_to_the_core(&mut net, ue);
         net.ue_mut(ue).faults_mut().at_once = Some(how);
         net.tap();
@@ -83,7 +83,7 @@ fn a_ue_that_registers_at_once_after_service_reject_9_is_served_on_its_connectio
 
 #[test] // TS 24.501 §5.3.1.3: a UE that waits for the release, as T3540 has it, is kept waiting for `release_delay`
 fn a_ue_that_waits_after_service_reject_9_is_released_after_the_delay() {
-    let (mut net, ue) = on_air(Sim::new(2));
+    let (mut net, ue) = on_air(Sim::builder(2).build());
     unknown_to_the_core(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     net.settle(AT_ONCE);
@@ -101,7 +101,7 @@ fn a_ue_that_waits_after_service_reject_9_is_released_after_the_delay() {
 
 #[test] // TS 24.501 §5.5.1.3.5 #9
 fn a_ue_that_registers_at_once_after_registration_reject_9_is_served_on_its_connection() {
-    let (mut net, ue) = on_air(Sim::new(3));
+    let (mut net, ue) = on_air(Sim::builder(3).build());
     unknown_to_the_core(&mut net, ue);
     net.ue_mut(ue).faults_mut().at_once = Some(AtOnce::WithKeys);
     net.tap();
@@ -139,7 +139,7 @@ fn a_ue_that_registers_at_once_after_cause_10_is_served_on_its_connection() {
 
 #[test] // TS 24.501 §5.6.1.5 #28: it stays registered, and updates its registration
 fn a_ue_that_updates_its_registration_after_service_reject_28_is_served_on_its_connection() {
-    let (mut net, ue) = on_air(Sim::new(5));
+    let (mut net, ue) = on_air(Sim::builder(5).build());
     net.command(ue, Command::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
@@ -162,7 +162,7 @@ fn a_ue_that_updates_its_registration_after_service_reject_28_is_served_on_its_c
 #[test] // TS 24.501 §5.5.2.2.2; TS 33.501 §6.8.1.1.1: with the keys that it keeps, or in clear; what its gNB had of its session goes
 fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_connection() {
     for how in [AtOnce::WithKeys, AtOnce::WithoutKeys] {
-        let (mut net, ue) = on_air(Sim::new(6));
+        let (mut net, ue) = on_air(Sim::builder(6).build());
         net.command(ue, Command::Register);
         net.command(ue, Command::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
@@ -192,7 +192,7 @@ fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_conn
 
 #[test] // TS 23.502 §4.2.2.3.2 step 8
 fn after_deregistration_accept_the_connection_and_all_that_is_left_go_after_the_delay() {
-    let (mut net, ue) = on_air(Sim::new(7));
+    let (mut net, ue) = on_air(Sim::builder(7).build());
     net.command(ue, Command::Register);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
@@ -221,7 +221,7 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
         assert!(net.ue_events(ue).iter().any(|(_, e)| told(e)), "#{cause}: {:?}", net.ue_events(ue));
         assert_eq!((net.cta().occupancy(), net.ue_ref(ue).is_connected()), ((0, 0), false), "#{cause}");
     }
-    let (mut net, ue) = on_air(Sim::new(9));
+    let (mut net, ue) = on_air(Sim::builder(9).build());
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
     net.command(ue, Command::Register);
     net.settle(AT_ONCE);
@@ -234,7 +234,7 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
 
 #[test] // a UE that is being switched off does not come back
 fn a_ue_that_is_switched_off_is_released_at_once() {
-    let (mut net, ue) = on_air(Sim::new(10));
+    let (mut net, ue) = on_air(Sim::builder(10).build());
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, Command::Deregister { switch_off: true });
@@ -254,7 +254,7 @@ fn without_a_delay_the_connection_is_released_with_the_reject() {
 
 #[test] // whoever repeats what is refused does not keep the connection
 fn a_second_request_that_is_refused_ends_the_delay() {
-    let (mut net, ue) = on_air(Sim::new(12));
+    let (mut net, ue) = on_air(Sim::builder(12).build());
     unknown_to_the_core(&mut net, ue);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::ServiceReject, 9));
     net.command(ue, Command::ServiceRequest);
@@ -269,8 +269,8 @@ fn a_second_request_that_is_refused_ends_the_delay() {
 #[test] // TS 33.117 §4.2.3.3.3: UEs that were rejected, and only they, give way to one that asks for a slot
 fn a_flood_of_rejected_ues_keeps_nobody_out() {
     let mut config = default_config();
-    (config.limits.unauthenticated_ues, config.limits.unauthenticated_ues_per_gnb) = (4, 4);
-    let mut net = Sim::with(13, config, Faults::default());
+    (config.limits.strangers, config.limits.strangers_per_gnb) = (4, 4);
+    let mut net = Sim::builder(13).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=12).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND);
@@ -306,8 +306,8 @@ fn a_flood_of_rejected_ues_keeps_nobody_out() {
 #[test] // UEs that are being authenticated are not rejected ones
 fn a_ue_that_is_being_authenticated_does_not_give_way() {
     let mut config = default_config();
-    (config.limits.unauthenticated_ues, config.limits.unauthenticated_ues_per_gnb) = (1, 1);
-    let mut net = Sim::with(14, config, Faults::default());
+    (config.limits.strangers, config.limits.strangers_per_gnb) = (1, 1);
+    let mut net = Sim::builder(14).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let (slow, late) = (net.add_ue(gnb, ue_config(1)), net.add_ue(gnb, ue_config(2)));
     net.settle(SECOND);
@@ -338,13 +338,13 @@ fn survives(net: impl Fn() -> Sim, loss: impl Fn(&mut Sim, u64)) {
 
 #[test] // the wait is part of the UE's state: whoever takes it over goes on with it
 fn the_delay_survives_the_loss_of_a_cpf() {
-    let region = || Sim::in_region(15, default_config(), Faults::default(), 3, 2);
+    let region = || Sim::builder(15).cpfs(3, 2).build();
     survives(region, |net, message| net.lose_cpf_at(net.links_taken() + message, CpfLoss::ALL[0]));
 }
 
 #[test]
 fn the_delay_survives_the_loss_of_the_cta() {
-    let replicated = || Sim::replicated(16, default_config(), Faults::default(), 3, 1);
+    let replicated = || Sim::builder(16).cpfs(3, 1).cta_replica().build();
     survives(replicated, |net, message| {
         net.lose_cta_at(net.inputs_taken() + message, CtaLoss::AfterReplication)
     });
@@ -353,7 +353,7 @@ fn the_delay_survives_the_loss_of_the_cta() {
 #[test] // and it ends, though its timer was another's
 fn the_delay_ends_after_a_takeover() {
     for loss in CpfLoss::ALL {
-        let (mut net, ue) = on_air(Sim::in_region(17, default_config(), Faults::default(), 3, 2));
+        let (mut net, ue) = on_air(Sim::builder(17).cpfs(3, 2).build());
         unknown_to_the_core(&mut net, ue);
         net.command(ue, Command::ServiceRequest);
         net.settle(Duration::from_millis(50));
@@ -367,7 +367,7 @@ fn the_delay_ends_after_a_takeover() {
 
 #[test] // TS 38.413 §8.3.2: the gNB asks first
 fn a_gnb_that_asks_for_the_release_ends_the_delay() {
-    let (mut net, ue) = on_air(Sim::new(18));
+    let (mut net, ue) = on_air(Sim::builder(18).build());
     unknown_to_the_core(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     net.settle(Duration::from_millis(50));

@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::msg::RrcInactiveTransitionReport;
 use whimbrel_ran::gnb::Input;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, GnbIndex, Sim, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, ue_config};
 
 fn index(tmsi: Tmsi) -> UeIdentityIndexValue {
     UeIdentityIndexValue::IndexLength10((tmsi.0 % 1024) as u16)
@@ -52,7 +52,7 @@ fn assistance_goes_with_the_context() {
 fn no_assistance_where_it_is_not_wanted() {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.rrc_inactive = false;
-    let mut net = Sim::with(2, config, Faults::default());
+    let mut net = Sim::builder(2).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
@@ -105,7 +105,7 @@ fn a_new_guti_is_told_to_the_gnb() {
 fn the_rrc_state_is_reported_and_kept() {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.rrc_reports = true;
-    let mut net = Sim::with(6, config, Faults::default());
+    let mut net = Sim::builder(6).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);

@@ -13,7 +13,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::UplinkNasTransport;
 use whimbrel_ran::ue::{Command, Event, Reason};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
-use whimbrel_sim::{Faults, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// A registered UE whose inputs are recorded.
 fn one_registered(seed: u64) -> (Sim, UeIndex) {
@@ -63,7 +63,7 @@ fn algorithms(net: &Sim) -> (CipheringAlgorithm, IntegrityAlgorithm) {
 
 /// A UE of these algorithms.
 fn with_capability(seed: u64, capability: UeSecurityCapability) -> (Sim, UeIndex) {
-    let mut net = Sim::with(seed, default_config(), Faults::default());
+    let mut net = Sim::builder(seed).build();
     let gnb = net.add_gnb(gnb_config(1));
     let mut config = ue_config(1);
     let mut profile = (*config.profile).clone();
@@ -155,7 +155,7 @@ fn tc_nas_int_selection_use_amf() {
     {
         let mut config = default_config();
         config.amf.integrity.sort_by_key(|i| *i != integrity);
-        let mut net = Sim::with(seed, config, Faults::default());
+        let mut net = Sim::builder(seed).config(config).build();
         let gnb = net.add_gnb(gnb_config(1));
         let ue = net.add_ue(gnb, ue_config(1));
         net.tap();

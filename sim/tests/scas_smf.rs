@@ -16,7 +16,7 @@ use whimbrel_ngap::transfer::{
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestTransfer, PduSessionResourceSetupRequestTransfer,
 };
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, Sim, default_config, ue_config};
+use whimbrel_sim::{Sim, default_config, ue_config};
 
 const REQUIRED: UpSecurity =
     UpSecurity { integrity: UpProtection::Required, confidentiality: UpProtection::Required };
@@ -32,7 +32,7 @@ fn internet() -> Command {
 fn indication(local: Option<UpSecurity>, subscribed: Option<UpSecurity>) -> Option<SecurityIndication> {
     let mut config: Config = default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.up_security = local);
-    let mut net = Sim::with(1, config, Faults::default());
+    let mut net = Sim::builder(1).config(config).build();
     let mut of_all = subscription();
     of_all.slices[0].dnns[0].up_security = subscribed;
     net.home().subscribe(of_all);
@@ -88,7 +88,7 @@ fn told(integrity: IntegrityProtectionIndication) -> UserPlaneSecurityInformatio
 fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndication>, bool) {
     let mut config = default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.up_security = Some(REQUIRED));
-    let mut net = Sim::with(2, config, Faults::default());
+    let mut net = Sim::builder(2).config(config).build();
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
     let ue = net.add_ue(by_hand::SOURCE, ue_config(1));

@@ -14,7 +14,7 @@ use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSour
 use whimbrel_security::{
     CipheringAlgorithm, HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, IntegrityAlgorithm,
 };
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
@@ -47,7 +47,7 @@ fn each_algorithm_serves() {
             let mut config = default_config();
             config.amf.ciphering = vec![CipheringAlgorithm::ALL[usize::from(c)]];
             config.amf.integrity = vec![IntegrityAlgorithm::ALL[usize::from(i)]];
-            let mut net = Sim::with(1, config, Faults::default());
+            let mut net = Sim::builder(1).config(config).build();
             let gnb = net.add_gnb(gnb_config(1));
             let mut config = ue_config(1);
             let mut profile = (*config.profile).clone();
@@ -153,8 +153,7 @@ fn home(seed: u64) -> (Sim, [HomeNetworkPublicKey; 3]) {
     for (id, profile_a, octet) in kinds {
         keys.insert(id, private(profile_a, octet));
     }
-    let mut net = Sim::at_home(seed, default_config(), Faults::default(), keys);
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).home_keys(keys).recorded().build();
     net.add_gnb(gnb_config(1));
     (net, kinds.map(|(_, profile_a, octet)| private(profile_a, octet).public_key()))
 }
@@ -272,7 +271,7 @@ fn a_context_is_of_one_ue() {
 fn the_former_context_holds_until_the_new_one_is_confirmed() {
     let mut config = default_config();
     config.amf.access.authentication.every_registrations = Some(1);
-    let mut net = Sim::with(9, config, Faults::default());
+    let mut net = Sim::builder(9).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.command(ue, Command::Register);

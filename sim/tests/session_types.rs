@@ -5,15 +5,14 @@ use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex};
+use whimbrel_sim::{Sim, UeIndex};
 use whimbrel_user::{DnIndex, Origin};
 
 /// A registered UE that may have sessions of every type, in a network that has them.
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let mut config = whimbrel_sim::default_config();
     config.smf.data_networks.values_mut().for_each(|n| (n.ethernet, n.unstructured) = (true, true));
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     let mut subscription = subscription();
     let all = SessionTypes { ethernet: true, unstructured: true, ..SessionTypes::IP };
     subscription.slices[0].dnns[0].session_types = all;

@@ -208,7 +208,7 @@ fn security_indication_as_configured() {
     ] {
         let mut config = whimbrel_sim::default_config();
         config.smf.data_networks.values_mut().for_each(|n| n.up_security = configured);
-        let mut net = Sim::with(20, config, whimbrel_sim::Faults::default());
+        let mut net = Sim::builder(20).config(config).build();
         let gnb = net.add_gnb(gnb_config(1));
         let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
         net.settle(SECOND / 10);

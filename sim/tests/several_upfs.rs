@@ -8,7 +8,7 @@ use whimbrel_control::{Refusal, UpfId};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};
-use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, ue_config};
+use whimbrel_sim::{Sim, UeIndex, UpfState, default_config, ue_config};
 
 const A: UpfId = UpfId(0);
 const B: UpfId = UpfId(1);
@@ -30,8 +30,7 @@ fn session_of(dnn: &str) -> Command {
 fn network_of(seed: u64, upfs: &[Upf], ues: u32) -> (Sim, Vec<UeIndex>) {
     let mut config: Config = default_config();
     config.smf.upfs = upfs.to_vec();
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND / 10);

@@ -17,7 +17,7 @@ use whimbrel_ngap::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ngap::ie::ReflectiveQosAttribute;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{AskFor, Command, Profile, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Application, Destination, DnIndex, GuaranteedRates, Origin, Pfd};
 
 const UE: UeIndex = UeIndex(0);
@@ -64,8 +64,7 @@ fn scene(seed: u64, flows: Vec<FlowPolicy>, treatment: Treatment, reflects: bool
         network.treatments.insert("web".parse().expect("a name"), treatment.clone());
     }
     config.smf.marking.insert(FiveQi(9), 8);
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     if !treatment.applications.is_empty() {
         net.replace_upf(UpfId(0), |upf| upf.applications.known = vec![video()]);
         net.associate_upf(UpfId(0));
@@ -257,8 +256,7 @@ fn a_flow_to_a_name_gets_its_qos() {
 fn a_flow_that_cannot_be_kept_is_left_out() {
     let mut config = default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.flows = vec![voice()]);
-    let mut net = Sim::with(7, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(7).config(config).recorded().build();
     let guaranteed = Some(GuaranteedRates { ul_kbps: 1_000, dl_kbps: 1_000 });
     net.replace_upf(UpfId(0), |upf| upf.guaranteed = guaranteed);
     net.associate_upf(UpfId(0));
@@ -280,7 +278,7 @@ fn a_flow_that_cannot_be_kept_is_left_out() {
 fn idle(seed: u64, buffering: Buffering, ask: AskFor) -> Sim {
     let mut config = default_config();
     config.smf.buffering = buffering;
-    let mut net = Sim::with(seed, config, Faults::default());
+    let mut net = Sim::builder(seed).config(config).build();
     let first = net.add_gnb(gnb_config(1));
     net.add_ue(first, ue_config(1));
     net.settle(SECOND / 10);

@@ -14,7 +14,7 @@ use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Destination, Origin};
 
 const GNB: GnbIndex = GnbIndex(0);
@@ -63,8 +63,7 @@ fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
 
 /// A registered UE with so many sessions.
 fn with_sessions(seed: u64, config: Config, sessions: u8, follow_on: bool) -> (Sim, UeIndex) {
-    let mut net = Sim::with(seed, config, Faults::default());
-    net.recorder().on = true;
+    let mut net = Sim::builder(seed).config(config).recorded().build();
     net.add_gnb(gnb_config(1));
     let mut ue = ue_config(1);
     std::sync::Arc::make_mut(&mut ue.profile).follow_on_request = follow_on;

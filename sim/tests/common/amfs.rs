@@ -5,7 +5,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_sim::{CpfLoss, CtaLoss, Faults, GnbIndex, LostNode, Sim, UeIndex, two_amf_configs, ue_config};
+use whimbrel_sim::{CpfLoss, CtaLoss, GnbIndex, LostNode, Sim, UeIndex, two_amf_configs, ue_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -18,8 +18,7 @@ pub(crate) const UE: UeIndex = UeIndex(0);
 /// A UE with two sessions at the gNB of one core; another core has a gNB in another tracking area.
 pub(crate) fn scene(seed: u64) -> Sim {
     let (home, peer_amf) = two_amf_configs();
-    let mut net = Sim::with(seed, home, Faults::default());
-    net.recorder().on = true;
+    let net = Sim::builder(seed).config(home).recorded().build();
     with(net, peer_amf)
 }
 

@@ -2,7 +2,7 @@
 
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{self, Command};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -17,7 +17,7 @@ pub(crate) struct Stage {
 
 /// With three CPFs, and one backup a UE.
 pub(crate) fn stage(seed: u64, ues: u32) -> Stage {
-    of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), ues)
+    of(Sim::builder(seed).cpfs(3, 1).build(), ues)
 }
 
 pub(crate) fn of(mut net: Sim, ues: u32) -> Stage {

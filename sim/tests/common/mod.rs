@@ -20,9 +20,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A network without gNBs.
 pub(crate) fn network(seed: u64) -> Sim {
-    let mut net = Sim::new(seed);
-    net.recorder().on = true;
-    net
+    Sim::builder(seed).recorded().build()
 }
 
 /// A network with one gNB and one UE.

@@ -1,0 +1,142 @@
+//! Builds a [`Sim`]: one CTA that runs the UEs itself, or with CPFs in one region or several, or with a CTA replica.
+
+use std::sync::Arc;
+
+use whimbrel_control::Prf;
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::Directory;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::region::{Areas, Region};
+use whimbrel_resilience::{Cta, Input, Logs};
+use whimbrel_security::HomeNetworkKeys;
+
+use crate::region::Cluster;
+use crate::{Faults, Home, Recorder, Rng, Sim, default_config};
+
+/// What runs the procedures of UEs.
+#[derive(Clone, Debug)]
+enum Cpfs {
+    /// The CTA itself.
+    InCta,
+    /// So many CPFs in the CTA's region, with so many replicas per UE.
+    OneRegion(u16, usize),
+    /// A CPF in each of these regions, of which the first is the CTA's.
+    Regions(Vec<Region>, Areas, usize),
+}
+
+/// Builds a [`Sim`]; see [`Sim::builder`].
+#[derive(Clone, Debug)]
+pub struct SimBuilder {
+    seed: u64,
+    config: Config,
+    faults: Faults,
+    home_keys: HomeNetworkKeys,
+    cpfs: Cpfs,
+    logs: Logs,
+    cta_replica: bool,
+    recorded: bool,
+}
+
+impl Sim {
+    /// A network of the default configuration, without faults, whose CTA runs the UEs itself. The same seed gives the same run.
+    pub fn builder(seed: u64) -> SimBuilder {
+        SimBuilder {
+            seed,
+            config: default_config(),
+            faults: Faults::default(),
+            home_keys: HomeNetworkKeys::new(),
+            cpfs: Cpfs::InCta,
+            logs: Logs::default(),
+            cta_replica: false,
+            recorded: false,
+        }
+    }
+}
+
+impl SimBuilder {
+    /// The core's configuration.
+    pub fn config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// The faults of radio and N2.
+    pub fn faults(self, faults: Faults) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// The home network's keys, under which UEs may conceal their SUPIs.
+    pub fn home_keys(self, home_keys: HomeNetworkKeys) -> Self {
+        Self { home_keys, ..self }
+    }
+
+    /// CPFs in one region, and replicas per UE.
+    pub fn cpfs(self, cpfs: u16, replicas: usize) -> Self {
+        Self { cpfs: Cpfs::OneRegion(cpfs, replicas), ..self }
+    }
+
+    /// A CPF in each of these regions, numbered from 1, of which the first is the CTA's; `areas` are the gNBs that are in another region than
+    /// the CTA.
+    pub fn regions(self, places: &[Region], areas: Areas, replicas: usize) -> Self {
+        Self { cpfs: Cpfs::Regions(places.to_vec(), areas, replicas), ..self }
+    }
+
+    /// What the CTA stores of the logs of UEs.
+    pub fn logs(self, logs: Logs) -> Self {
+        Self { logs, ..self }
+    }
+
+    /// The CTA has a CTA replica. It needs CPFs.
+    pub fn cta_replica(self) -> Self {
+        Self { cta_replica: true, ..self }
+    }
+
+    /// The inputs of UEs are kept for [`Recorder::replay`].
+    pub fn recorded(self) -> Self {
+        Self { recorded: true, ..self }
+    }
+
+    /// The network. Its UPFs are up.
+    ///
+    /// # Panics
+    /// If the configuration is not valid, or a CTA replica has no CPFs to run the UEs.
+    pub fn build(self) -> Sim {
+        let config = Arc::new(self.config);
+        let cluster = match self.cpfs {
+            Cpfs::InCta => None,
+            Cpfs::OneRegion(cpfs, replicas) => Some(Cluster::new(&config, cpfs, replicas)),
+            Cpfs::Regions(places, areas, replicas) => {
+                Some(Cluster::spread(&config, places[0].clone(), &places, areas, replicas))
+            }
+        };
+        let cluster = cluster.map(|cluster| cluster.with_logs(self.logs));
+        let mut sim = Sim::new(Rng::new(self.seed), config, self.faults, self.home_keys, cluster);
+        sim.core(Input::Tick);
+        assert!(sim.cta().upf_is_up(), "the UPF answers the association setup");
+        sim.recorder().on = self.recorded;
+        if self.cta_replica {
+            assert!(sim.cluster.is_some(), "a CTA replica needs CPFs");
+            sim.add_cta_replica();
+        }
+        sim
+    }
+}
+
+/// A CTA that has no UEs.
+pub(crate) fn new_cta(
+    now: Instant,
+    config: &Arc<Config>,
+    home_keys: &HomeNetworkKeys,
+    home: Home,
+    entropy: (Prf, u64),
+    recorder: Recorder,
+    cluster: Option<&Cluster>,
+) -> Cta<Home, (Prf, u64), Recorder> {
+    let directory = Directory::new(config.amf.plmn, home_keys.clone());
+    let Some(cluster) = cluster else {
+        return Cta::new(config.clone(), directory, home, entropy, recorder, now);
+    };
+    let rings = cluster.rings();
+    let mut cta = Cta::of_region(config.clone(), directory, home, entropy, recorder, rings, now);
+    cta.keep_logs(cluster.logs);
+    cta
+}
