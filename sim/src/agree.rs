@@ -53,10 +53,10 @@ impl Sim {
         let peer_amf = self.peer_amf.as_ref();
         let peer_amf = peer_amf.map(|a| Core { config: a.cta.config(), ues: a.cta.contexts().collect() });
         let of = |gnb: GnbIndex| match &peer_amf {
-            Some(peer_amf) if self.nodes[gnb.0].peer_amf => (peer_amf, Some(&home)),
+            Some(peer_amf) if self.ran.gnbs[gnb.0].peer_amf => (peer_amf, Some(&home)),
             other => (&home, other.as_ref()),
         };
-        for (index, terminal) in self.terminals.iter().enumerate().filter(|(_, t)| !t.away) {
+        for (index, terminal) in self.ran.ues.iter().enumerate().filter(|(_, t)| !t.away) {
             let (core, other) = of(terminal.gnb);
             self.ue_agrees(core, UeIndex(index)).map_err(|e| format!("UE {index}: {e}"))?;
             let supi = Some(terminal.ue.config().supi);
@@ -64,7 +64,7 @@ impl Sim {
                 return Err(format!("UE {index}: a core has it where it is not"));
             }
         }
-        for index in (0..self.nodes.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
+        for index in (0..self.ran.gnbs.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
             self.gnb_agrees(of(index).0, index).map_err(|e| format!("gNB {}: {e}", index.0))?;
         }
         for ue in [Some(&home), peer_amf.as_ref()].into_iter().flatten().flat_map(|core| &core.ues) {
@@ -75,7 +75,7 @@ impl Sim {
 
     /// It does by itself what it has to.
     fn is_judged(&self, gnb: GnbIndex) -> bool {
-        self.nodes[gnb.0].by_hand.is_none()
+        self.ran.gnbs[gnb.0].by_hand.is_none()
     }
 
     fn ue_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
@@ -151,7 +151,7 @@ impl Sim {
     }
 
     fn connection_agrees(&self, index: UeIndex, ue: &UeContext) -> Agreed {
-        let at = ue.amf.connection.as_ref().map(|c| self.by_association.get(&c.association).copied());
+        let at = ue.amf.connection.as_ref().map(|c| self.ran.by_association.get(&c.association).copied());
         let here = self.ue_ref(index).is_connected().then(|| Some(self.gnb_of(index)));
         same("gNB", here, at)?;
         let Some(connection) = &ue.amf.connection else { return Ok(()) };
@@ -159,21 +159,21 @@ impl Sim {
         if !self.is_judged(gnb) {
             return Ok(());
         }
-        let contexts: Vec<Served> = self.nodes[gnb.0].gnb.served().filter(|c| is_of(c, index)).collect();
+        let contexts: Vec<Served> = self.ran.gnbs[gnb.0].gnb.served().filter(|c| is_of(c, index)).collect();
         let [context] = &contexts[..] else {
             return Err(format!("{} contexts at its gNB", contexts.len()));
         };
         let names = (Some(connection.amf_ue_ngap_id), connection.ran_ue_ngap_id);
         same("names of the connection", (context.amf_ue_ngap_id, context.ran_ue_ngap_id), names)?;
         same("context set up", context.set_up, connection.context_set_up)?;
-        let address = self.nodes[gnb.0].gnb.config().gtp_address;
+        let address = self.ran.gnbs[gnb.0].gnb.config().gtp_address;
         let tunnels = context.sessions.iter().map(|s| tunnel_at_gnb(address, s)).collect::<BTreeSet<_>>();
         same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
     }
 
     /// Each context of a gNB is of a connection that the AMF has, too; one that the AMF has never answered is nobody's.
     fn gnb_agrees(&self, core: &Core<'_>, index: GnbIndex) -> Agreed {
-        let node = &self.nodes[index.0];
+        let node = &self.ran.gnbs[index.0];
         let Some(association) = node.association else { return Ok(()) };
         let answered = node.gnb.served().filter(|c| c.amf_ue_ngap_id.is_some());
         let at_gnb = answered.map(|c| (c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
@@ -183,7 +183,7 @@ impl Sim {
     fn user_plane_agrees(&self, ue: &UeContext) -> Agreed {
         ue.sessions.values().try_for_each(|session| {
             let Some(up_seid) = session.up_seid else { return Ok(()) };
-            let upf = &self.upfs[usize::from(session.upf.0)].upf;
+            let upf = &self.user_plane.upfs[usize::from(session.upf.0)].upf;
             let an = session.an.as_ref().map(|t| (t.address, t.teid));
             let what = format!("downlink of session {}", session.psi.value());
             same(&what, upf.c.access_tunnels(up_seid), an.into_iter().collect())
@@ -192,7 +192,7 @@ impl Sim {
 
     /// Each backup holds what the UE came to, and the CTA has nothing left to have run again.
     fn backups_agree(&self) -> Agreed {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let Some(cluster) = &self.control.cluster else { return Ok(()) };
         for ue in self.contexts() {
             for backup in self.cta().backed_by(ue.id) {
                 let clock = cluster.clock_held(backup, ue.id);

@@ -7,7 +7,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::region::{Areas, Region};
-use whimbrel_resilience::{Cta, Input, Logs};
+use whimbrel_resilience::{Cta, Input, LogLimits};
 use whimbrel_security::HomeNetworkKeys;
 
 use crate::region::Cluster;
@@ -32,7 +32,7 @@ pub struct SimBuilder {
     faults: Faults,
     home_keys: HomeNetworkKeys,
     cpfs: Cpfs,
-    logs: Logs,
+    logs: LogLimits,
     cta_replica: bool,
     recorded: bool,
 }
@@ -46,7 +46,7 @@ impl Sim {
             faults: Faults::default(),
             home_keys: HomeNetworkKeys::new(),
             cpfs: Cpfs::InCta,
-            logs: Logs::default(),
+            logs: LogLimits::default(),
             cta_replica: false,
             recorded: false,
         }
@@ -81,7 +81,7 @@ impl SimBuilder {
     }
 
     /// What the CTA stores of the logs of UEs.
-    pub fn logs(self, logs: Logs) -> Self {
+    pub fn logs(self, logs: LogLimits) -> Self {
         Self { logs, ..self }
     }
 
@@ -110,11 +110,11 @@ impl SimBuilder {
         };
         let cluster = cluster.map(|cluster| cluster.with_logs(self.logs));
         let mut sim = Sim::new(Rng::new(self.seed), config, self.faults, self.home_keys, cluster);
-        sim.core(Input::Tick);
+        sim.cta_input(Input::Tick);
         assert!(sim.cta().upf_is_up(), "the UPF answers the association setup");
         sim.recorder().on = self.recorded;
         if self.cta_replica {
-            assert!(sim.cluster.is_some(), "a CTA replica needs CPFs");
+            assert!(sim.control.cluster.is_some(), "a CTA replica needs CPFs");
             sim.add_cta_replica();
         }
         sim
@@ -137,6 +137,6 @@ pub(crate) fn new_cta(
     };
     let rings = cluster.rings();
     let mut cta = Cta::of_region(config.clone(), directory, home, entropy, recorder, rings, now);
-    cta.keep_logs(cluster.logs);
+    cta.set_log_limits(cluster.logs);
     cta
 }

@@ -117,89 +117,95 @@ impl Pair {
 impl Sim {
     /// How many inputs the CTA has taken.
     pub fn inputs_taken(&self) -> u64 {
-        self.pair.taken
+        self.control.pair.taken
     }
 
     /// The CTA is lost at the n-th input that it takes from the beginning on, if it has a CTA replica by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
-        self.pair.loss = Some((input, how));
+        self.control.pair.loss = Some((input, how));
     }
 
     /// What gNBs have said with the last inputs is never acknowledged: after a takeover they say it again.
     pub fn lose_sacks(&mut self, inputs: usize) {
-        self.pair.sacks_lost = inputs;
+        self.control.pair.sacks_lost = inputs;
     }
 
     /// How many inputs led to the same octets at the CTA replica.
     pub fn followed(&self) -> u64 {
-        self.pair.followed
+        self.control.pair.followed
     }
 
     /// What the CTA's successor would be given now, if it has no CTA replica yet.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
-        self.cta.snapshot()
+        self.control.cta.snapshot()
     }
 
     /// The CTA gets a CTA replica, if it has none and all is at rest between it and its CPFs.
     pub fn add_cta_replica(&mut self) {
-        if self.pair.dead || self.pair.cta_replica.is_some() {
+        if self.control.pair.dead || self.control.pair.cta_replica.is_some() {
             return;
         }
-        let Some(snapshot) = self.cta.snapshot() else { return };
-        self.cta.wait(); // it has it at once
+        let Some(snapshot) = self.control.cta.snapshot() else { return };
+        self.control.cta.wait(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        let recorder = self.cta.inspect().anew();
+        let recorder = self.control.cta.inspect().anew();
         let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
-        self.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
-        self.pair.cta_replicas += 1;
-        self.pair.associations = Associations::default();
-        self.operator_order(Order::Endpoints(vec![address(self.pair.cta_replicas)]));
-        let set = [1, 0].map(|next| crate::smf(self.pair.host() + next).ip());
+        self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
+        self.control.pair.cta_replicas += 1;
+        self.control.pair.associations = Associations::default();
+        self.operator_order(Order::Endpoints(vec![address(self.control.pair.cta_replicas)]));
+        let set = [1, 0].map(|next| crate::user_plane::smf(self.control.pair.host() + next).ip());
         self.operator_order(Order::SmfAddresses(set.to_vec()));
     }
 
     /// How often a CTA replica has taken over.
     pub fn takeovers(&self) -> u64 {
-        self.pair.takeovers
+        self.control.pair.takeovers
     }
 
     /// At which messages CPFs were lost, and at which inputs the CTA, and how often.
     pub(crate) fn lost_at(&self) -> [BTreeMap<&'static str, u64>; 2] {
-        let cpfs = self.cluster.as_ref().map(|c| c.lost_at.clone());
-        [cpfs.unwrap_or_default(), self.pair.lost_at.clone()]
+        let cpfs = self.control.cluster.as_ref().map(|c| c.lost_at.clone());
+        [cpfs.unwrap_or_default(), self.control.pair.lost_at.clone()]
     }
 
     /// Whether there is nobody who takes inputs.
     pub(crate) fn has_no_cta(&self) -> bool {
-        self.pair.dead
+        self.control.pair.dead
     }
 
     /// Whether nothing is under way between the two, and what follows a takeover is done.
     pub(crate) fn pair_rests(&self) -> bool {
-        !self.pair.dead && self.cta.waiting() == 0 && self.cta.unsettled().next().is_none()
+        !self.control.pair.dead
+            && self.control.cta.waiting() == 0
+            && self.control.cta.unsettled().next().is_none()
     }
 
     /// Has the CTA take an input.
-    pub(crate) fn core(&mut self, input: Input<'_>) {
-        if self.pair.dead {
+    pub(crate) fn cta_input(&mut self, input: Input<'_>) {
+        if self.control.pair.dead {
             return self.queue_for_successor(input);
         }
         if let Input::Pfcp(upf, octets) = &input {
-            self.trace(|| format!("{upf:?} to core: {}", crate::pfcp_words(octets)));
+            self.trace(|| format!("{upf:?} to core: {}", crate::user_plane::pfcp_words(octets)));
         }
-        self.pair.taken += 1;
-        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken && self.pair.cta_replica.is_some());
+        self.control.pair.taken += 1;
+        let loss = self
+            .control
+            .pair
+            .loss
+            .filter(|(at, _)| *at == self.control.pair.taken && self.control.pair.cta_replica.is_some());
         let loss = loss.map(|(_, how)| how);
         if loss.is_some() {
-            *self.pair.lost_at.entry(name(&input)).or_default() += 1;
+            *self.control.pair.lost_at.entry(name(&input)).or_default() += 1;
         }
         if loss == Some(CtaLoss::BeforeInput) {
             self.lose_cta();
             return self.queue_for_successor(input);
         }
         let mut out = Outbox::default();
-        if let Some(meter) = &mut self.meter {
+        if let Some(meter) = &mut self.observer.meter {
             meter.begin(&input);
         }
         let said = match &input {
@@ -208,50 +214,50 @@ impl Sim {
             }
             _ => None,
         };
-        let record = self.cta.handle(self.now, input, &mut out);
-        self.pair.unacknowledged.extend(record.as_ref().map(|_| said));
-        if let Some(meter) = &mut self.meter {
+        let record = self.control.cta.handle(self.now, input, &mut out);
+        self.control.pair.unacknowledged.extend(record.as_ref().map(|_| said));
+        if let Some(meter) = &mut self.observer.meter {
             meter.end(&out);
         }
         match loss {
             Some(CtaLoss::BeforeReplication) => return self.lose_cta(),
-            Some(CtaLoss::AfterOutput) => self.pair.last_words = Some(self.pair.taken),
+            Some(CtaLoss::AfterOutput) => self.control.pair.last_words = Some(self.control.pair.taken),
             _ => {}
         }
         if let Some(record) = record {
-            self.pair.caused.extend(self.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
             self.send_to_cta_replica(record);
         }
         match loss {
             Some(CtaLoss::AfterReplication) => self.lose_cta(),
             Some(CtaLoss::FalseAlarm) => self.takes_over_soon(),
-            _ => self.core_out(out),
+            _ => self.cta_output(out),
         }
     }
 
     /// Carries out an order.
     pub(crate) fn operator_order(&mut self, order: Order) -> OrderOutcome {
         let mut out = Outbox::default();
-        let (ordered, record) = self.cta.order(self.now, order, &mut out);
-        self.pair.unacknowledged.extend(record.as_ref().map(|_| None));
+        let (ordered, record) = self.control.cta.order(self.now, order, &mut out);
+        self.control.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
-            self.pair.caused.extend(self.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
             self.send_to_cta_replica(record);
         }
-        self.core_out(out);
+        self.cta_output(out);
         ordered
     }
 
     fn send_to_cta_replica(&mut self, record: Record) {
         let at = self.when_replicated(true);
-        let cta_replica = self.pair.cta_replicas;
+        let cta_replica = self.control.pair.cta_replicas;
         self.send(at, InFlight::CtaReplica(ReplicaLink::Record(cta_replica, record)));
     }
 
     fn when_replicated(&mut self, there: bool) -> Instant {
         let (least, greatest) = LATENCY_MICROS;
         let at = self.now + Duration::from_micros(least + self.rng.below(greatest - least));
-        let ordered = if there { &mut self.pair.ordered.0 } else { &mut self.pair.ordered.1 };
+        let ordered = if there { &mut self.control.pair.ordered.0 } else { &mut self.control.pair.ordered.1 };
         *ordered = at.max(*ordered);
         *ordered
     }
@@ -260,7 +266,7 @@ impl Sim {
         match message {
             ReplicaLink::Record(of, record) => {
                 let Some(cta_replica) =
-                    self.pair.cta_replica.as_mut().filter(|_| of == self.pair.cta_replicas)
+                    self.control.pair.cta_replica.as_mut().filter(|_| of == self.control.pair.cta_replicas)
                 else {
                     return;
                 };
@@ -268,8 +274,8 @@ impl Sim {
                 let held = cta_replica.take(record.octets()).expect("the CTA replica follows");
                 if held > before {
                     let here = cta_replica.newest().map(octets_of);
-                    assert_eq!(here, self.pair.caused.pop_front(), "the same input led elsewhere");
-                    self.pair.followed += 1;
+                    assert_eq!(here, self.control.pair.caused.pop_front(), "the same input led elsewhere");
+                    self.control.pair.followed += 1;
                 }
                 let at = self.when_replicated(false);
                 self.send(at, InFlight::CtaReplica(ReplicaLink::Held(of, held)));
@@ -278,8 +284,8 @@ impl Sim {
             ReplicaLink::AssociationsEnd => self.associations_end(),
             ReplicaLink::TakesOver => self.cta_replica_takes_over(),
             ReplicaLink::Grace => {
-                for name in self.pair.associations.tick(self.now) {
-                    self.core(Input::AssociationDown(name));
+                for name in self.control.pair.associations.tick(self.now) {
+                    self.cta_input(Input::AssociationDown(name));
                 }
             }
         }
@@ -288,25 +294,26 @@ impl Sim {
     fn cta_replica_holds(&mut self, of: u64, number: u64) {
         let mut out = Outbox::default();
         // One that was replaced knows nothing of it: what its CTA replica had confirmed gets out late.
-        if let Some((replaced, _)) = self.pair.replaced.as_mut().filter(|(_, cta_replica)| *cta_replica == of)
+        if let Some((replaced, _)) =
+            self.control.pair.replaced.as_mut().filter(|(_, cta_replica)| *cta_replica == of)
         {
             replaced.acknowledged(number, &mut out);
             out.cpfs.clear(); // its links are closed
-            return self.core_out_of(self.pair.host() - 1, out);
+            return self.cta_output_of(self.control.pair.host() - 1, out);
         }
-        if self.pair.dead || of != self.pair.cta_replicas {
+        if self.control.pair.dead || of != self.control.pair.cta_replicas {
             return;
         }
-        self.cta.acknowledged(number, &mut out);
-        let kept = self.cta.waiting() + self.pair.sacks_lost;
-        let held = self.pair.unacknowledged.len().saturating_sub(kept);
-        self.pair.unacknowledged.drain(..held);
-        if self.pair.last_words.is_some_and(|last| last <= number) {
+        self.control.cta.acknowledged(number, &mut out);
+        let kept = self.control.cta.waiting() + self.control.pair.sacks_lost;
+        let held = self.control.pair.unacknowledged.len().saturating_sub(kept);
+        self.control.pair.unacknowledged.drain(..held);
+        if self.control.pair.last_words.is_some_and(|last| last <= number) {
             self.lose_cta();
-            return self.core_out(out);
+            return self.cta_output(out);
         }
-        self.core_out(out);
-        if let Some(record) = self.cta.left() {
+        self.cta_output(out);
+        if let Some(record) = self.control.cta.left() {
             self.send_to_cta_replica(record);
         }
     }
@@ -314,8 +321,11 @@ impl Sim {
     /// The CTA is lost, and after a while its CTA replica takes over.
     fn lose_cta(&mut self) {
         self.trace(|| "the CTA is lost".into());
-        (self.pair.dead, self.pair.last_words) = (true, None);
-        self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
+        (self.control.pair.dead, self.control.pair.last_words) = (true, None);
+        self.control
+            .pair
+            .missed
+            .extend(std::mem::take(&mut self.control.pair.unacknowledged).into_iter().flatten());
         let at = self.now + ASSOCIATIONS_END_AFTER;
         self.send(at, InFlight::CtaReplica(ReplicaLink::AssociationsEnd));
         self.takes_over_soon();
@@ -337,35 +347,39 @@ impl Sim {
             Input::Ngap(association, stream, octets) => Missed::Ngap(association, stream, octets.to_vec()),
             _ => return,
         };
-        self.pair.missed.push(missed);
+        self.control.pair.missed.push(missed);
     }
 
     fn cta_replica_takes_over(&mut self) {
         self.trace(|| "the CTA replica takes over".into());
-        let cta_replica = self.pair.cta_replica.take().expect("it took nobody's place yet");
+        let cta_replica = self.control.pair.cta_replica.take().expect("it took nobody's place yet");
         let (active, first) = cta_replica.take_over();
-        let mut former = std::mem::replace(&mut self.cta, active);
-        std::mem::swap(self.cta.subscribers(), former.subscribers()); // there is one store
-        self.pair.replaced = (!self.pair.dead).then_some((former, self.pair.cta_replicas));
-        (self.pair.dead, self.pair.loss) = (false, None);
-        self.pair.caused.clear();
-        self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
-        self.pair.takeovers += 1;
-        if self.pair.replaced.is_some() {
+        let mut former = std::mem::replace(&mut self.control.cta, active);
+        std::mem::swap(self.control.cta.subscribers(), former.subscribers()); // there is one store
+        self.control.pair.replaced =
+            (!self.control.pair.dead).then_some((former, self.control.pair.cta_replicas));
+        (self.control.pair.dead, self.control.pair.loss) = (false, None);
+        self.control.pair.caused.clear();
+        self.control
+            .pair
+            .missed
+            .extend(std::mem::take(&mut self.control.pair.unacknowledged).into_iter().flatten());
+        self.control.pair.takeovers += 1;
+        if self.control.pair.replaced.is_some() {
             self.associations_end(); // it finds out in the end, and lets go
         }
         self.bind_associations();
-        self.operator_order(Order::TakenOver(vec![address(self.pair.cta_replicas - 1)]));
-        self.core_out(first);
+        self.operator_order(Order::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
+        self.cta_output(first);
         self.resume_links();
-        for missed in std::mem::take(&mut self.pair.missed) {
+        for missed in std::mem::take(&mut self.control.pair.missed) {
             match missed {
                 Missed::Up(association, outbound_streams) => {
-                    self.core(Input::AssociationUp { association, outbound_streams });
+                    self.cta_input(Input::AssociationUp { association, outbound_streams });
                 }
-                Missed::Down(association) => self.core(Input::AssociationDown(association)),
+                Missed::Down(association) => self.cta_input(Input::AssociationDown(association)),
                 Missed::Ngap(association, stream, octets) => {
-                    self.ngap_from_gnb(association, self.pair.host() - 1, stream, octets);
+                    self.ngap_from_gnb(association, self.control.pair.host() - 1, stream, octets);
                 }
             }
         }
@@ -379,39 +393,39 @@ impl Sim {
         stream: u16,
         octets: Vec<u8>,
     ) {
-        let from = self.by_association.get(&association);
-        let knows_another = from.is_some_and(|index| self.nodes[index.0].further.is_some());
-        if host < self.pair.host() && knows_another {
-            self.pair.missed.push(Missed::Ngap(association, stream, octets));
+        let from = self.ran.by_association.get(&association);
+        let knows_another = from.is_some_and(|index| self.ran.gnbs[index.0].further.is_some());
+        if host < self.control.pair.host() && knows_another {
+            self.control.pair.missed.push(Missed::Ngap(association, stream, octets));
         } else {
-            self.core(Input::Ngap(association, stream, &octets));
+            self.cta_input(Input::Ngap(association, stream, &octets));
         }
     }
 
     /// A gNB hears that the CTA's host is gone, ends the association with it, and goes on over the other one: first with what
     /// was not acknowledged (RFC 9260 §11.1).
     pub(crate) fn dissociate(&mut self, index: GnbIndex) {
-        let host = self.pair.host();
-        let node = &mut self.nodes[index.0];
+        let host = self.control.pair.host();
+        let node = &mut self.ran.gnbs[index.0];
         let Some(name) = node.association.filter(|_| node.host < host && node.further.is_some()) else {
             return;
         };
         (node.host, node.further) = (host, None);
         let mut again = Vec::new();
         let own = |missed: &mut Missed| matches!(missed, Missed::Ngap(of, ..) if *of == name);
-        for missed in self.pair.missed.extract_if(.., own) {
+        for missed in self.control.pair.missed.extract_if(.., own) {
             let Missed::Ngap(_, stream, octets) = missed else { continue };
             again.push((stream, octets));
         }
         let own = |t: &InFlight| matches!(t, InFlight::ToCore { association, .. } if *association == name);
-        for at in self.in_flight.iter().filter(|(_, t)| own(t)).map(|(at, _)| *at).collect::<Vec<_>>() {
-            let Some(InFlight::ToCore { stream, octets, .. }) = self.in_flight.remove(&at) else {
+        for at in self.queue.messages.iter().filter(|(_, t)| own(t)).map(|(at, _)| *at).collect::<Vec<_>>() {
+            let Some(InFlight::ToCore { stream, octets, .. }) = self.queue.messages.remove(&at) else {
                 continue;
             };
             again.push((stream, octets));
         }
         for (stream, octets) in again {
-            let node = &mut self.nodes[index.0];
+            let node = &mut self.ran.gnbs[index.0];
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
             self.send(at, InFlight::ToCore { association: name, host, stream, octets });
@@ -421,21 +435,21 @@ impl Sim {
 
     /// The gNBs that are not another core's.
     fn own_gnbs(&self) -> Vec<GnbIndex> {
-        (0..self.nodes.len()).filter(|&i| !self.nodes[i].peer_amf).map(GnbIndex).collect()
+        (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex).collect()
     }
 
     /// The CTA's associations end. gNBs that have another hear of it over that.
     fn associations_end(&mut self) {
         for index in self.own_gnbs() {
-            let Some(name) = self.nodes[index.0].association else { continue };
-            if self.nodes[index.0].gnb.has_further() {
+            let Some(name) = self.ran.gnbs[index.0].association else { continue };
+            if self.ran.gnbs[index.0].gnb.has_further() {
                 continue;
             }
             self.end_further(index);
             self.gnb(index, gnb::Input::AssociationDown);
-            if !self.nodes[index.0].gnb.is_up() {
-                self.nodes[index.0].association = None;
-                self.by_association.remove(&name);
+            if !self.ran.gnbs[index.0].gnb.is_up() {
+                self.ran.gnbs[index.0].association = None;
+                self.ran.by_association.remove(&name);
             }
         }
     }
@@ -443,22 +457,22 @@ impl Sim {
     /// Names stand for the associations of the CTA replica's host from now on. A gNB that has none there sets up anew.
     fn bind_associations(&mut self) {
         let names: Vec<_> = self.cta().ran_nodes().iter().map(|(name, node)| (name, node.gnb)).collect();
-        for name in self.pair.associations.take_over(self.now, names) {
-            self.core(Input::AssociationDown(name));
+        for name in self.control.pair.associations.take_over(self.now, names) {
+            self.cta_input(Input::AssociationDown(name));
         }
-        if let Some(at) = self.pair.associations.next_deadline() {
+        if let Some(at) = self.control.pair.associations.next_deadline() {
             self.send(at, InFlight::CtaReplica(ReplicaLink::Grace));
         }
         for index in self.own_gnbs() {
-            match self.nodes[index.0].association {
+            match self.ran.gnbs[index.0].association {
                 Some(name) => {
-                    let over = self.pair.associations.over(name);
-                    assert_eq!(over, self.nodes[index.0].further, "{name:?} goes on over the other one");
-                    if self.nodes[index.0].by_hand.is_some() {
+                    let over = self.control.pair.associations.over(name);
+                    assert_eq!(over, self.ran.gnbs[index.0].further, "{name:?} goes on over the other one");
+                    if self.ran.gnbs[index.0].by_hand.is_some() {
                         self.dissociate(index);
                     }
                 }
-                None if self.nodes[index.0].by_hand.is_none() => self.connect(index),
+                None if self.ran.gnbs[index.0].by_hand.is_none() => self.connect(index),
                 None => {}
             }
         }
@@ -466,65 +480,65 @@ impl Sim {
 
     /// A gNB is told of the CTA replica's endpoint.
     pub(crate) fn associate(&mut self, index: GnbIndex) {
-        if self.pair.cta_replica.is_none()
-            || self.nodes[index.0].single
-            || self.nodes[index.0].further.is_some()
+        if self.control.pair.cta_replica.is_none()
+            || self.ran.gnbs[index.0].single
+            || self.ran.gnbs[index.0].further.is_some()
         {
             return;
         }
-        self.pair.physicals += 1;
-        self.nodes[index.0].further = Some(LocalAssociation(self.pair.physicals));
+        self.control.pair.physicals += 1;
+        self.ran.gnbs[index.0].further = Some(LocalAssociation(self.control.pair.physicals));
         self.gnb(index, gnb::Input::FurtherAssociationUp);
     }
 
     pub(crate) fn end_further(&mut self, index: GnbIndex) {
-        if let Some(over) = self.nodes[index.0].further.take() {
-            self.pair.associations.down(over);
+        if let Some(over) = self.ran.gnbs[index.0].further.take() {
+            self.control.pair.associations.down(over);
             self.gnb(index, gnb::Input::FurtherAssociationDown);
         }
     }
 
     pub(crate) fn further_to_core(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
-        match self.pair.associations.take(over, octets) {
+        match self.control.pair.associations.take(over, octets) {
             MessageRoute::Answered(octets) => {
-                let Some(node) = self.nodes.iter_mut().find(|n| n.further == Some(over)) else { return };
+                let Some(node) = self.ran.gnbs.iter_mut().find(|n| n.further == Some(over)) else { return };
                 node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                 let at = node.ordered;
                 self.send(at, InFlight::FurtherToGnb { over, stream: 0, octets });
             }
-            MessageRoute::ToAssociation(name) => self.core(Input::Ngap(name, stream, octets)),
+            MessageRoute::ToAssociation(name) => self.cta_input(Input::Ngap(name, stream, octets)),
             MessageRoute::NewAssociation | MessageRoute::Dropped => {}
         }
     }
 
     pub(crate) fn further_to_gnb(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
-        let of = |n: &crate::GnbNode| n.further == Some(over);
-        if let Some(index) = self.nodes.iter().position(of) {
+        let of = |n: &crate::gnbs::GnbNode| n.further == Some(over);
+        if let Some(index) = self.ran.gnbs.iter().position(of) {
             self.gnb(GnbIndex(index), gnb::Input::FurtherNgap { stream, octets });
         }
     }
 
     /// Whoever took over hears who is there, and goes on with each where the other one stopped.
     fn resume_links(&mut self) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         let rings = cluster.rings();
         let on_links = |t: &InFlight| matches!(t, InFlight::Link(Link::Down { .. } | Link::Up { .. }));
-        let before = self.in_flight.len();
-        self.in_flight.retain(|_, t| !on_links(t));
-        cluster.under_way -= before - self.in_flight.len();
-        let of_former: Vec<_> = self.cta.unsettled().collect();
-        self.core(Input::Rings(rings));
+        let before = self.queue.messages.len();
+        self.queue.messages.retain(|_, t| !on_links(t));
+        cluster.under_way -= before - self.queue.messages.len();
+        let of_former: Vec<_> = self.control.cta.unsettled().collect();
+        self.cta_input(Input::Rings(rings));
         for cpf in of_former {
-            let Some(cluster) = &mut self.cluster else { return };
+            let Some(cluster) = &mut self.control.cluster else { return };
             // Who is to leave is on no ring, and serves UEs still.
             if !cluster.is_there(cpf) {
-                self.core(Input::CpfLost(cpf));
+                self.cta_input(Input::CpfLost(cpf));
                 continue;
             }
             let Some(end) = cluster.ends.get_mut(&cpf) else { continue }; // dead, and to be found out
             let has = end.taken();
-            let messages = self.cta.resume(cpf, has).expect("both have what the other lacks");
-            let taken = self.cta.taken(cpf);
+            let messages = self.control.cta.resume(cpf, has).expect("both have what the other lacks");
+            let taken = self.control.cta.taken(cpf);
             let rest = end.resume(taken).expect("it is kept until it is confirmed");
             let again: Vec<_> = rest.cloned().map(|message| Link::Up { from: cpf, has, message }).collect();
             messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));

@@ -53,13 +53,13 @@ impl Sim {
     }
 
     pub(crate) fn check(&mut self) {
-        if self.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
+        if self.observer.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
             return; // what is under way is true nowhere yet
         }
-        if self.cluster.is_none() {
+        if self.control.cluster.is_none() {
             self.check_changed();
         }
-        if self.terminals.len() <= CHECKED_UES_MAX {
+        if self.ran.ues.len() <= CHECKED_UES_MAX {
             self.check_grants();
             self.check_invariants();
         }

@@ -30,7 +30,7 @@ pub(crate) struct Received(Vec<(UeIndex, u32)>);
 impl Sim {
     /// Datagrams travel from now on.
     pub fn carry(&mut self) {
-        self.received.get_or_insert_default();
+        self.user_plane.received.get_or_insert_default();
     }
 
     /// The data network sends a packet of this number to a UE's session.
@@ -44,7 +44,7 @@ impl Sim {
 
     /// The numbers of the packets that a UE has got, in order, since the last call.
     pub fn received(&mut self, ue: UeIndex) -> Vec<u32> {
-        let Some(Received(all)) = &mut self.received else { return Vec::new() };
+        let Some(Received(all)) = &mut self.user_plane.received else { return Vec::new() };
         all.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
     }
 
@@ -64,10 +64,10 @@ impl Sim {
 
     /// What UPFs send of their own gets on its way.
     pub(crate) fn upfs_send(&mut self) {
-        if self.received.is_none() {
+        if self.user_plane.received.is_none() {
             return;
         }
-        for id in (0u8..).map(UpfId).take(self.upfs.len()) {
+        for id in (0u8..).map(UpfId).take(self.user_plane.upfs.len()) {
             while let Some((to, packet)) = self.nth_upf(id).u.next_output() {
                 self.leaves_upf(id, to, packet.octets());
                 self.nth_upf(id).u.recycle(packet);
@@ -87,25 +87,27 @@ impl Sim {
 
     /// A gNB sends a datagram.
     pub(crate) fn gnb_sends(&mut self, from: IpAddr, to: IpAddr, octets: Vec<u8>) {
-        if self.received.is_some() {
+        if self.user_plane.received.is_some() {
             self.datagram(from, to, octets);
         }
     }
 
     /// A gNB hands a packet to a UE, which has it if it is there.
     pub(crate) fn gnb_delivers(&mut self, ue: UeId, there: bool, packet: &[u8]) {
-        if let (Some(Received(all)), true, Some(number)) = (&mut self.received, there, packet.last_chunk()) {
+        if let (Some(Received(all)), true, Some(number)) =
+            (&mut self.user_plane.received, there, packet.last_chunk())
+        {
             all.push((UeIndex(ue.0 as usize), u32::from_be_bytes(*number)));
         }
     }
 
     pub(crate) fn datagram_arrives(&mut self, Datagram { from, to, octets }: Datagram) {
-        let gnb = self.nodes.iter().position(|n| n.gnb.config().gtp_address == to);
+        let gnb = self.ran.gnbs.iter().position(|n| n.gnb.config().gtp_address == to);
         if let Some(gnb) = gnb {
             let input = gnb::Input::Gtpu { source: (from, PORT), datagram: &octets };
             return self.gnb(crate::GnbIndex(gnb), input);
         }
-        let upf = (0u8..).map(UpfId).take(self.upfs.len()).find(|id| upf_address(*id) == to);
+        let upf = (0u8..).map(UpfId).take(self.user_plane.upfs.len()).find(|id| upf_address(*id) == to);
         if let Some(upf) = upf {
             let origin = Origin::N3 { peer: (from, PORT).into(), local: to };
             self.reaches_upf(upf, origin, &octets);

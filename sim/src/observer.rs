@@ -8,9 +8,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Event, UeContext, UeEvent, UeId, UpfId};
-use whimbrel_ids::{AmfUeNgapId, Dnn, Seid, Supi, Teid, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Dnn, Instant, Seid, Supi, Teid, Tmsi};
 
-use crate::Sim;
+use crate::meter::Meter;
+use crate::{Sim, Work};
 
 /// What is of one UE alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +69,7 @@ impl Tally {
 }
 
 /// Keeps an eye on the core.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Observer {
     held: BTreeMap<UeId, Held>,
     owners: BTreeMap<Own, UeId>,
@@ -79,6 +80,15 @@ pub(crate) struct Observer {
     pub(crate) violations: u64,
     /// The last one.
     pub(crate) violation: String,
+    pub(crate) meter: Option<Meter>,
+    /// Every N2 message of the core since [`Sim::tap`].
+    pub(crate) tap: Option<Vec<whimbrel_ngap::Message>>,
+    /// Events are counted and not kept: those of a long simulation would fill the memory.
+    pub(crate) quiet: bool,
+    /// CPFs may report anything, so UEs may be in any state.
+    pub(crate) has_faulty_cpfs: bool,
+    /// A line for each message, printed when a schedule fails.
+    pub(crate) trace: Option<Vec<(Instant, String)>>,
 }
 
 impl Observer {
@@ -172,22 +182,42 @@ fn check(condition: bool, id: UeId, what: impl Debug) {
 }
 
 impl Sim {
+    /// Measures the core's work from now on, by a clock that counts nanoseconds.
+    pub fn measure(&mut self, clock: fn() -> u64) {
+        self.observer.meter = Some(Meter::new(clock));
+    }
+
+    /// What the core worked since the last call, or since [`Sim::measure`].
+    pub fn work(&mut self) -> Work {
+        self.observer.meter.as_mut().map(|m| std::mem::take(&mut m.work)).unwrap_or_default()
+    }
+
+    /// What was counted since the beginning.
+    pub fn tally(&self) -> &Tally {
+        &self.observer.tally
+    }
+
+    /// How often UEs and gNBs found the core at fault, and with what last.
+    pub fn violations(&self) -> (u64, &str) {
+        (self.observer.violations, &self.observer.violation)
+    }
+
     /// Looks at the UEs that had an input since the last look.
     pub(crate) fn check_changed(&mut self) {
-        let mut touched = self.cta.inspect().touched();
+        let mut touched = self.control.cta.inspect().touched();
         touched.append(&mut self.observer.discarded);
         touched.sort_unstable();
         touched.dedup();
         let before: Vec<_> = touched.iter().map(|&id| (id, self.observer.forget(id))).collect();
         for (id, before) in before {
-            let Some(ue) = self.cta.cta().context(id) else {
-                self.cta.inspect().ended(id);
+            let Some(ue) = self.control.cta.cta().context(id) else {
+                self.control.cta.inspect().ended(id);
                 continue;
             };
             self.observer.note(ue, before);
             self.check_ue(ue);
         }
-        let (used, strangers) = self.cta.cta().occupancy();
+        let (used, strangers) = self.control.cta.cta().occupancy();
         assert_eq!(used, self.observer.contexts(), "a slot in use has its UE");
         assert!(strangers as usize <= used, "strangers are UEs");
     }
@@ -203,10 +233,10 @@ impl Sim {
         check(looked_after, id, "would be kept for ever");
         // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
         if ue.amf.registered && !ue.amf.emergency {
-            let found = ue.amf.supi.and_then(|s| self.cta.cta().find(s));
+            let found = ue.amf.supi.and_then(|s| self.control.cta.cta().find(s));
             check(found.is_some(), id, "is registered here and unknown to the UDM");
             // Who came from another AMF gets one when it registers.
-            let tmsi = ue.amf.tmsi.map(|t| self.cta.cta().find_tmsi(t));
+            let tmsi = ue.amf.tmsi.map(|t| self.control.cta.cta().find_tmsi(t));
             check(tmsi.is_none_or(|found| found == Some(id)), id, "is not found by its 5G-S-TMSI");
         }
     }
@@ -245,7 +275,7 @@ impl Sim {
             upf.c.sessions().map(move |(up, cp)| ((UpfId(id), up), cp))
         };
         let upf: BTreeMap<(UpfId, Seid), Seid> =
-            (0u8..).zip(self.upfs.iter().map(|u| &u.upf)).flat_map(of).collect();
+            (0u8..).zip(self.user_plane.upfs.iter().map(|u| &u.upf)).flat_map(of).collect();
         if let Some(session) = smf.iter().find(|(up, cp)| upf.get(up) != Some(cp)) {
             return Err(format!("the UPF does not have the SMF's session {session:?}"));
         }

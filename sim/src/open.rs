@@ -236,8 +236,8 @@ impl Sim {
                 }
             }
             // Nobody hears what goes to a host that was replaced.
-            OverSap::Answer { host, .. } if host != self.pair.host() || self.has_no_cta() => {}
-            OverSap::Answer { ue, to, answer, .. } => self.core(Input::Broker(ue, to, answer)),
+            OverSap::Answer { host, .. } if host != self.control.pair.host() || self.has_no_cta() => {}
+            OverSap::Answer { ue, to, answer, .. } => self.cta_input(Input::Broker(ue, to, answer)),
         }
     }
 

@@ -68,7 +68,7 @@ pub fn two_amf_configs() -> (Config, Config) {
     let tac = |n| Tac::new(n).expect("24 bits");
     peer_amf.amf.amf_id = AmfId::new(2, 1, 1).expect("within its bits");
     peer_amf.amf.tacs = vec![tac(2)];
-    peer_amf.smf.node_id = crate::smf(PEER_AMF_HOST).ip();
+    peer_amf.smf.node_id = crate::user_plane::smf(PEER_AMF_HOST).ip();
     for config in [&mut home, &mut peer_amf] {
         config.smf.upfs[0].address = Some([127, 0, 0, 8].into());
     }
@@ -159,7 +159,7 @@ impl Sim {
 
     /// The other core says this, whatever it is.
     pub fn inject_n14(&mut self, octets: &[u8]) {
-        self.core(Input::PeerAmf(THE_OTHER, octets));
+        self.cta_input(Input::PeerAmf(THE_OTHER, octets));
     }
 
     /// This core says this to the other.
@@ -219,7 +219,7 @@ impl Sim {
         };
         for _ in 0..times {
             let input = Input::PeerAmf(THE_OTHER, &message.octets);
-            if message.to_peer { self.peer_amf_input(input) } else { self.core(input) }
+            if message.to_peer { self.peer_amf_input(input) } else { self.cta_input(input) }
         }
     }
 
@@ -230,10 +230,10 @@ impl Sim {
         peer_amf.cta = self.core_of(&peer_amf.config, home);
         self.peer_amf = Some(peer_amf);
         let gnbs: Vec<GnbIndex> =
-            (0..self.nodes.len()).filter(|&i| self.nodes[i].peer_amf).map(GnbIndex).collect();
+            (0..self.ran.gnbs.len()).filter(|&i| self.ran.gnbs[i].peer_amf).map(GnbIndex).collect();
         for &gnb in &gnbs {
-            if let Some(association) = self.nodes[gnb.0].association.take() {
-                self.by_association.remove(&association);
+            if let Some(association) = self.ran.gnbs[gnb.0].association.take() {
+                self.ran.by_association.remove(&association);
             }
             self.cut(gnb);
         }

@@ -298,7 +298,7 @@ impl Cluster {
     }
 
     /// The same, whose CTA stores this of logs.
-    pub(crate) fn with_logs(self, logs: Logs) -> Self {
+    pub(crate) fn with_logs(self, logs: LogLimits) -> Self {
         Self { logs, ..self }
     }
 
@@ -367,7 +367,7 @@ impl Cluster {
 impl Sim {
     /// The UEs, whoever serves them.
     pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
-        let region = self.cluster.iter().flat_map(|c| &c.members);
+        let region = self.control.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
             let (id, member): (CpfId, &ReplicatedCpf) = (*id, member);
             member.cpf().contexts().filter(move |p| self.cta().served_by(p.id) == Some(id))
@@ -377,7 +377,7 @@ impl Sim {
 
     /// A UE, whoever serves it.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
-        let member = self.cta().served_by(id).and_then(|by| self.cluster.as_ref()?.members.get(&by));
+        let member = self.cta().served_by(id).and_then(|by| self.control.cluster.as_ref()?.members.get(&by));
         self.cta().context(id).or_else(|| member?.cpf().context(id))
     }
 
@@ -389,7 +389,7 @@ impl Sim {
 
     /// How many messages the region's CPFs have taken.
     pub fn links_taken(&self) -> u64 {
-        self.cluster.as_ref().map_or(0, |c| c.taken)
+        self.control.cluster.as_ref().map_or(0, |c| c.taken)
     }
 
     /// The CPF that takes the n-th message from the beginning on is lost so.
@@ -399,7 +399,7 @@ impl Sim {
 
     /// Those that take these messages are lost so, one after the other.
     pub fn lose_cpfs_at(&mut self, losses: &[(u64, CpfLoss)]) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.losses = losses.to_vec();
         }
     }
@@ -411,18 +411,18 @@ impl Sim {
 
     /// A UE is to be served by another CPF.
     pub fn move_context(&mut self, ue: UeId, to: CpfId) {
-        self.core(Input::Move(ue, to));
+        self.cta_input(Input::Move(ue, to));
     }
 
     /// All UEs are to move to another CPF each time that these have taken so many messages.
     pub fn move_contexts_every(&mut self, messages: u64) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.unrest = Some(messages);
         }
     }
 
     fn move_contexts(&mut self) {
-        let Some(cluster) = &self.cluster else { return };
+        let Some(cluster) = &self.control.cluster else { return };
         let members: Vec<CpfId> = cluster.rings().members().collect();
         let ues: Vec<UeId> = self.contexts().map(|p| p.id).collect();
         for ue in ues {
@@ -435,12 +435,12 @@ impl Sim {
 
     /// A CPF says this, whatever it did.
     pub fn inject_from_cpf(&mut self, from: CpfId, message: CpfReport) {
-        self.core(Input::Cpf(from, message));
+        self.cta_input(Input::Cpf(from, message));
     }
 
     /// There are liars: the UEs that they have may be in any state, and are not looked at after each step.
     pub fn has_faulty_cpfs(&mut self) {
-        self.has_faulty_cpfs = true;
+        self.observer.has_faulty_cpfs = true;
     }
 
     /// A CPF says this to another, whatever it did.
@@ -450,47 +450,47 @@ impl Sim {
 
     /// The n-th input from the beginning on that a CPF is handed ends whoever runs it.
     pub fn poison(&mut self, nth: u64) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.poison = Some(Poison { nth, handed: 0, input: None, first: false });
         }
     }
 
     /// The states that come to this member from now on are whose and of when they should be, and cannot be read.
     pub fn spoil_states_to(&mut self, cpf: CpfId) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.spoilt.push(cpf);
         }
     }
 
     /// Nothing that a CPF says to another gets through from now on.
     pub fn hold_between_cpfs(&mut self, from: CpfId, to: CpfId) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.stuck.entry((from, to)).or_default();
         }
     }
 
     /// The next protected answer of a CPF uses the first COUNT again.
     pub fn repeat_a_count(&mut self, cpf: CpfId) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.forger = Some(cpf);
         }
     }
 
     /// So many in a thousand messages of CPFs to others are lost.
     pub fn lose_between_cpfs(&mut self, permille: u64) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.loses = permille;
         }
     }
 
     /// How many whole states CPFs have sent each other, how many deltas, and how often one asked for a state.
     pub fn exchanged(&self) -> [u64; 3] {
-        self.cluster.as_ref().map_or([0; 3], |c| c.exchanged)
+        self.control.cluster.as_ref().map_or([0; 3], |c| c.exchanged)
     }
 
     /// What did not get through does now. How much that is.
     pub fn release_between_cpfs(&mut self, from: CpfId, to: CpfId) -> usize {
-        let Some(cluster) = &mut self.cluster else { return 0 };
+        let Some(cluster) = &mut self.control.cluster else { return 0 };
         let late = cluster.stuck.remove(&(from, to)).unwrap_or_default();
         let number = late.len();
         late.into_iter().for_each(|message| self.link(Link::Peer(from, to, message)));
@@ -499,68 +499,69 @@ impl Sim {
 
     /// How many inputs CPFs were handed since there is poison among them, replays included.
     pub fn handed(&self) -> u64 {
-        self.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
+        self.control.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
     }
 
     /// Whether the poison was the first message of a connection, which may be another UE's than the one that was asked.
     pub fn poison_is_initial_message(&self) -> bool {
-        self.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
+        self.control.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
     }
 
     /// CPFs run everything themselves.
     pub fn without_replay_sandboxes(&mut self) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.sandbox = None;
         }
     }
 
     /// How many CPFs live that are not taken for dead.
     pub fn cpfs(&self) -> usize {
-        self.cluster
+        self.control
+            .cluster
             .as_ref()
             .map_or(0, |c| c.rings().members().filter(|id| c.members.contains_key(id)).count())
     }
 
     /// A CPF is to leave in order.
     pub fn drain_cpf(&mut self, cpf: CpfId) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         cluster.regions.set_state(cpf, CpfState::Draining);
         let rings = cluster.rings();
-        self.core(Input::Rings(rings));
+        self.cta_input(Input::Rings(rings));
     }
 
     /// One CPF is to leave and another comes each time that they have run so many inputs.
     pub fn drain_cpfs_every(&mut self, inputs: u64) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.turnover = Some(inputs);
         }
     }
 
     /// One has nothing left, and goes.
     pub(crate) fn cpf_leaves(&mut self, cpf: CpfId) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
         cluster.regions.leave(cpf);
         cluster.members.remove(&cpf);
         cluster.left.push(cpf);
-        self.core(Input::CpfLost(cpf));
+        self.cta_input(Input::CpfLost(cpf));
     }
 
     /// Those that left in order.
     pub fn left(&self) -> &[CpfId] {
-        self.cluster.as_ref().map_or(&[], |c| &c.left)
+        self.control.cluster.as_ref().map_or(&[], |c| &c.left)
     }
 
     /// Another CPF comes to the region.
     pub fn add_cpf(&mut self) {
-        if let Some(home) = self.cluster.as_ref().map(|c| c.region.clone()) {
+        if let Some(home) = self.control.cluster.as_ref().map(|c| c.region.clone()) {
             self.add_cpf_in(&home);
         }
     }
 
     /// In the place of each that was lost or has left another one comes, and who was only taken for dead is so at last.
     pub(crate) fn replace_cpfs(&mut self) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         let on_rings: BTreeSet<CpfId> = cluster.rings().members().collect();
         cluster.members.retain(|cpf, _| on_rings.contains(cpf));
         cluster.ends.retain(|cpf, _| on_rings.contains(cpf));
@@ -571,12 +572,12 @@ impl Sim {
 
     /// The CPFs that may serve UEs.
     pub(crate) fn members(&self) -> impl Iterator<Item = CpfId> {
-        self.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
+        self.control.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
     }
 
     /// Another CPF comes to a place.
     pub fn add_cpf_in(&mut self, place: &Region) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         cluster.newest += 1;
         let id = CpfId(cluster.newest);
         cluster.regions.join(id, place).expect("it is new");
@@ -584,12 +585,12 @@ impl Sim {
         cluster.ends.insert(id, LinkEnd::default());
         cluster.came.insert(id, self.now);
         let rings = cluster.rings();
-        self.core(Input::Rings(rings));
+        self.cta_input(Input::Rings(rings));
     }
 
     /// The CTA gives a UE up that nobody can go on with.
     pub(crate) fn ue_is_lost(&mut self) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         match cluster.lost_all_holders() {
             true => cluster.lost_ues.lost_all_holders += 1,
             false => cluster.lost_ues.unexplained += 1,
@@ -598,19 +599,19 @@ impl Sim {
 
     /// The UEs that registered anew since nobody could go on with them.
     pub fn lost_ues(&self) -> LostUes {
-        self.cluster.as_ref().map_or(LostUes::default(), |c| c.lost_ues)
+        self.control.cluster.as_ref().map_or(LostUes::default(), |c| c.lost_ues)
     }
 
     /// When so many messages have been taken on links, as many CPFs come as there are, which run this code.
     pub fn upgrade_cpfs_at(&mut self, message: u64, code: CodeVersion) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.control.cluster {
             cluster.upgrade = Some((message, code));
         }
     }
 
     /// They are on the rings from now on, and the former ones are not.
     fn upgrade_cpfs(&mut self, code: CodeVersion) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         let former: Vec<CpfId> = cluster.rings().members().collect();
         for cpf in former {
             cluster.regions.set_state(cpf, CpfState::Draining);
@@ -622,26 +623,26 @@ impl Sim {
             cluster.ends.insert(id, LinkEnd::default());
         }
         let rings = cluster.rings();
-        self.core(Input::Rings(rings));
+        self.cta_input(Input::Rings(rings));
     }
 
     /// How many UEs' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
     pub fn backed(&self) -> usize {
-        let Some(cluster) = &self.cluster else { return 0 };
+        let Some(cluster) = &self.control.cluster else { return 0 };
         let members: Vec<CpfId> = cluster.rings().members().collect();
         members.iter().filter_map(|id| cluster.members.get(id)).map(ReplicatedCpf::backed).sum()
     }
 
     /// Whether nothing is under way within the region.
     pub(crate) fn region_rests(&self) -> bool {
-        self.cluster.as_ref().is_none_or(|c| c.under_way == 0) && !self.cta().is_failing_over()
+        self.control.cluster.as_ref().is_none_or(|c| c.under_way == 0) && !self.cta().is_failing_over()
     }
 
     pub(crate) fn link(&mut self, link: Link) {
         self.trace(|| format!("{:?} to {:?}: {}", link.ends().0, link.ends().1, link.name()));
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         let link = match link {
             Link::Peer(from, to, message) => {
                 cluster.exchanged[match message {
@@ -683,16 +684,16 @@ impl Sim {
     }
 
     pub(crate) fn link_arrives(&mut self, link: Link) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         cluster.under_way -= 1;
         let to = match link {
             Link::Up { from, has, message } => {
-                self.cta.confirmed(from, has);
-                return self.core(Input::Cpf(from, message));
+                self.control.cta.confirmed(from, has);
+                return self.cta_input(Input::Cpf(from, message));
             }
             Link::Lost(cpf) => {
                 self.trace(|| format!("{cpf:?} is lost"));
-                let Some(cluster) = &mut self.cluster else { return };
+                let Some(cluster) = &mut self.control.cluster else { return };
                 cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
                 cluster.gone.insert(cpf, self.now);
                 let broken = cluster.broken.len();
@@ -702,8 +703,8 @@ impl Sim {
                 }
                 cluster.regions.leave(cpf);
                 let rings = cluster.rings();
-                self.core(Input::Rings(rings));
-                return self.core(Input::CpfLost(cpf));
+                self.cta_input(Input::Rings(rings));
+                return self.cta_input(Input::CpfLost(cpf));
             }
             Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) | Link::Reached(to, _) => to,
         };
@@ -784,21 +785,21 @@ impl Sim {
         }
         if turnover {
             self.add_cpf();
-            let oldest = self.cluster.as_ref().and_then(|c| c.rings().members().next());
+            let oldest = self.control.cluster.as_ref().and_then(|c| c.rings().members().next());
             oldest.into_iter().for_each(|cpf| self.drain_cpf(cpf));
         }
     }
 
     /// A CPF does nothing any more, and dies after a while.
     fn kill_cpf(&mut self, cpf: CpfId, said: bool, after: Duration) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.control.cluster else { return };
         cluster.members.remove(&cpf);
         cluster.ends.remove(&cpf);
         if !said {
             let of_it = |t: &InFlight| matches!(t, InFlight::Link(l) if l.ends().0 == Some(cpf));
-            let before = self.in_flight.len();
-            self.in_flight.retain(|_, t| !of_it(t));
-            cluster.under_way -= before - self.in_flight.len();
+            let before = self.queue.messages.len();
+            self.queue.messages.retain(|_, t| !of_it(t));
+            cluster.under_way -= before - self.queue.messages.len();
         }
         cluster.under_way += 1;
         self.send(self.now + after + DETECTED_AFTER, InFlight::Link(Link::Lost(cpf)));

@@ -429,7 +429,7 @@ impl Stage {
         if rng.chance(100) {
             net.advance(Duration::from_millis(rng.below(45_000)));
         }
-        net.cpf_violations.clear();
+        net.events.cpf_violations.clear();
         Ok(())
     }
 }

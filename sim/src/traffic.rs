@@ -17,7 +17,7 @@ impl Sim {
         let mut slots = [Slot { origin: Origin::N6 { dn }, packet, verdict: Verdict::Pending }];
         let now = self.now();
         let id = self.upf_of(to);
-        let upf = &mut self.upfs[usize::from(id.0)].upf;
+        let upf = &mut self.user_plane.upfs[usize::from(id.0)].upf;
         upf.u.burst(now, &mut slots);
         let mut out = Outbox::default();
         upf.settle(now, &mut out);
@@ -46,8 +46,8 @@ impl Sim {
     /// # Panics
     /// If they go elsewhere.
     pub fn check_path(&mut self, ue: UeIndex, session: PduSessionId) {
-        let gnb = self.terminals[ue.0].gnb;
-        let here: IpAddr = self.nodes[gnb.0].gnb.config().gtp_address;
+        let gnb = self.ran.ues[ue.0].gnb;
+        let here: IpAddr = self.ran.gnbs[gnb.0].gnb.config().gtp_address;
         match self.downlink(ue, session) {
             Some(Verdict::Send(Destination::N3 { peer, .. })) => {
                 assert_eq!(peer.ip(), here, "the packets of {ue:?} go to another gNB");

@@ -132,7 +132,7 @@ fn no_handover_to_a_forbidden_area() {
     assert_eq!(area(&net), [1, 3]);
     net.hand_over(ue, GnbIndex(1), Via::N2);
     net.settle(SECOND * 3);
-    let refused = net.gnb_events.iter().find_map(|(_, e)| match e {
+    let refused = net.events.gnbs.iter().find_map(|(_, e)| match e {
         GnbEvent::HandoverFailed { cause, .. } => Some(cause.clone()),
         _ => None,
     });

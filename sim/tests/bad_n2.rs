@@ -195,7 +195,7 @@ fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
         }
         net.settle(SECOND * 20);
     }
-    let wrong = net.gnb_events.iter().filter(|(_, e)| format!("{e:?}").contains("WrongStream")).count();
+    let wrong = net.events.gnbs.iter().filter(|(_, e)| format!("{e:?}").contains("WrongStream")).count();
     assert_eq!(wrong, 0);
     assert!(ues.iter().all(|&ue| registered(&net, ue)));
 }
@@ -221,7 +221,7 @@ fn a_message_that_crosses_the_end_of_its_connection() {
     };
     let late = |(amf, ran)| octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
     let complaints = |net: &Sim| {
-        net.gnb_events.iter().filter(|(_, e)| format!("{e:?}").contains("ErrorIndicated")).count()
+        net.events.gnbs.iter().filter(|(_, e)| format!("{e:?}").contains("ErrorIndicated")).count()
     };
     for (n, how) in [whimbrel_ran::gnb::Via::Xn, whimbrel_ran::gnb::Via::N2].into_iter().enumerate() {
         let (from, to) = (gnbs[n % 2], gnbs[(n + 1) % 2]);

@@ -156,7 +156,7 @@ fn without_a_cta_replica_a_ue_registers_anew() {
     assert_eq!((registrations(&net), net.contexts().map(|p| p.sessions.len()).sum::<usize>()), (1, 1));
     assert_eq!(net.takeovers(), 1);
     let lost = |e: &Event| matches!(e, Event::Deregistered { .. });
-    assert!(!net.events.iter().any(|(_, e)| lost(&e.event)));
+    assert!(!net.events.ues.iter().any(|(_, e)| lost(&e.event)));
 }
 
 /// A connected UE with a session, whose gNB has an association with the CTA replica's host too, or has not.
@@ -178,7 +178,7 @@ fn connected(single: bool) -> (Sim, UeIndex) {
 
 /// The contexts of UEs that a gNB has let go.
 fn released(net: &Sim) -> usize {
-    net.gnb_events.iter().filter(|(_, e)| matches!(e, GnbEvent::ContextReleased(..))).count()
+    net.events.gnbs.iter().filter(|(_, e)| matches!(e, GnbEvent::ContextReleased(..))).count()
 }
 
 #[test] // TS 23.501 §5.21.1.2, TS 38.412 §7, TS 38.413 §8.7.3.2

@@ -205,7 +205,7 @@ fn a_cpf_that_lies_is_not_believed() {
     let once = [(backs, ProtocolViolation::AckRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, ProtocolViolation::Fenced)));
     let once = once.chain([(backs, ProtocolViolation::CheckpointUnusable)]);
-    assert_eq!(stage.net.cpf_violations, Vec::from_iter(once), "each is told of once");
+    assert_eq!(stage.net.events.cpf_violations, Vec::from_iter(once), "each is told of once");
     // Of a UE that is not there, nothing is known.
     let nobody = UeId { slot: 999, generation: 3 };
     stage.net.inject_from_cpf(serves, says(nobody, 1, 1, Batch::default()));
@@ -241,7 +241,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
         |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::UeContextReleaseCommand(_));
     let heard = stage.net.tapped();
     assert!(heard.len() == 1 && is_release(&heard[0]), "nothing but that its connection ends: {heard:?}");
-    assert_eq!(stage.net.cpf_violations, [(serves, ProtocolViolation::NasCountReuse)]);
+    assert_eq!(stage.net.events.cpf_violations, [(serves, ProtocolViolation::NasCountReuse)]);
     assert_eq!(stage.net.cta().replication_counters().nas_count_reuse, 1);
     assert!(stage.net.contexts().all(|p| p.id != context), "its keys are not used any more");
     stage.net.command(ue, Command::Register);
@@ -349,7 +349,7 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
         stage.net.settle(SECOND / 10);
     }
     assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 2);
-    assert_eq!(stage.net.cpf_violations, [(to, ProtocolViolation::AckRefused)], "told once");
+    assert_eq!(stage.net.events.cpf_violations, [(to, ProtocolViolation::AckRefused)], "told once");
     assert_eq!(stage.net.cta().without_backup(), 0);
     if !is_served_there {
         stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);

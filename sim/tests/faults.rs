@@ -100,7 +100,7 @@ fn malformed_messages_touch_no_other_ue() {
 #[test] // DESIGN §4 rule 12: a flood of unauthenticated UEs is bounded, and its end gives the room back
 fn a_flood_of_first_messages_is_bounded() {
     let mut config = whimbrel_sim::default_config();
-    config.limits.strangers = 8;
+    config.limits.unauthenticated_ues = 8;
     let mut net = Sim::builder(5).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);

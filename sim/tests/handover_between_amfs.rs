@@ -17,7 +17,7 @@ fn go(net: &mut Sim, to: GnbIndex) {
 
 /// How the source's gNB was refused.
 fn refused(net: &Sim) -> Option<&Cause> {
-    net.gnb_events.iter().find_map(|(_, e)| match e {
+    net.events.gnbs.iter().find_map(|(_, e)| match e {
         GnbEvent::HandoverFailed { cause, .. } => Some(cause),
         _ => None,
     })
@@ -89,7 +89,7 @@ fn a_handover_that_its_source_cancels() {
     go(&mut net, THERE);
     served_by(&net, at_home(&net), peer_amf(&net), HERE);
     assert_eq!((net.peer_amf().occupancy().0, net.gnb_ref(THERE).tunnels()), (0, 0));
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: a gNB there that does not answer, and one that is not there
@@ -100,7 +100,7 @@ fn nobody_answers_there() {
     assert!(refused(&net).is_some());
     net.settle(SECOND * 20);
     served_by(&net, at_home(&net), peer_amf(&net), HERE);
-    net.gnb_events.clear();
+    net.events.gnbs.clear();
     net.disconnect(THERE);
     go(&mut net, THERE);
     assert_eq!(refused(&net), Some(&CauseRadioNetwork::UnknownTargetId.into()));

@@ -581,7 +581,7 @@ fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
     while !there.is_empty() {
         net.advance(SECOND / 10_000);
         let arrived = |ue: UeIndex| {
-            net.gnb_events.iter().any(|(_, e)| {
+            net.events.gnbs.iter().any(|(_, e)| {
                 matches!(e, GnbEvent::HandedOver { ue: handed_over, via: Via::N2, .. } if handed_over.0 == ue.0 as u32)
             })
         };

@@ -71,6 +71,7 @@ fn the_outcome_of_an_order_comes_back_from_a_cpf_in_another_process() {
     net.settle(SECOND);
     let operations: Vec<_> = net
         .events
+        .ues
         .iter()
         .filter_map(|(_, e)| match &e.event {
             Event::SessionOperation { order, outcome, .. } => Some((*order, outcome.clone())),

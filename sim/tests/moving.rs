@@ -25,7 +25,7 @@ fn two_gnbs(seed: u64) -> (Sim, UeIndex, [GnbIndex; 2]) {
 }
 
 fn handed_over(net: &Sim) -> usize {
-    net.gnb_events.iter().filter(|(_, e)| matches!(e, GnbEvent::HandedOver { .. })).count()
+    net.events.gnbs.iter().filter(|(_, e)| matches!(e, GnbEvent::HandedOver { .. })).count()
 }
 
 #[test] // TS 23.502 §4.9.1.2.2; TS 33.501 §6.9.2.3.2: over the end of the three bits of NCC
@@ -90,7 +90,7 @@ fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
 }
 
 fn failed_with(net: &Sim) -> Option<Cause> {
-    net.gnb_events.iter().find_map(|(_, e)| match e {
+    net.events.gnbs.iter().find_map(|(_, e)| match e {
         GnbEvent::HandoverFailed { cause, .. } => Some(cause.clone()),
         _ => None,
     })
@@ -114,7 +114,7 @@ fn n2_handover_to_a_silent_target() {
 #[test] // TS 23.502 §4.9.1.4: the source cancels when the command comes
 fn n2_handover_cancelled_at_the_command() {
     let net = failing(5, true, gnb::Faults { cancel_at_command: true, ..Default::default() });
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
     no_violations(&net);
 }
 

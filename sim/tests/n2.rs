@@ -30,11 +30,11 @@ fn refused(config: GnbConfig) -> (Cause, String) {
     let mut net = network(1);
     net.add_gnb(config);
     net.settle(SECOND);
-    let cause = net.gnb_events.iter().find_map(|(_, e)| match e {
+    let cause = net.events.gnbs.iter().find_map(|(_, e)| match e {
         GnbEvent::SetupFailed(m) => Some(m.cause.clone()),
         _ => None,
     });
-    let why = net.ran_events.iter().find_map(|e| match e {
+    let why = net.events.ran.iter().find_map(|e| match e {
         RanEvent::SetupRefused { why, .. } => Some(format!("{why:?}")),
         _ => None,
     });
@@ -74,14 +74,14 @@ fn ran_configuration_update() {
     renamed.name = "elsewhere".to_owned();
     net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(renamed));
     net.settle(SECOND);
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Ok(())))));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Ok(())))));
     let name = net.cta().ran_nodes().iter().next().and_then(|(_, n)| n.name.clone());
     assert_eq!(name.as_deref(), Some("elsewhere"));
     let mut foreign = gnb_config(1);
     foreign.supported_tas[0].tac = Tac::new(9).expect("24 bits");
     net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(foreign));
     net.settle(SECOND);
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Err(_)))));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Err(_)))));
     net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(gnb_config(1)));
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -106,7 +106,7 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
         net.advance(Duration::from_secs(29));
         assert!(net.gnb_ref(second).is_up() && !net.gnb_ref(first).is_up(), "minute {minute}");
     }
-    let count = |of: fn(&RanEvent) -> bool| net.ran_events.iter().filter(|e| of(e)).count();
+    let count = |of: fn(&RanEvent) -> bool| net.events.ran.iter().filter(|e| of(e)).count();
     assert_eq!(count(|e| matches!(e, RanEvent::SameIdentity { .. })), 1);
     assert_eq!(count(|e| matches!(e, RanEvent::IdentityContested { .. })), 1);
     assert!(count(|e| matches!(e, RanEvent::SetupRefused { .. })) >= 5);
@@ -125,7 +125,8 @@ fn the_former_association_of_a_gnb_ends_before_the_new_one_is_up() {
         net.settle(SECOND);
     }
     let order: Vec<&str> = net
-        .ran_events
+        .events
+        .ran
         .iter()
         .filter_map(|e| match e {
             RanEvent::Up { .. } => Some("up"),
@@ -164,7 +165,7 @@ fn ng_reset_of_the_whole_interface() {
     let mut net = four_ues(3);
     net.gnb_input(GnbIndex(0), gnb::Input::Reset);
     net.settle(SECOND);
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
     assert_eq!(connected, [false, false, true, true]);
     assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 4);
@@ -218,8 +219,8 @@ fn resets_that_cross() {
     net.settle(SECOND);
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
     assert_eq!(connected, [false, false, true, true]);
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
-    assert!(net.ran_events.iter().any(|e| matches!(e, RanEvent::ResetAcknowledged { .. })));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
+    assert!(net.events.ran.iter().any(|e| matches!(e, RanEvent::ResetAcknowledged { .. })));
 }
 
 #[test] // TS 38.413 §8.7.4.2.2: named by the gNB's own identity alone
@@ -254,11 +255,11 @@ fn another_gnbs_identities_reach_no_ue() {
     assert_eq!(net.tapped().len(), 0);
     let counted =
         |e: &&RanEvent| matches!(e, RanEvent::Unserved { what, .. } if what.contains("never there"));
-    assert_eq!(net.ran_events.iter().filter(counted).count(), 2);
+    assert_eq!(net.events.ran.iter().filter(counted).count(), 2);
     let after = net.cta().contexts().map(|p| format!("{p:?}")).collect::<Vec<_>>();
     assert_eq!(before, after, "not even the clock of the UE has moved");
     let told = |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));
-    assert_eq!(net.ran_events.iter().filter(told).count(), 1);
+    assert_eq!(net.events.ran.iter().filter(told).count(), 1);
 }
 
 #[test] // TS 38.413 §10.6: also what the UE's own machine finds; a connection that was is no reason to take the UE to where the gNB is
@@ -279,9 +280,9 @@ fn what_a_ue_finds_wrong_is_counted_and_told_within_bounds() {
     assert!((50..=110).contains(&errors), "{errors} of 150");
     let counted =
         |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("a UE's connection"));
-    assert_eq!(net.ran_events.iter().filter(counted).count(), errors);
+    assert_eq!(net.events.ran.iter().filter(counted).count(), errors);
     let bitten = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: "error_indications", .. });
-    assert!(net.ran_events.iter().any(|e| bitten(&e)));
+    assert!(net.events.ran.iter().any(|e| bitten(&e)));
 }
 
 #[test] // TS 38.413 §10.6: an identity that nobody bears

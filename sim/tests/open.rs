@@ -15,7 +15,7 @@ use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_sim::{
-    BrokerLoss, BrokerState, CpfLoss, CtaLoss, Faults, Sim, UeIndex, default_config, open_config,
+    BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config,
 };
 
 const BROKER: &str = "b.example";
@@ -36,7 +36,7 @@ fn populate(mut net: Sim) -> (Sim, UeIndex) {
 }
 
 fn one_guest(seed: u64) -> (Sim, UeIndex) {
-    let mut net = Sim::with(seed, config(), Faults::default());
+    let mut net = Sim::builder(seed).config(config()).build();
     net.recorder().on = true;
     populate(net)
 }
@@ -155,7 +155,7 @@ fn a_brokers_ue_is_known_by_another_name_at_each_attach() {
 fn keys_of_a_brokers_ue_are_replaced_by_another_attach() {
     let mut config = config();
     config.amf.access.authentication.every_registrations = Some(1);
-    let (mut net, ue) = populate(Sim::with(4, config, Faults::default()));
+    let (mut net, ue) = populate(Sim::builder(4).config(config).build());
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let first = served(&net, ue).expect("it is served");
@@ -279,7 +279,7 @@ fn users_of_brokers_that_are_not_served_are_refused_without_a_question() {
     for change in [of_others, of_nobody as fn(&mut _)] {
         let mut config = config();
         change(&mut config);
-        let (mut net, ue) = populate(Sim::with(13, config, Faults::default()));
+        let (mut net, ue) = populate(Sim::builder(13).config(config).build());
         net.command(ue, Command::Register);
         net.settle(SECOND);
         assert_eq!((fault(&net), net.asked(BROKER)), (BrokerFault::NotServed, 0));
@@ -291,7 +291,7 @@ fn users_of_brokers_that_are_not_served_are_refused_without_a_question() {
 fn a_broker_that_nobody_vouches_for_is_not_believed() {
     let mut config = config();
     config.open.as_mut().unwrap().trust = Default::default();
-    let (mut net, ue) = populate(Sim::with(14, config, Faults::default()));
+    let (mut net, ue) = populate(Sim::builder(14).config(config).build());
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(matches!(fault(&net), BrokerFault::BadAnswer(why) if why.contains("not believed")));
@@ -325,7 +325,7 @@ fn life(net: &mut Sim, ue: UeIndex, of: &dyn Fn() -> String) {
 
 #[test] // Neutrino §4.2.5 with a question to a broker under way
 fn a_cpf_lost_at_any_message_costs_a_brokers_ue_nothing() {
-    let begin = || populate(Sim::in_region(16, config(), Faults::default(), 3, 1));
+    let begin = || populate(Sim::builder(16).config(config()).cpfs(3, 1).build());
     let taken = {
         let (mut net, ue) = begin();
         life(&mut net, ue, &|| "no loss".into());
@@ -347,7 +347,7 @@ fn a_cpf_lost_at_any_message_costs_a_brokers_ue_nothing() {
 
 #[test]
 fn a_cta_lost_at_any_input_costs_a_brokers_ue_nothing() {
-    let begin = || populate(Sim::replicated(17, config(), Faults::default(), 2, 1));
+    let begin = || populate(Sim::builder(17).config(config()).cpfs(2, 1).cta_replica().build());
     let (before, taken) = {
         let (mut net, ue) = begin();
         let before = net.inputs_taken();
@@ -386,7 +386,7 @@ fn orders(net: &mut Sim) -> Vec<u8> {
 
 #[test] // ephemeral keys and ss are erased when the attach completes
 fn what_leads_to_the_keys_of_an_attach_is_gone_when_the_attach_completes() {
-    let begin = || populate(Sim::in_region(19, config(), Faults::default(), 2, 1));
+    let begin = || populate(Sim::builder(19).config(config()).cpfs(2, 1).build());
     let holds = |net: &mut Sim| {
         let orders = orders(net);
         let snapshot = net.snapshot().expect("the CTA has no replica");

@@ -48,7 +48,7 @@ impl Scene {
         assert_eq!(self.net.cta().logged().1, 1, "the log waits");
         self.net.advance(LONG);
         assert_eq!(self.net.cta().logged(), (0, 0), "not for ever");
-        assert_eq!(self.net.cpf_violations, [(self.backs[1], ProtocolViolation::Lagging)]);
+        assert_eq!(self.net.events.cpf_violations, [(self.backs[1], ProtocolViolation::Lagging)]);
     }
 
     /// Who serves the UE dies at its next message. Who serves it then.
@@ -200,7 +200,7 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
     }
     let [other] = net.cta().backed_by(context).try_into().expect("one backup");
     assert_ne!(other, backs);
-    assert_eq!(net.cpf_violations, [(backs, ProtocolViolation::Lagging)]);
+    assert_eq!(net.events.cpf_violations, [(backs, ProtocolViolation::Lagging)]);
     // Late states come where nobody asks for them any more.
     assert!(net.release_between_cpfs(serves, backs) > 0);
     net.settle(SECOND);
@@ -291,9 +291,9 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         let bitten = |net: &Sim| net.cta().bounds().find(|(l, _)| *l == limit).map_or(0, |(_, times)| times);
         assert!(bitten(&scene.net) > 0, "a registration is more than that");
         let told = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: l, .. } if *l == limit);
-        assert_eq!(scene.net.ran_events.iter().filter(told).count(), 1, "once a second at most");
+        assert_eq!(scene.net.events.ran.iter().filter(told).count(), 1, "once a second at most");
         assert_eq!(
-            (scene.net.cpf_violations.len(), scene.net.cta().replication_counters().lagging),
+            (scene.net.events.cpf_violations.len(), scene.net.cta().replication_counters().lagging),
             (0, 0),
             "no fault of backups"
         );

@@ -236,7 +236,7 @@ fn what_was_held_for_a_ue_that_is_lost_pages_it() {
     assert_eq!(net.upf().u.counters().held, 40);
     net.lose_radio(UE);
     net.settle(SECOND * 30);
-    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverFailed { .. })));
+    assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverFailed { .. })));
     send(&mut net, session, 50..60);
     net.settle(SECOND * 5);
     assert_eq!(net.received(UE), Vec::from_iter(0..60));

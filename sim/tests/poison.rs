@@ -45,7 +45,7 @@ fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
 /// The UEs that were given up for an input.
 fn given_up(net: &Sim) -> usize {
     let fault = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::Fault, .. });
-    net.events.iter().filter(|(_, e)| fault(&e.event)).count()
+    net.events.ues.iter().filter(|(_, e)| fault(&e.event)).count()
 }
 
 #[test]

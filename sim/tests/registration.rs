@@ -225,7 +225,7 @@ fn unknown_guti_is_identified() {
     assert_eq!(net.cta().contexts().count(), 0);
     net.command(ue, Command::PeriodicRegistration);
     net.settle(Duration::from_secs(30));
-    assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events);
+    assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events.ues);
 }
 
 #[test] // TS 23.502 §4.2.6 loss: the connection is lost at every point of a registration: the next attempt succeeds, nothing is left over

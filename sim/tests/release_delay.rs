@@ -269,7 +269,7 @@ fn a_second_request_that_is_refused_ends_the_delay() {
 #[test] // TS 33.117 §4.2.3.3.3: UEs that were rejected, and only they, give way to one that asks for a slot
 fn a_flood_of_rejected_ues_keeps_nobody_out() {
     let mut config = default_config();
-    (config.limits.strangers, config.limits.strangers_per_gnb) = (4, 4);
+    (config.limits.unauthenticated_ues, config.limits.unauthenticated_ues_per_gnb) = (4, 4);
     let mut net = Sim::builder(13).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=12).map(|n| net.add_ue(gnb, ue_config(n))).collect();
@@ -306,7 +306,7 @@ fn a_flood_of_rejected_ues_keeps_nobody_out() {
 #[test] // UEs that are being authenticated are not rejected ones
 fn a_ue_that_is_being_authenticated_does_not_give_way() {
     let mut config = default_config();
-    (config.limits.strangers, config.limits.strangers_per_gnb) = (1, 1);
+    (config.limits.unauthenticated_ues, config.limits.unauthenticated_ues_per_gnb) = (1, 1);
     let mut net = Sim::builder(14).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let (slow, late) = (net.add_ue(gnb, ue_config(1)), net.add_ue(gnb, ue_config(2)));

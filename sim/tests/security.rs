@@ -185,7 +185,7 @@ fn a_home_network_key_that_is_not_ours() {
     net.command(unknown, Command::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::UnknownHomeNetworkKey(3)));
-    net.events.clear();
+    net.events.ues.clear();
     let mistaken = net.add_ue(GnbIndex(0), concealed(2, &other, 1));
     net.command(mistaken, Command::Register);
     net.settle(SECOND);

@@ -57,7 +57,7 @@ pub(crate) fn refused_with(net: &Sim, ue: UeIndex, wanted: Reason) -> bool {
 }
 
 pub(crate) fn core_events(net: &Sim) -> impl Iterator<Item = &CoreEvent> {
-    net.events.iter().map(|(_, e)| &e.event)
+    net.events.ues.iter().map(|(_, e)| &e.event)
 }
 
 pub(crate) fn first_refusal(net: &Sim) -> Option<Refusal> {
@@ -81,7 +81,7 @@ pub(crate) fn no_violations(net: &Sim) {
             assert!(!matches!(event, Event::Violation(_) | Event::Discarded(_)), "{at:?}: {event:?}");
         }
     }
-    for event in &net.gnb_events {
+    for event in &net.events.gnbs {
         assert!(!matches!(event.1, GnbEvent::Violation { .. }), "{event:?}");
     }
 }

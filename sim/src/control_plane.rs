@@ -1,0 +1,163 @@
+//! The core under test: the CTA, its replica and the CPFs.
+
+use std::sync::Arc;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeEvent, UeId};
+use whimbrel_ids::GlobalGnbId;
+use whimbrel_ngap::TransferSyntax;
+use whimbrel_resilience::cta_replica::PrimaryCta;
+use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox};
+
+use crate::builder::new_cta;
+use crate::cta_replica::Pair;
+use crate::queue::InFlight;
+use crate::region::{Cluster, Link};
+use crate::{GnbIndex, Home, Recorder, Sim};
+
+/// The processes of a core, which a restart replaces together.
+pub(crate) struct ControlPlane {
+    pub(crate) cta: PrimaryCta<Home, (Prf, u64), Recorder>,
+    /// The CTA replica, and how the CTA is lost.
+    pub(crate) pair: Pair,
+    /// The CPFs, unless the CTA runs the UEs itself.
+    pub(crate) cluster: Option<Cluster>,
+}
+
+impl Sim {
+    /// The core.
+    pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+        self.control.cta.cta()
+    }
+
+    /// The recorded inputs.
+    pub fn recorder(&mut self) -> &mut Recorder {
+        self.control.cta.inspect()
+    }
+
+    /// The subscribers.
+    pub fn home(&mut self) -> &mut Home {
+        self.control.cta.subscribers()
+    }
+
+    /// The store says that this subscriber has changed.
+    pub fn subscriber_changed(&mut self, supi: whimbrel_ids::Supi) {
+        self.cta_input(Input::SubscribersChanged(Some(&[supi])));
+    }
+
+    /// Has the core do something with a UE.
+    pub fn order(&mut self, ue: UeId, command: CoreCommand) {
+        self.cta_input(Input::Command(ue, command));
+    }
+
+    /// The operator resets a gNB's connections.
+    pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
+        self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
+    }
+
+    /// The core takes a new version of its configuration.
+    pub fn configure(&mut self, config: Config) {
+        self.config = Arc::new(config);
+        self.operator_order(Order::Configure(self.config.clone()));
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.clone()
+    }
+
+    /// The core starts anew: it knows its subscribers, and nothing of its UEs and gNBs. So do its CPFs.
+    pub fn restart_core(&mut self) {
+        let config = self.config.clone();
+        let home = std::mem::take(self.control.cta.subscribers());
+        let recorder = self.control.cta.inspect().anew();
+        let entropy = (Prf::new(&self.rng.octets()), 0);
+        self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
+        self.control.cluster = self.control.cluster.take().map(|c| c.anew(&config));
+        let cluster = self.control.cluster.as_ref();
+        let cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
+        self.control.cta = PrimaryCta::new(cta);
+        self.observer.anew();
+        self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
+        let gnbs = (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex);
+        let gnbs: Vec<GnbIndex> = gnbs.collect();
+        for &gnb in &gnbs {
+            self.ran.gnbs[gnb.0].association = None;
+            self.cut(gnb);
+        }
+        self.cta_input(Input::Tick);
+        gnbs.into_iter().for_each(|gnb| self.connect(gnb));
+    }
+
+    /// How many inputs the core's UEs had.
+    pub fn inputs(&mut self) -> u64 {
+        self.control.cta.inspect().inputs()
+    }
+
+    pub(crate) fn cta_output(&mut self, out: Outbox) {
+        self.cta_output_of(self.control.pair.host(), out);
+    }
+
+    /// What leaves a CTA's host.
+    pub(crate) fn cta_output_of(&mut self, host: u64, mut out: Outbox) {
+        self.send_n14(false, &mut out);
+        let now = self.now;
+        self.observer.tally(&out.events);
+        let is_lost =
+            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
+        out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.ue_is_lost());
+        if !self.observer.quiet {
+            self.events.ues.extend(out.events.into_iter().map(|e| (now, e)));
+            self.events.ran.extend(out.ran_events);
+            if !out.upfs.is_empty() {
+                self.trace(|| format!("UPFs: {:?}", out.upfs));
+            }
+        }
+        self.ngap_leaves(host, out.ngap);
+        for (to, message) in out.cpfs {
+            let taken = self.control.cta.taken(to);
+            self.link(Link::Down { to, taken, message });
+        }
+        self.events.cpf_violations.extend(out.cpf_violations);
+        for cpf in out.drained {
+            self.cpf_leaves(cpf);
+        }
+        for association in out.abort {
+            if let Some(gnb) = self.ran.by_association.remove(&association) {
+                self.ran.gnbs[gnb.0].association = None;
+                self.cut(gnb);
+            }
+        }
+        self.pfcp_leaves(host, out.pfcp);
+        self.sap_leaves(host, out.brokers);
+    }
+
+    pub(crate) fn ngap_leaves(&mut self, host: u64, ngap: Vec<(AssociationId, u16, Vec<u8>)>) {
+        for (association, stream, octets) in ngap {
+            self.trace(|| format!("core to {association:?}: {:?}", whimbrel_ngap::Message::decode(&octets)));
+            if let Some(tap) = &mut self.observer.tap {
+                tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
+            }
+            let agreed = TransferSyntax::of(&octets) == association.syntax();
+            assert!(agreed || self.observer.has_faulty_cpfs, "each gNB hears what it agreed on");
+            let Some(&gnb) = self.ran.by_association.get(&association) else { continue };
+            let node = &mut self.ran.gnbs[gnb.0];
+            assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
+            node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+            node.free_at = node.free_at.max(node.ordered) + node.per_message;
+            let at = node.free_at;
+            self.send(at, InFlight::ToGnb { gnb, association, host, stream, octets });
+        }
+    }
+
+    /// Keeps what the core sends on N2 from now on.
+    pub fn tap(&mut self) {
+        self.observer.tap = Some(Vec::new());
+    }
+
+    /// Takes what the core has sent on N2 since [`Sim::tap`] or the last call.
+    pub fn tapped(&mut self) -> Vec<whimbrel_ngap::Message> {
+        self.observer.tap.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}

@@ -1,0 +1,208 @@
+//! Virtual time: the messages in flight and the timers, in the order in which they are due.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_control::{AssociationId, UpfId};
+use whimbrel_ids::{GlobalGnbId, Instant};
+use whimbrel_ran::{Down, Up, gnb};
+use whimbrel_resilience::Input;
+use whimbrel_resilience::cta_replica::LocalAssociation;
+
+use crate::cta_replica::ReplicaLink;
+use crate::n3::Datagram;
+use crate::open::OverSap;
+use crate::peer_amf::N14Message;
+use crate::region::Link;
+use crate::timer_queue::{TimerOwner, TimerQueue};
+use crate::{GnbIndex, Sim, UeIndex, ue};
+
+/// Something on its way.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    ToCore {
+        association: AssociationId,
+        /// The host at the other end; see [`GnbNode::host`].
+        host: u64,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    ToGnb {
+        gnb: GnbIndex,
+        association: AssociationId,
+        host: u64,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    Up {
+        ue: UeIndex,
+        connection: u64,
+        up: Up,
+    },
+    Down {
+        ue: UeIndex,
+        connection: u64,
+        down: Down,
+    },
+    Xn {
+        to: GnbIndex,
+        from: GlobalGnbId,
+        message: gnb::XnMessage,
+    },
+    Link(Link),
+    CtaReplica(ReplicaLink),
+    N14(N14Message),
+    Sap(OverSap),
+    N3(Datagram),
+    /// Over a gNB's association with the CTA replica's host.
+    FurtherToCore {
+        over: LocalAssociation,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    FurtherToGnb {
+        over: LocalAssociation,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+}
+
+/// What is due, and when.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// Messages by their time of arrival, and in the order of sending where that is the same.
+    pub(crate) messages: BTreeMap<(Instant, u64), InFlight>,
+    /// How many messages have been sent.
+    pub(crate) sequence: u64,
+    /// Timers of UEs and gNBs.
+    pub(crate) timers: TimerQueue,
+}
+
+impl Sim {
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Runs until nothing is on its way and no timer is due within `patience`, or until the time is over.
+    pub fn settle(&mut self, patience: Duration) {
+        let until = self.now + patience;
+        while let Some(at) = self.next_event()
+            && at <= until
+        {
+            self.step(at);
+        }
+    }
+
+    /// Runs for so long.
+    pub fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        self.settle(time);
+        self.now = until;
+    }
+
+    /// Whether nothing is on its way but what only time brings.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let waits = |t: &InFlight| matches!(t, InFlight::CtaReplica(ReplicaLink::Grace));
+        self.queue.messages.values().all(waits) && self.region_rests() && self.pair_rests()
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let in_flight = self.queue.messages.first_key_value().map(|((at, _), _)| *at);
+        let core = Some(self.cta().next_deadline());
+        let core = core.filter(|&t| t != Instant::FAR_FUTURE && !self.has_no_cta());
+        let peer_amf = self.peer_amf.as_ref().map(|a| a.cta.next_deadline());
+        let core = core.into_iter().chain(peer_amf.filter(|&t| t != Instant::FAR_FUTURE));
+        let all = self.queue.timers.next().into_iter().chain(in_flight).chain(core);
+        let all = all.chain(self.user_plane.upfs.iter().filter_map(|u| u.upf.next_deadline()));
+        all.min().map(|at| at.max(self.now))
+    }
+
+    pub(crate) fn step(&mut self, at: Instant) {
+        self.now = at;
+        while let Some(((due, _), _)) = self.queue.messages.first_key_value()
+            && *due <= at
+        {
+            let Some((_, message)) = self.queue.messages.pop_first() else { break };
+            self.arrive(message);
+        }
+        for owner in self.queue.timers.due(at) {
+            match owner {
+                TimerOwner::Ue(i) => self.ue(i, ue::Input::Tick),
+                TimerOwner::Gnb(i) => self.gnb(i, gnb::Input::Tick),
+            }
+        }
+        if self.cta().next_deadline() <= at && !self.has_no_cta() {
+            self.cta_input(Input::Tick);
+        }
+        if self.peer_amf.as_ref().is_some_and(|a| a.cta.next_deadline() <= at) {
+            self.peer_amf_input(Input::Tick);
+        }
+        for id in (0u8..).map(UpfId).take(self.user_plane.upfs.len()) {
+            let upf = self.nth_upf(id);
+            if upf.next_deadline().is_some_and(|t| t <= at) {
+                let mut out = whimbrel_user::Outbox::default();
+                upf.tick(at, &mut out);
+                self.n4(id, out);
+            }
+        }
+        self.upfs_send();
+        self.check();
+    }
+
+    pub(crate) fn arrive(&mut self, message: InFlight) {
+        match message {
+            InFlight::ToCore { association, stream, octets, .. }
+                if self
+                    .ran
+                    .by_association
+                    .get(&association)
+                    .is_some_and(|gnb| self.ran.gnbs[gnb.0].peer_amf) =>
+            {
+                self.peer_amf_input(Input::Ngap(association, stream, &octets));
+            }
+            InFlight::N14(message) => self.n14_arrives(message),
+            InFlight::Sap(message) => self.sap_arrives(message),
+            InFlight::N3(datagram) => self.datagram_arrives(datagram),
+            InFlight::ToCore { association, host, stream, octets } => {
+                self.ngap_from_gnb(association, host, stream, octets);
+            }
+            InFlight::ToGnb { gnb, association, host, stream, octets } => {
+                let node = &self.ran.gnbs[gnb.0];
+                if node.association != Some(association) || host < node.host {
+                    return;
+                }
+                let octets = octets.as_slice();
+                self.gnb(
+                    gnb,
+                    match host > node.host && node.further.is_some() {
+                        true => gnb::Input::FurtherNgap { stream, octets },
+                        false => gnb::Input::Ngap { stream, octets },
+                    },
+                );
+            }
+            InFlight::Up { ue, connection, up } => {
+                if self.ran.ues[ue.0].connection == connection {
+                    self.ran.ues[ue.0].heard = connection;
+                    let context = whimbrel_ran::UeId(ue.0 as u32);
+                    self.gnb(self.ran.ues[ue.0].gnb, gnb::Input::Radio(context, up));
+                }
+            }
+            InFlight::Link(link) => self.link_arrives(link),
+            InFlight::CtaReplica(message) => self.cta_replica_arrives(message),
+            InFlight::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
+            InFlight::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
+            InFlight::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
+            InFlight::Down { ue, connection, down } => {
+                if self.ran.ues[ue.0].connection == connection {
+                    self.ue(ue, ue::Input::Radio(down));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, at: Instant, message: InFlight) {
+        self.queue.sequence += 1;
+        self.queue.messages.insert((at, self.queue.sequence), message);
+    }
+}

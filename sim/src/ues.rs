@@ -1,0 +1,188 @@
+//! The UEs and the radio between them and their gNBs.
+
+use whimbrel_ids::{Instant, STmsi};
+use whimbrel_ran::ue::{self, Command, Ue};
+use whimbrel_ran::{Down, Outbox, Up, gnb};
+
+use crate::queue::InFlight;
+use crate::timer_queue::TimerOwner;
+use crate::{GnbIndex, Sim, UeIndex};
+
+pub(crate) struct UeNode {
+    pub(crate) ue: Ue,
+    pub(crate) gnb: GnbIndex,
+    /// Counts radio connections: what was sent over an earlier one never arrives.
+    pub(crate) connection: u64,
+    /// The last one of which its gNB has heard: what the gNB says is said on this one.
+    pub(crate) heard: u64,
+    pub(crate) ordered: Instant,
+    /// Out of reach: it hears no paging.
+    pub(crate) away: bool,
+    /// Under which it camps, to be found when it is paged.
+    pub(crate) s_tmsi: Option<STmsi>,
+    pub(crate) events: Vec<(Instant, ue::Event)>,
+}
+
+impl Sim {
+    /// A UE that camps at a gNB, with a subscription.
+    pub fn add_ue(&mut self, gnb: GnbIndex, config: ue::UeConfig) -> UeIndex {
+        let index = UeIndex(self.ran.ues.len());
+        let terminal = UeNode {
+            ue: Ue::new(config),
+            gnb,
+            connection: 0,
+            heard: 0,
+            ordered: self.now,
+            away: false,
+            s_tmsi: None,
+            events: Vec::new(),
+        };
+        self.ran.ues.push(terminal);
+        let tai = self.ran.gnbs[gnb.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
+        index
+    }
+
+    /// Has a UE do something.
+    pub fn command(&mut self, index: UeIndex, command: Command) {
+        self.ue(index, ue::Input::Command(command));
+    }
+
+    /// A UE goes where it hears no paging.
+    pub fn leave_coverage(&mut self, index: UeIndex) {
+        self.ran.ues[index.0].away = true;
+    }
+
+    /// A UE loses its power: it says nothing any more, and forgets all but its USIM.
+    pub fn lose_power(&mut self, index: UeIndex) {
+        let terminal = &mut self.ran.ues[index.0];
+        terminal.ue = Ue::new(terminal.ue.config().clone());
+        terminal.connection += 1;
+        terminal.away = true;
+        if let Some(s_tmsi) = terminal.s_tmsi.take() {
+            self.ran.by_s_tmsi.remove(&(s_tmsi, index));
+        }
+        self.queue.timers.set(TimerOwner::Ue(index), None);
+    }
+
+    /// Whether it hears no paging, since it was unplugged or has no power.
+    pub fn is_away(&self, index: UeIndex) -> bool {
+        self.ran.ues[index.0].away
+    }
+
+    /// A UE that was away is back in the cell that it left.
+    pub fn switch_on(&mut self, index: UeIndex) {
+        self.ran.ues[index.0].away = false;
+        let tai = self.ran.gnbs[self.ran.ues[index.0].gnb.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
+    }
+
+    /// A UE goes to another cell, without handover: a connection that it has is lost, and its gNB finds out.
+    pub fn move_ue(&mut self, index: UeIndex, to: GnbIndex) {
+        if self.ran.ues[index.0].gnb == to {
+            return;
+        }
+        let connected = self.ran.ues[index.0].ue.is_connected();
+        let from = std::mem::replace(&mut self.ran.ues[index.0].gnb, to);
+        self.ran.ues[index.0].connection += 1;
+        if connected {
+            let ue = whimbrel_ran::UeId(index.0 as u32);
+            let cause = whimbrel_ngap::ie::CauseRadioNetwork::RadioConnectionWithUeLost;
+            self.gnb(from, gnb::Input::Release(ue, cause.into()));
+            self.ue(index, ue::Input::Radio(Down::Released));
+        }
+        let tai = self.ran.gnbs[to.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
+    }
+
+    /// A UE loses its radio, and its gNB does not notice: it comes back on another connection while that one stands.
+    pub fn lose_radio(&mut self, index: UeIndex) {
+        self.ran.ues[index.0].connection += 1;
+        self.ue(index, ue::Input::Radio(Down::Released));
+    }
+
+    /// A UE's machine.
+    pub fn ue_ref(&self, index: UeIndex) -> &Ue {
+        &self.ran.ues[index.0].ue
+    }
+
+    /// A UE's machine, to be made to misbehave.
+    pub fn ue_mut(&mut self, index: UeIndex) -> &mut Ue {
+        &mut self.ran.ues[index.0].ue
+    }
+
+    /// What happened to a UE, oldest first.
+    pub fn ue_events(&self, index: UeIndex) -> &[(Instant, ue::Event)] {
+        &self.ran.ues[index.0].events
+    }
+
+    /// How many UEs there are.
+    pub fn ues(&self) -> usize {
+        self.ran.ues.len()
+    }
+
+    pub(crate) fn down(&mut self, ue: UeIndex, down: Down) {
+        let copies = if matches!(down, Down::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        for _ in 0..copies {
+            let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
+            let connection = self.ran.ues[ue.0].heard;
+            self.send(at, InFlight::Down { ue, connection, down: down.clone() });
+        }
+    }
+
+    pub(crate) fn ue(&mut self, index: UeIndex, input: ue::Input) {
+        let mut out = Outbox::new();
+        let terminal = &mut self.ran.ues[index.0];
+        terminal.ue.handle(self.now, input, &mut out);
+        self.queue.timers.set(TimerOwner::Ue(index), terminal.ue.next_deadline());
+        let s_tmsi = terminal.ue.s_tmsi();
+        if s_tmsi != terminal.s_tmsi {
+            let before = std::mem::replace(&mut terminal.s_tmsi, s_tmsi);
+            before.map(|t| self.ran.by_s_tmsi.remove(&(t, index)));
+            s_tmsi.map(|t| self.ran.by_s_tmsi.insert((t, index)));
+        }
+        for output in out.drain() {
+            match output {
+                ue::Output::Radio(up) => self.up(index, up),
+                ue::Output::Event(event) => {
+                    if let ue::Event::Violation(_) = event {
+                        self.observer.violated(&event);
+                    }
+                    if !self.observer.quiet {
+                        self.ran.ues[index.0].events.push((self.now, event));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn up(&mut self, ue: UeIndex, up: Up) {
+        if let Up::HandoverComplete { to, .. } = &up
+            && let Some(gnb) = self.gnb_by_id(*to)
+        {
+            self.ran.ues[ue.0].gnb = gnb;
+        }
+        if matches!(up, Up::Connect(_) | Up::HandoverComplete { .. }) {
+            self.ran.ues[ue.0].connection += 1;
+            self.ran.ues[ue.0].ordered = self.now;
+        }
+        let copies = if matches!(up, Up::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        for _ in 0..copies {
+            let at = self.radio_time(ue, matches!(up, Up::Nas(_)));
+            let connection = self.ran.ues[ue.0].connection;
+            self.send(at, InFlight::Up { ue, connection, up: up.clone() });
+        }
+    }
+
+    /// When what is sent over the radio now arrives: in order, unless the radio reorders.
+    pub(crate) fn radio_time(&mut self, ue: UeIndex, may_reorder: bool) -> Instant {
+        let latency = self.faults.radio_latency(&mut self.rng);
+        let at = self.now + latency;
+        if may_reorder && self.faults.reorders(&mut self.rng) {
+            return at;
+        }
+        let terminal = &mut self.ran.ues[ue.0];
+        terminal.ordered = terminal.ordered.max(at);
+        terminal.ordered
+    }
+}

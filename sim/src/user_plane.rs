@@ -1,0 +1,200 @@
+//! The UPFs and N4.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use whimbrel_control::UpfId;
+use whimbrel_resilience::{Input, Order};
+use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
+
+use crate::n3::Received;
+use crate::peer_amf::PEER_AMF_HOST;
+use crate::{Sim, home};
+
+/// How the UPF fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpfState {
+    /// It answers at once.
+    Answering,
+    /// Nothing reaches it.
+    Silent,
+    /// It does what it is asked, and its answers get lost.
+    Mute,
+    /// A test answers: what it is asked is kept for [`Sim::take_pfcp`].
+    ByHand,
+}
+
+/// A UPF, and how N4 to it fares.
+pub(crate) struct UpfNode {
+    pub(crate) upf: Upf,
+    pub(crate) state: UpfState,
+}
+
+/// The UPFs, and what passes through them.
+pub(crate) struct UserPlane {
+    pub(crate) upfs: Vec<UpfNode>,
+    /// PFCP requests to UPFs whose answers a test writes.
+    pub(crate) requests: Vec<Vec<u8>>,
+    /// What UEs have received, if datagrams travel on N3.
+    pub(crate) received: Option<Received>,
+}
+
+impl Sim {
+    /// The first UPF.
+    pub fn upf(&mut self) -> &mut Upf {
+        self.nth_upf(UpfId(0))
+    }
+
+    /// A UPF.
+    pub fn nth_upf(&mut self, upf: UpfId) -> &mut Upf {
+        &mut self.user_plane.upfs[usize::from(upf.0)].upf
+    }
+
+    /// How many sessions the UPFs have.
+    pub fn upf_sessions(&self) -> usize {
+        self.user_plane.upfs.iter().map(|u| u.upf.c.session_count()).sum()
+    }
+
+    /// Has the first UPF fare so from now on.
+    pub fn set_upf(&mut self, state: UpfState) {
+        self.set_nth_upf(UpfId(0), state);
+    }
+
+    /// Has a UPF fare so from now on.
+    pub fn set_nth_upf(&mut self, upf: UpfId, state: UpfState) {
+        self.user_plane.upfs[usize::from(upf.0)].state = state;
+    }
+
+    /// A UPF asks to be left within this time (TS 29.244 §6.2.8.3).
+    pub fn retire_upf(&mut self, upf: UpfId, grace: Duration) {
+        let mut out = whimbrel_user::Outbox::default();
+        let now = self.now;
+        self.nth_upf(upf).c.retire(now, grace, &mut out);
+        self.n4(upf, out);
+    }
+
+    /// A UPF asks for its association (TS 29.244 §6.2.6.3).
+    pub fn associate_upf(&mut self, upf: UpfId) {
+        let mut out = whimbrel_user::Outbox::default();
+        let now = self.now;
+        let smf = smf(self.control.pair.host());
+        self.nth_upf(upf).c.associate(now, smf, &mut out);
+        self.n4(upf, out);
+    }
+
+    /// A UPF starts anew with another configuration.
+    pub fn replace_upf(&mut self, upf: UpfId, change: impl FnOnce(&mut whimbrel_user::Config)) {
+        let mut config = home::nth_upf_config(upf.0, self.rng.draw());
+        change(&mut config);
+        self.advance(Duration::from_secs(2)); // recovery time stamps count seconds
+        *self.nth_upf(upf) = Upf::new(config, self.now).expect("a configuration that holds");
+    }
+
+    /// How many UPFs there are.
+    pub fn upfs(&self) -> u8 {
+        self.user_plane.upfs.len() as u8
+    }
+
+    /// Ends the association with a UPF.
+    pub fn release_upf(&mut self, upf: UpfId) {
+        self.operator_order(Order::ReleaseUpf(upf));
+    }
+
+    /// The first UPF starts anew: its sessions are gone.
+    pub fn restart_upf(&mut self) {
+        self.restart_nth_upf(UpfId(0));
+    }
+
+    /// A UPF starts anew: its sessions are gone.
+    pub fn restart_nth_upf(&mut self, upf: UpfId) {
+        let config = home::nth_upf_config(upf.0, self.rng.draw());
+        *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
+    }
+
+    /// Free IPv4 addresses and IPv6 prefixes of a data network of the first UPF.
+    pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
+        self.user_plane.upfs[0].upf.c.free_addresses(whimbrel_user::DnIndex(dn))
+    }
+
+    /// Takes what the UPFs were asked since a test answers for them.
+    pub fn take_pfcp(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.user_plane.requests)
+    }
+
+    /// A PFCP message of the first UPF, made by hand.
+    pub fn inject_pfcp(&mut self, octets: &[u8]) {
+        self.inject_pfcp_of(UpfId(0), octets);
+    }
+
+    /// A PFCP message of a UPF, made by hand.
+    pub fn inject_pfcp_of(&mut self, upf: UpfId, octets: &[u8]) {
+        self.cta_input(Input::Pfcp(upf, octets));
+    }
+
+    /// A packet reaches the UPF: all that it sends because of it, in order, its own packets of before first.
+    pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
+        let mut sent = self.upf_sent();
+        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        let now = self.now;
+        self.upf().u.burst(now, &mut slots);
+        sent.extend(self.upf_sent());
+        let [slot] = slots;
+        if let Verdict::Send(to) = slot.verdict {
+            sent.push((to, slot.packet.octets().to_vec()));
+        }
+        let mut out = whimbrel_user::Outbox::default();
+        self.upf().settle(now, &mut out);
+        self.n4(UpfId(0), out);
+        sent
+    }
+
+    /// What the UPF has sent of its own: buffered packets, end markers.
+    pub fn upf_sent(&mut self) -> Vec<(Destination, Vec<u8>)> {
+        let upf = &mut self.user_plane.upfs[0].upf;
+        std::iter::from_fn(|| upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
+    }
+
+    pub(crate) fn pfcp_leaves(&mut self, host: u64, pfcp: Vec<(UpfId, Vec<u8>)>) {
+        for (id, octets) in pfcp {
+            self.trace(|| format!("core to {id:?}: {}", pfcp_words(&octets)));
+            let upf = &mut self.user_plane.upfs[usize::from(id.0)];
+            match upf.state {
+                UpfState::Silent => continue,
+                UpfState::ByHand => {
+                    self.user_plane.requests.push(octets);
+                    continue;
+                }
+                UpfState::Answering | UpfState::Mute => {}
+            }
+            let mut answers = whimbrel_user::Outbox::default();
+            upf.upf.pfcp(self.now, smf(host), &octets, &mut answers);
+            self.n4(id, answers);
+        }
+    }
+
+    pub(crate) fn n4(&mut self, upf: UpfId, out: whimbrel_user::Outbox) {
+        if self.user_plane.upfs[usize::from(upf.0)].state != UpfState::Answering {
+            return;
+        }
+        for (to, octets) in out.datagrams {
+            // Nobody hears what goes to a host that was replaced.
+            if to == smf(self.control.pair.host()) {
+                self.cta_input(Input::Pfcp(upf, &octets));
+            } else if to == smf(PEER_AMF_HOST) {
+                self.peer_amf_input(Input::Pfcp(upf, &octets));
+            }
+        }
+    }
+}
+
+/// A PFCP message, decoded, for a trace.
+pub(crate) fn pfcp_words(octets: &[u8]) -> String {
+    let read = whimbrel_pfcp::Frame::parse(octets).ok().and_then(|f| whimbrel_pfcp::Message::parse(&f).ok());
+    format!("{read:?}")
+}
+
+/// The SMF's PFCP address: each CTA host has its own.
+pub(crate) fn smf(host: u64) -> SocketAddr {
+    let last = if host == PEER_AMF_HOST { 3 } else { 1 + (host % 2) as u8 };
+    SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 8805)
+}
