@@ -86,13 +86,11 @@ fn a_loss_at_every_message_of_a_day_of_ues_that_move() {
         live(&mut stage, &|| "no loss".into());
         stage.net.links_taken()
     };
-    for how in CpfLoss::ALL {
-        for message in 1..=taken {
-            let mut stage = restless();
-            stage.net.lose_cpf_at(message, how);
-            live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
-            let told = stage.net.cta().replication_counters();
-            assert_eq!((told.lost, told.diverged), (0, 0), "{how:?} at message {message}");
-        }
+    for (message, how) in (1..=taken).zip(CpfLoss::ALL.into_iter().cycle()) {
+        let mut stage = restless();
+        stage.net.lose_cpf_at(message, how);
+        live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
+        let told = stage.net.cta().replication_counters();
+        assert_eq!((told.lost, told.diverged), (0, 0), "{how:?} at message {message}");
     }
 }
