@@ -19,9 +19,7 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{
-    Faults, GnbIndex, Sim, UeIndex, chaos_run, chaos_run_in_region, default_config, ue_config,
-};
+use whimbrel_sim::{ChaosRun, Deployment, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const UE: UeIndex = UeIndex(0);
 /// Chaos runs of which a CTA's snapshot is written; at the end of some, procedures are running.
@@ -222,14 +220,14 @@ fn frames(form: &str) {
     if form == "snapshot" {
         for seed in 0..SNAPSHOTS {
             let snapshot =
-                chaos_run_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no CTA replica");
+                ChaosRun::worst(seed, Deployment::Region(1)).run().snapshot().expect("it has no CTA replica");
             println!("{}", hex(snapshot.octets()));
         }
         return;
     }
     let mut logs: Vec<Vec<Envelope>> = Vec::new();
     for seed in 0..20 {
-        let mut net = chaos_run(seed, Faults::worst());
+        let mut net = ChaosRun::worst(seed, Deployment::Single).run();
         let recorded = net.recorder().contexts();
         logs.extend(recorded.map(|(_, log)| log.iter().map(|r| r.envelope.clone()).collect()));
     }

@@ -1,5 +1,7 @@
-//! A night at five UEs and two gNBs: everything that can go wrong does, and in the morning everyone is there.
+//! A chaos run: five UEs at two gNBs run procedures while everything fails at rates that the seed decides. Then [`heal_and_verify`] stops the
+//! faults, and all UEs must be registered.
 
+use std::fmt;
 use std::time::Duration;
 
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
@@ -8,7 +10,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, ue_config};
+use crate::{CpfCut, Cut, FaultProfile, Faults, GnbIndex, Rng, Sim, Survivor, UeIndex, UpfState, ue_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -19,87 +21,163 @@ pub fn gnb_config(n: u8) -> GnbConfig {
     config
 }
 
-/// Five UEs at two gNBs do what UEs do, in a network of this quality; gNBs lose their associations and reset, and the
-/// UPF falls silent and restarts.
-pub fn chaos_run(seed: u64, faults: Faults) -> Sim {
-    let net = Sim::builder(seed).faults(faults).recorded().build();
-    live(net, seed, |_, _| {})
+/// The processes of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deployment {
+    /// One CTA, which runs the UEs itself.
+    Single,
+    /// Three CPFs, with so many replicas per UE. Lost ones are replaced.
+    Region(usize),
+    /// Five CPFs, with so many replicas per UE, and a CTA replica. Lost ones are replaced.
+    Replicated(usize),
 }
 
-/// The same at the CPFs of a region, of which one after the other is lost in the middle of something, and others
-/// come. With one backup, who loses both has to register anew.
-pub fn chaos_run_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
-    let net = Sim::builder(seed).faults(faults).cpfs(3, backups).build();
-    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
-}
-
-/// The same, and so many in a thousand messages between CPFs are lost.
-pub fn chaos_run_with_lossy_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
-    let mut net = Sim::builder(seed).faults(faults).cpfs(3, backups).build();
-    net.lose_between_cpfs(permille);
-    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
-}
-
-/// The same with two backups, and the n-th input that a CPF is handed ends whoever runs it.
-pub fn chaos_run_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
-    let mut net = Sim::builder(seed).faults(faults).cpfs(3, 2).build();
-    net.poison(nth);
-    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
-}
-
-/// A night in a region whose CTA has a CTA replica. If it is lost so, now and then, and has another CTA replica when that took over,
-/// then CPFs are lost too.
-pub fn chaos_run_with_cta_replica(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
-    let net = Sim::builder(seed).faults(faults).cpfs(5, backups).cta_replica().build();
-    let Some(how) = loss else { return live(net, seed, |_, _| {}) };
-    live(net, seed, |net, rng| {
-        net.add_cta_replica();
-        if rng.chance(400) {
-            net.lose_cta_at(net.inputs_taken() + 1 + rng.below(100), how);
+impl Deployment {
+    fn cpfs(self) -> u16 {
+        match self {
+            Self::Single => 0,
+            Self::Region(_) => 3,
+            Self::Replicated(_) => 5,
         }
-        lose_and_replace(5, net, rng);
-    })
-}
-
-fn lose_and_replace(cpfs: usize, net: &mut Sim, rng: &mut Rng) {
-    while net.cpfs() < cpfs {
-        net.add_cpf();
-    }
-    if rng.chance(700) {
-        let how = CpfLoss::ALL[rng.below(4) as usize];
-        net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
     }
 }
 
-fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng)) -> Sim {
-    let mut rng = Rng::new(seed ^ 0x5eed);
-    let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
-    let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
-    for _ in 0..12 {
-        misfortune(&mut net, &mut rng);
-        for &ue in &ues {
-            wish(&mut net, &mut rng, ue);
+/// One run: its `Display` is the command that runs it again, and its faults.
+#[derive(Clone, Debug)]
+pub struct ChaosRun {
+    /// The seed.
+    pub seed: u64,
+    /// The processes of the core.
+    pub deployment: Deployment,
+    /// The faults.
+    pub profile: FaultProfile,
+    /// The n-th input that a CPF gets ends every process that runs it.
+    pub poison: Option<u64>,
+}
+
+impl ChaosRun {
+    /// That of a seed, with the faults of that seed.
+    pub fn new(seed: u64, deployment: Deployment) -> Self {
+        Self { seed, deployment, profile: FaultProfile::draw(seed), poison: None }
+    }
+
+    /// The same with [`FaultProfile::worst`].
+    pub fn worst(seed: u64, deployment: Deployment) -> Self {
+        Self { profile: FaultProfile::worst(), ..Self::new(seed, deployment) }
+    }
+
+    /// Runs it. What has been lost last is not replaced, and the faults go on.
+    pub fn run(&self) -> Sim {
+        let builder = Sim::builder(self.seed).faults(self.profile.faults);
+        let cpfs = self.deployment.cpfs();
+        let mut net = match self.deployment {
+            Deployment::Single => builder.recorded(),
+            Deployment::Region(replicas) => builder.cpfs(cpfs, replicas),
+            Deployment::Replicated(replicas) => builder.cpfs(cpfs, replicas).cta_replica(),
         }
-        net.advance(Duration::from_millis(rng.below(20_000)));
-        let gnb = GnbIndex(rng.below(2) as usize);
-        match rng.below(40) {
-            0..4 => net.restart_gnb(gnb),
-            4..6 => net.gnb_input(gnb, gnb::Input::Reset),
-            6..8 => {
-                let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
-                net.release(ues[rng.below(5) as usize], cause);
+        .build();
+        net.lose_between_cpfs(self.profile.lossy_links);
+        if let Some(nth) = self.poison {
+            net.poison(nth);
+        }
+        let mut rng = Rng::new(self.seed ^ 0x5eed);
+        let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
+        let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
+        for _ in 0..12 {
+            self.lose_core_processes(&mut net, &mut rng);
+            for &ue in &ues {
+                start_procedure(&mut net, &mut rng, ue);
             }
-            8 => net.restart_upf(),
-            9 => net.set_upf(UpfState::Silent),
-            10 => net.set_upf(UpfState::Mute),
-            _ => net.set_upf(UpfState::Answering),
+            net.advance(Duration::from_millis(rng.below(20_000)));
+            self.fail_gnb_or_upf(&mut net, &mut rng, &ues);
+        }
+        net
+    }
+
+    /// Lost CPFs and CTA replicas are replaced; then one may be lost, or a link be cut, at one of the next messages.
+    fn lose_core_processes(&self, net: &mut Sim, rng: &mut Rng) {
+        let profile = &self.profile;
+        if self.deployment == Deployment::Single {
+            return;
+        }
+        if let Deployment::Replicated(_) = self.deployment {
+            net.add_cta_replica();
+            if profile.cta_losses > 0 && rng.chance(profile.cta_losses) {
+                let how = *rng.pick(&profile.cta_loss_kinds);
+                net.lose_cta_at(net.inputs_taken() + 1 + rng.below(100), how);
+            }
+        }
+        while net.cpfs() < usize::from(self.deployment.cpfs()) {
+            net.add_cpf();
+        }
+        if profile.cpf_losses > 0 && rng.chance(profile.cpf_losses) {
+            let how = *rng.pick(&profile.cpf_loss_kinds);
+            net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
+        }
+        if profile.partitions > 0 && rng.chance(profile.partitions) {
+            self.cut(net, rng);
         }
     }
-    net
+
+    fn cut(&self, net: &mut Sim, rng: &mut Rng) {
+        let time = Duration::from_micros(rng.below(self.profile.partition_max.as_micros() as u64));
+        if matches!(self.deployment, Deployment::Replicated(_)) && rng.chance(300) {
+            let survivor = *rng.pick(&Survivor::ALL);
+            if rng.chance(500) {
+                net.cut(Cut::CtaReplica(survivor), time);
+            } else {
+                net.cut_cta_at(net.inputs_taken() + 1 + rng.below(100), survivor, time);
+            }
+        } else {
+            net.cut_cpfs_at(&[(net.links_taken() + 1 + rng.below(80), *rng.pick(&CpfCut::ALL), time)]);
+        }
+    }
+
+    fn fail_gnb_or_upf(&self, net: &mut Sim, rng: &mut Rng, ues: &[UeIndex]) {
+        let profile = &self.profile;
+        let gnb = GnbIndex(rng.below(2) as usize);
+        // One event at most, drawn in steps of 25 per mille.
+        let drawn = rng.below(40) * 25;
+        let mut end = 0;
+        let mut is = |per_mille: u64| {
+            end += per_mille;
+            drawn < end
+        };
+        if is(profile.gnb_restarts) {
+            net.restart_gnb(gnb);
+        } else if is(profile.gnb_resets) {
+            net.gnb_input(gnb, gnb::Input::Reset);
+        } else if is(profile.an_releases) {
+            let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+            net.release(*rng.pick(ues), cause);
+        } else if is(profile.upf_restarts) {
+            net.restart_upf();
+        } else if is(profile.upf_outages / 2) {
+            net.set_upf(UpfState::Silent);
+        } else if is(profile.upf_outages / 2) {
+            net.set_upf(UpfState::Mute);
+        } else {
+            net.set_upf(UpfState::Answering);
+        }
+    }
 }
 
-/// A UE, its gNB or somebody who sends to it does something, whether it can be done or not.
-fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
+impl fmt::Display for ChaosRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deployment = match self.deployment {
+            Deployment::Single => String::new(),
+            Deployment::Region(replicas) => format!(" --region --replicas {replicas}"),
+            Deployment::Replicated(replicas) => format!(" --cta-replica --replicas {replicas}"),
+        };
+        let worst = if self.profile == FaultProfile::worst() { " --worst" } else { "" };
+        let seed = self.seed;
+        write!(f, "./x sim --chaos-runs 1 --from {seed}{deployment}{worst} # {}", self.profile)?;
+        self.poison.map_or(Ok(()), |nth| write!(f, "; with input {nth} poisoned, which only the test does"))
+    }
+}
+
+/// A UE, its gNB or the data network starts a procedure, whether the UE is in a state for it or not.
+fn start_procedure(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
     let session = net.ue_ref(ue).sessions().next().map(|s| s.id);
     match rng.below(13) {
         0..3 => net.command(ue, Command::Register),
@@ -126,13 +204,14 @@ fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
     }
 }
 
-/// Once the network is in order again, every UE registers, and all agree on everyone.
+/// The faults stop. Every UE registers, and UEs, gNBs, core, UPFs and replicas must agree.
 ///
 /// # Panics
 /// If not.
 pub fn heal_and_verify(net: &mut Sim) {
     net.set_faults(Faults::default());
     net.set_upf(UpfState::Answering);
+    net.end_partitions();
     for i in 0..net.ues() {
         net.command(UeIndex(i), Command::Register);
     }
@@ -146,11 +225,11 @@ pub fn heal_and_verify(net: &mut Sim) {
     for i in 0..net.ues() {
         let ue = UeIndex(i);
         let last: Vec<_> = net.ue_events(ue).iter().rev().take(4).collect();
-        assert!(registered(net, ue), "UE {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
+        assert!(registered(net, ue), "UE {i} is not registered: {:?} {last:?}", net.ue_ref(ue).state());
     }
     net.stop_losses();
     net.lose_between_cpfs(0);
-    // A UE that slept while the UPF lost its sessions learns so now.
+    // A UE that was idle while the UPF lost its sessions is informed by this.
     for i in 0..net.ues() {
         net.command(UeIndex(i), Command::PeriodicRegistration);
     }
@@ -159,7 +238,7 @@ pub fn heal_and_verify(net: &mut Sim) {
     assert_eq!(net.agree(), Ok(()));
 }
 
-/// Both sides hold the UE registered.
+/// UE and core have the UE as registered.
 pub fn registered(net: &Sim, ue: UeIndex) -> bool {
     let supi = net.ue_ref(ue).config().supi;
     net.ue_ref(ue).state() == MmState::Registered

@@ -84,7 +84,7 @@ impl Sim {
         let gnbs: Vec<GnbIndex> = gnbs.collect();
         for &gnb in &gnbs {
             self.ran.gnbs[gnb.0].association = None;
-            self.cut(gnb);
+            self.end_associations(gnb);
         }
         self.cta_input(Input::Tick);
         gnbs.into_iter().for_each(|gnb| self.connect(gnb));
@@ -126,7 +126,7 @@ impl Sim {
         for association in out.abort {
             if let Some(gnb) = self.ran.by_association.remove(&association) {
                 self.ran.gnbs[gnb.0].association = None;
-                self.cut(gnb);
+                self.end_associations(gnb);
             }
         }
         self.pfcp_leaves(host, out.pfcp);

@@ -14,6 +14,7 @@ use whimbrel_resilience::cta_replica::{
 use whimbrel_resilience::link::{CpfReport, ToCpf};
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
 
+use crate::partition::{Cut, Survivor};
 use crate::region::Link;
 use crate::{GnbIndex, Home, InFlight, Recorder, Sim};
 
@@ -37,6 +38,8 @@ pub(crate) enum ReplicaLink {
     TakesOver,
     /// gNBs that did not come are waited for no longer.
     Grace,
+    /// After a partition it is decided which of the two goes on: the CTA, or its replica of this number.
+    Decided(u64, Survivor),
 }
 
 /// How a CTA is lost, at the n-th input that it takes.
@@ -88,13 +91,17 @@ pub(crate) struct Pair {
     /// Inputs that the CTA has taken.
     taken: u64,
     loss: Option<(u64, CtaLoss)>,
+    /// At which input the two are cut off from one another, for how long, and which of them goes on.
+    cut_at: Option<(u64, Survivor, Duration)>,
+    /// The link between the two passes nothing until then.
+    pub(crate) cut_until: Instant,
     /// At which inputs the CTA was lost, and how often.
     pub(crate) lost_at: BTreeMap<&'static str, u64>,
     /// What inputs have caused that the CTA replica has not run yet, and how many it has.
     caused: VecDeque<Vec<u8>>,
     followed: u64,
     /// gNBs' associations with the CTA replica's host, and how many there ever were.
-    associations: Associations,
+    pub(crate) associations: Associations,
     physicals: u32,
     /// It dies when what this input caused has left.
     last_words: Option<u64>,
@@ -112,6 +119,23 @@ impl Pair {
     pub(crate) fn host(&self) -> u64 {
         self.takeovers
     }
+
+    /// The number of the newest CTA replica.
+    pub(crate) fn replicas(&self) -> u64 {
+        self.cta_replicas
+    }
+
+    pub(crate) fn has_replica(&self) -> bool {
+        self.cta_replica.is_some()
+    }
+
+    /// The CTA has no replica any more.
+    pub(crate) fn discard_replica(&mut self) {
+        self.cta_replica = None;
+        self.caused.clear();
+        self.unacknowledged.clear();
+        (self.loss, self.last_words) = (None, None);
+    }
 }
 
 impl Sim {
@@ -123,6 +147,11 @@ impl Sim {
     /// The CTA is lost at the n-th input that it takes from the beginning on, if it has a CTA replica by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
         self.control.pair.loss = Some((input, how));
+    }
+
+    /// At the n-th input that the CTA takes it and its replica are cut off from one another.
+    pub fn cut_cta_at(&mut self, input: u64, survivor: Survivor, time: Duration) {
+        self.control.pair.cut_at = Some((input, survivor, time));
     }
 
     /// What gNBs have said with the last inputs is never acknowledged: after a takeover they say it again.
@@ -191,6 +220,11 @@ impl Sim {
             self.trace(|| format!("{upf:?} to core: {}", crate::user_plane::pfcp_words(octets)));
         }
         self.control.pair.taken += 1;
+        let replicated = self.control.pair.has_replica();
+        let cut_at = self.control.pair.cut_at.filter(|(at, ..)| *at == self.control.pair.taken && replicated);
+        if let Some((_, survivor, time)) = cut_at {
+            self.cut(Cut::CtaReplica(survivor), time);
+        }
         let loss = self
             .control
             .pair
@@ -256,7 +290,8 @@ impl Sim {
 
     fn when_replicated(&mut self, there: bool) -> Instant {
         let (least, greatest) = LATENCY_MICROS;
-        let at = self.now + Duration::from_micros(least + self.rng.below(greatest - least));
+        let passes_at = self.now.max(self.control.pair.cut_until);
+        let at = passes_at + Duration::from_micros(least + self.rng.below(greatest - least));
         let ordered = if there { &mut self.control.pair.ordered.0 } else { &mut self.control.pair.ordered.1 };
         *ordered = at.max(*ordered);
         *ordered
@@ -283,6 +318,7 @@ impl Sim {
             ReplicaLink::Held(of, number) => self.cta_replica_holds(of, number),
             ReplicaLink::AssociationsEnd => self.associations_end(),
             ReplicaLink::TakesOver => self.cta_replica_takes_over(),
+            ReplicaLink::Decided(replica, survivor) => self.pair_decided(replica, survivor),
             ReplicaLink::Grace => {
                 for name in self.control.pair.associations.tick(self.now) {
                     self.cta_input(Input::AssociationDown(name));
@@ -301,7 +337,8 @@ impl Sim {
             out.cpfs.clear(); // its links are closed
             return self.cta_output_of(self.control.pair.host() - 1, out);
         }
-        if self.control.pair.dead || of != self.control.pair.cta_replicas {
+        if self.control.pair.dead || of != self.control.pair.cta_replicas || !self.control.pair.has_replica()
+        {
             return;
         }
         self.control.cta.acknowledged(number, &mut out);
@@ -350,9 +387,10 @@ impl Sim {
         self.control.pair.missed.push(missed);
     }
 
-    fn cta_replica_takes_over(&mut self) {
+    pub(crate) fn cta_replica_takes_over(&mut self) {
+        // It was discarded, or has taken over already, if a partition was decided meanwhile.
+        let Some(cta_replica) = self.control.pair.cta_replica.take() else { return };
         self.trace(|| "the CTA replica takes over".into());
-        let cta_replica = self.control.pair.cta_replica.take().expect("it took nobody's place yet");
         let (active, first) = cta_replica.take_over();
         let mut former = std::mem::replace(&mut self.control.cta, active);
         std::mem::swap(self.control.cta.subscribers(), former.subscribers()); // there is one store
@@ -434,7 +472,7 @@ impl Sim {
     }
 
     /// The gNBs that are not another core's.
-    fn own_gnbs(&self) -> Vec<GnbIndex> {
+    pub(crate) fn own_gnbs(&self) -> Vec<GnbIndex> {
         (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex).collect()
     }
 

@@ -1,11 +1,11 @@
-//! What goes wrong in the network.
+//! Faults of radio and N2.
 
 use std::time::Duration;
 
 use crate::Rng;
 
-/// Rates per thousand messages, and latencies. The default is a network in order.
-#[derive(Clone, Copy, Debug)]
+/// Rates per thousand messages, and latencies. The default has no faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// NAS messages that the radio loses.
     pub lost_per_mille: u64,
@@ -35,7 +35,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// A radio at three in the morning: one message in ten lost, as many repeated and reordered.
+    /// A bad radio: one NAS message in ten is lost, one repeated, one overtaken.
     pub fn worst() -> Self {
         Self {
             lost_per_mille: 100,

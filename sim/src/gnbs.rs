@@ -106,7 +106,7 @@ impl Sim {
             self.ran.by_association.remove(&association);
             self.amf_input_at(index, Input::AssociationDown(association));
         }
-        self.cut(index);
+        self.end_associations(index);
         self.connect(index);
     }
 
@@ -129,7 +129,7 @@ impl Sim {
     }
 
     /// All associations of a gNB end.
-    pub(crate) fn cut(&mut self, index: GnbIndex) {
+    pub(crate) fn end_associations(&mut self, index: GnbIndex) {
         self.end_further(index);
         self.gnb(index, gnb::Input::AssociationDown);
     }

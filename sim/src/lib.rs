@@ -11,6 +11,7 @@ mod builder;
 mod chaos_run;
 mod control_plane;
 mod cta_replica;
+mod fault_profile;
 mod faults;
 mod gnbs;
 mod home;
@@ -20,6 +21,7 @@ mod n3;
 mod network_run;
 mod observer;
 mod open;
+mod partition;
 mod peer_amf;
 mod procedures;
 mod queue;
@@ -48,13 +50,11 @@ use whimbrel_user::Upf;
 
 pub use builder::SimBuilder;
 use builder::new_cta;
-pub use chaos_run::{
-    chaos_run, chaos_run_in_region, chaos_run_with_cta_replica, chaos_run_with_lossy_links,
-    chaos_run_with_poison, gnb_config, heal_and_verify, registered,
-};
+pub use chaos_run::{ChaosRun, Deployment, gnb_config, heal_and_verify, registered};
 use control_plane::ControlPlane;
 pub use cta_replica::CtaLoss;
 use cta_replica::Pair;
+pub use fault_profile::FaultProfile;
 pub use faults::Faults;
 use gnbs::GnbNode;
 pub use home::{Home, default_config, tuak_of, ue_config, upf_config};
@@ -64,6 +64,7 @@ pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
 use observer::Observer;
 pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, open_config};
+pub use partition::{Cut, Survivor};
 use peer_amf::PeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
 pub use procedures::procedures_config;
@@ -71,7 +72,7 @@ use procedures::{Procedure, UeSnapshot};
 use queue::{InFlight, Queue};
 pub use record::{Recorded, Recorder};
 use region::Cluster;
-pub use region::{CpfLoss, LostUes};
+pub use region::{CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 use ues::UeNode;

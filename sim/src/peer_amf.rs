@@ -235,7 +235,7 @@ impl Sim {
             if let Some(association) = self.ran.gnbs[gnb.0].association.take() {
                 self.ran.by_association.remove(&association);
             }
-            self.cut(gnb);
+            self.end_associations(gnb);
         }
         self.peer_amf_input(Input::Tick);
         gnbs.into_iter().for_each(|gnb| self.connect(gnb));

@@ -16,6 +16,7 @@ use whimbrel_resilience::{
     TrialOutcome,
 };
 
+use crate::partition::{Cut, Survivor};
 use crate::{CtaLoss, InFlight, Sim};
 
 /// Least and greatest latency of a link, in microseconds.
@@ -55,6 +56,8 @@ pub(crate) enum Link {
     Tried(CpfId, u64, TrialOutcome),
     /// A link of a member to another has ended, and a new one is there.
     Reached(CpfId, CpfId),
+    /// One has not answered the CTA for too long.
+    Excluded(CpfId),
 }
 
 impl Link {
@@ -81,7 +84,7 @@ impl Link {
                 let ToPeer { from, message, .. } = ToPeer::read(&octets).expect("it was written so");
                 Self::Peer(from, to, message)
             }
-            inner @ (Self::Lost(_) | Self::Tried(..) | Self::Reached(..)) => inner,
+            inner @ (Self::Lost(_) | Self::Tried(..) | Self::Reached(..) | Self::Excluded(_)) => inner,
         }
     }
 
@@ -104,7 +107,7 @@ impl Link {
             },
             Self::Tried(..) => "outcome of a trial",
             Self::Reached(..) => "new link to another",
-            Self::Up { .. } | Self::Lost(_) => "message to the CTA",
+            Self::Up { .. } | Self::Lost(_) | Self::Excluded(_) => "message to the CTA",
         }
     }
 
@@ -114,7 +117,7 @@ impl Link {
             Self::Down { to, .. } => (None, Some(to)),
             Self::Up { from, .. } => (Some(from), None),
             Self::Peer(from, to, _) => (Some(from), Some(to)),
-            Self::Lost(cpf) => (Some(cpf), None),
+            Self::Lost(cpf) | Self::Excluded(cpf) => (Some(cpf), None),
             Self::Tried(cpf, ..) | Self::Reached(cpf, _) => (Some(cpf), Some(cpf)),
         }
     }
@@ -152,6 +155,22 @@ pub enum CpfLoss {
     AfterOutput,
     /// It is alive and taken for dead. Nothing that it does from then on may have an effect.
     FalseAlarm,
+}
+
+/// What a CPF is cut off from, at the n-th message that one takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpfCut {
+    /// From the CTA.
+    FromCta,
+    /// From all other CPFs.
+    FromCpfs,
+    /// From all of them.
+    FromAll,
+}
+
+impl CpfCut {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::FromCta, Self::FromCpfs, Self::FromAll];
 }
 
 /// UEs that registered anew since nobody could go on with them.
@@ -199,6 +218,10 @@ pub(crate) struct Cluster {
     /// Messages that members have taken.
     taken: u64,
     losses: Vec<(u64, CpfLoss)>,
+    /// At which messages the CPF that takes them is cut off, and for how long.
+    cuts_at: Vec<(u64, CpfCut, Duration)>,
+    /// Links that pass nothing, and until when. The CTA has no number; the lower end first.
+    cut_until: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Those that left in order.
     left: Vec<CpfId>,
     /// When they came, and when the CTA should have heard of their losses.
@@ -273,6 +296,8 @@ impl Cluster {
             ordered: BTreeMap::new(),
             taken: 0,
             losses: Vec::new(),
+            cuts_at: Vec::new(),
+            cut_until: BTreeMap::new(),
             left: Vec::new(),
             came: BTreeMap::new(),
             gone: BTreeMap::new(),
@@ -335,6 +360,26 @@ impl Cluster {
         }
     }
 
+    /// The link between two passes nothing until then.
+    pub(crate) fn cut(&mut self, one: Option<CpfId>, other: Option<CpfId>, until: Instant) {
+        self.cut_until.insert((one.min(other), one.max(other)), until);
+    }
+
+    pub(crate) fn end_cuts(&mut self) {
+        self.cut_until.clear();
+        self.cuts_at.clear();
+    }
+
+    /// When the link between two passes messages: now, unless it is cut.
+    fn passes_at(&self, (one, other): (Option<CpfId>, Option<CpfId>), now: Instant) -> Instant {
+        self.cut_until.get(&(one.min(other), one.max(other))).map_or(now, |until| now.max(*until))
+    }
+
+    /// Whether the CTA hears nothing of a CPF.
+    pub(crate) fn is_cut_off(&self, cpf: CpfId, now: Instant) -> bool {
+        !self.members.contains_key(&cpf) || self.passes_at((None, Some(cpf)), now) > now
+    }
+
     /// The clock of the state that one holds of a UE for another.
     pub(crate) fn clock_held(&self, by: CpfId, ue: UeId) -> Option<u64> {
         self.members.get(&by)?.holds(ue)
@@ -385,6 +430,8 @@ impl Sim {
     pub fn stop_losses(&mut self) {
         self.lose_cpfs_at(&[]);
         self.lose_cta_at(0, CtaLoss::BeforeInput);
+        self.cut_cta_at(0, Survivor::Cta, Duration::ZERO);
+        self.end_partitions();
     }
 
     /// How many messages the region's CPFs have taken.
@@ -401,6 +448,25 @@ impl Sim {
     pub fn lose_cpfs_at(&mut self, losses: &[(u64, CpfLoss)]) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.losses = losses.to_vec();
+        }
+    }
+
+    /// The CPF that takes the n-th message from the beginning on is cut off for a while.
+    pub fn cut_cpfs_at(&mut self, cuts: &[(u64, CpfCut, Duration)]) {
+        if let Some(cluster) = &mut self.control.cluster {
+            cluster.cuts_at = cuts.to_vec();
+        }
+    }
+
+    /// A CPF is cut off for a while.
+    pub fn cut_off(&mut self, cpf: CpfId, what: CpfCut, time: Duration) {
+        if what != CpfCut::FromCpfs {
+            self.cut(Cut::CtaCpf(cpf), time);
+        }
+        if what != CpfCut::FromCta {
+            for other in self.members().filter(|other| *other != cpf).collect::<Vec<_>>() {
+                self.cut(Cut::CpfCpf(cpf, other), time);
+            }
         }
     }
 
@@ -650,7 +716,8 @@ impl Sim {
                     PeerMessage::Delta { .. } => 1,
                     PeerMessage::Fetch { .. } => 2,
                 }] += 1;
-                if cluster.loses > 0 && self.rng.chance(cluster.loses) {
+                let cut = cluster.passes_at((Some(from), Some(to)), self.now) > self.now;
+                if cut || cluster.loses > 0 && self.rng.chance(cluster.loses) {
                     if cluster.broken.insert((from, to)) {
                         self.link(Link::Reached(from, to));
                     }
@@ -668,14 +735,17 @@ impl Sim {
         {
             poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from a CTA"));
         }
+        let passes_at = cluster.passes_at(link.ends(), self.now);
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,
             Link::Tried(_, _, TrialOutcome::Passed) => self.now + TRIED_AFTER,
             Link::Tried(_, _, TrialOutcome::CrashedAfter(_)) => self.now + GIVEN_UP_AFTER,
-            Link::Reached(..) => self.now + REACHED_AGAIN_AFTER,
+            Link::Reached(from, to) => {
+                cluster.passes_at((Some(from), Some(to)), self.now).max(self.now + REACHED_AGAIN_AFTER)
+            }
             _ => {
                 let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
-                *ordered = (*ordered).max(self.now + Duration::from_micros(latency));
+                *ordered = (*ordered).max(passes_at + Duration::from_micros(latency));
                 *ordered
             }
         };
@@ -691,6 +761,7 @@ impl Sim {
                 self.control.cta.confirmed(from, has);
                 return self.cta_input(Input::Cpf(from, message));
             }
+            Link::Excluded(cpf) => return self.exclude(cpf),
             Link::Lost(cpf) => {
                 self.trace(|| format!("{cpf:?} is lost"));
                 let Some(cluster) = &mut self.control.cluster else { return };
@@ -712,6 +783,7 @@ impl Sim {
         let end = cluster.ends.entry(to).or_default();
         cluster.taken += 1;
         let loss = cluster.losses.iter().find(|(at, _)| *at == cluster.taken).map(|(_, how)| *how);
+        let cut_off = cluster.cuts_at.iter().find(|(at, ..)| *at == cluster.taken).copied();
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
         let is_input = matches!(link, Link::Down { message: CpfCommand::Run(_), .. });
         cluster.ran += u64::from(is_input);
@@ -745,7 +817,7 @@ impl Sim {
                         said = Some(last);
                     }
                 }
-                Link::Up { .. } | Link::Lost(_) => {}
+                Link::Up { .. } | Link::Lost(_) | Link::Excluded(_) => {}
             }
         }
         if cluster.forger == Some(to) {
@@ -776,6 +848,9 @@ impl Sim {
             Some(CpfLoss::FalseAlarm) => self.link(Link::Lost(to)),
             Some(how) => self.kill_cpf(to, how == CpfLoss::AfterOutput, Duration::ZERO),
             None => {}
+        }
+        if let Some((_, what, time)) = cut_off {
+            self.cut_off(to, what, time);
         }
         if restless {
             self.move_contexts();

@@ -29,6 +29,14 @@ impl Rng {
         self.below(1000) < per_mille
     }
 
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        if of.len() == 1 { &of[0] } else { &of[self.below(of.len() as u64) as usize] }
+    }
+
     /// Sixteen octets.
     pub fn octets(&mut self) -> [u8; 16] {
         (u128::from(self.draw()) << 64 | u128::from(self.draw())).to_be_bytes()

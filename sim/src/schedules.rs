@@ -11,11 +11,17 @@ use std::time::Duration;
 use whimbrel_resilience::ReplicationCounters;
 use whimbrel_resilience::region::{Areas, Region};
 
-use crate::{CpfLoss, CtaLoss, Faults, Procedure, Rng, Sim, UeIndex, UeSnapshot, gnb_config};
+use crate::{
+    CpfCut, CpfLoss, CtaLoss, Faults, Procedure, Rng, Sim, Survivor, UeIndex, UeSnapshot, gnb_config,
+};
 use crate::{procedures_config, ue_config};
 
 /// Schedules that share a network.
 pub const SCHEDULES_PER_NETWORK: u64 = 32;
+/// One network of so many has partitions in place of losses.
+const PARTITIONED_OF: u64 = 7;
+/// Twice as long as a CPF that does not answer is a member.
+const PARTITION_MAX_MS: u64 = 3_000;
 /// Of so many schedules all that UEs, gNBs and core did is told if the last one fails.
 const TOLD: u64 = 8;
 /// A procedure is over by then, whatever was lost in it: most of this is for gNBs that wait for an answer that does not come.
@@ -84,8 +90,12 @@ impl World {
 struct Losses {
     cpfs: Vec<(u64, CpfLoss)>,
     cta: Option<(u64, CtaLoss)>,
-    /// So many of the CTA's last inputs gNBs say again.
+    /// So many of the CTA's last inputs gNBs send again.
     sacks: usize,
+    /// A CPF is cut off at one of its messages, for so long.
+    cpf_cut: Option<(u64, CpfCut, Duration)>,
+    /// CTA and CTA replica are cut off from one another at one of the CTA's inputs; which goes on if it lasts, and for how long it does.
+    cta_cut: Option<(u64, Survivor, Duration)>,
 }
 
 /// How many messages a procedure has, and how many inputs the CTA.
@@ -187,12 +197,13 @@ impl Schedules {
     pub fn history(&self, from: u64, through: u64, report: &mut ScheduleReport) -> Result<(), String> {
         let history = from / SCHEDULES_PER_NETWORK;
         let world = World::ALL[history as usize % World::ALL.len()];
+        let partitioned = (history / World::ALL.len() as u64).is_multiple_of(PARTITIONED_OF);
         let mut stage = Stage::new(world, history);
         for schedule in history * SCHEDULES_PER_NETWORK..=through {
             let mut rng = Rng::new(schedule ^ 0x5ced);
             let nth = rng.below(self.procedures.len() as u64) as usize;
             let procedure = self.procedures[nth];
-            let losses = self.draw(world, nth, &mut rng);
+            let losses = self.draw(world, nth, partitioned, &mut rng);
             report.at = (schedule, format!("{} in {world:?}, {losses:?}", procedure.name));
             let before = stage.counts();
             let few = through - from < TOLD && schedule >= from;
@@ -269,10 +280,19 @@ impl Schedules {
         lost
     }
 
-    fn draw(&self, world: World, procedure: usize, rng: &mut Rng) -> Losses {
+    fn draw(&self, world: World, procedure: usize, partitioned: bool, rng: &mut Rng) -> Losses {
         let span = self.spans[world as usize][procedure];
         let mut losses = Losses::default();
         if rng.chance(20) {
+            return losses;
+        }
+        if partitioned {
+            let time = Duration::from_millis(rng.below(PARTITION_MAX_MS));
+            if world.is_replicated() && rng.chance(500) {
+                losses.cta_cut = Some((1 + rng.below(span.inputs + 2), *rng.pick(&Survivor::ALL), time));
+            } else {
+                losses.cpf_cut = Some((1 + rng.below(span.messages + 2), *rng.pick(&CpfCut::ALL), time));
+            }
             return losses;
         }
         let (of_cpf, of_cta) = match world {
@@ -384,6 +404,12 @@ impl Stage {
         if let Some((nth, how)) = losses.cta {
             net.lose_sacks(losses.sacks);
             net.lose_cta_at(inputs + nth, how);
+        }
+        if let Some((nth, what, time)) = losses.cpf_cut {
+            net.cut_cpfs_at(&[(messages + nth, what, time)]);
+        }
+        if let Some((nth, survivor, time)) = losses.cta_cut {
+            net.cut_cta_at(inputs + nth, survivor, time);
         }
         procedure.act(net, SUBJECT);
         let spared = |net: &Sim| !procedure.spares_others() || UeSnapshot::of(net, BYSTANDER) == others;

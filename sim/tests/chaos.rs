@@ -1,17 +1,23 @@
-//! Registrations at three in the morning: the radio loses, repeats and reorders, every timer expires, gNBs and the UPF
-//! restart. With seeds: the same seed gives the same octets, and so does a replay from any point where a UE was idle.
+//! Chaos runs of a single CTA: the radio loses, repeats and reorders messages, every timer expires, gNBs and the UPF restart. The same seed
+//! gives the same octets, and so does a replay from any point at which a UE was idle.
 //!
 //! `./x sim --chaos-runs 1000` runs more of them.
 
 use std::sync::Arc;
 
-use whimbrel_sim::{Faults, Sim, chaos_run, default_config, heal_and_verify};
+use whimbrel_sim::{ChaosRun, Deployment, Sim, default_config, heal_and_verify};
+
+fn worst(seed: u64) -> Sim {
+    ChaosRun::worst(seed, Deployment::Single).run()
+}
 
 #[test]
-fn every_ue_registers_after_the_worst_chaos_run() {
-    for seed in 0..60 {
-        println!("./x sim --chaos-runs 1 --from {seed}");
-        heal_and_verify(&mut chaos_run(seed, Faults::worst()));
+fn every_ue_registers_after_a_chaos_run() {
+    for seed in 0..30 {
+        for run in [ChaosRun::worst(seed, Deployment::Single), ChaosRun::new(seed, Deployment::Single)] {
+            println!("{run}");
+            heal_and_verify(&mut run.run());
+        }
     }
 }
 
@@ -19,9 +25,9 @@ fn every_ue_registers_after_the_worst_chaos_run() {
 fn the_same_seed_gives_the_same_octets() {
     for seed in 0..10 {
         let digest = |net: &mut Sim| (net.recorder().digest(), net.recorder().inputs());
-        let (mut a, mut b) = (chaos_run(seed, Faults::worst()), chaos_run(seed, Faults::worst()));
+        let (mut a, mut b) = (worst(seed), worst(seed));
         assert_eq!(digest(&mut a), digest(&mut b), "seed {seed}");
-        let mut other = chaos_run(seed + 1000, Faults::worst());
+        let mut other = worst(seed + 1000);
         assert_ne!(digest(&mut a), digest(&mut other));
     }
 }
@@ -31,7 +37,7 @@ fn a_ue_replays_from_every_point_where_it_was_idle() {
     let config = Arc::new(default_config());
     let mut runs = 0;
     for seed in 0..20 {
-        let mut net = chaos_run(seed, Faults::worst());
+        let mut net = worst(seed);
         let ues: Vec<_> = net.recorder().contexts().map(|(p, _)| p).collect();
         assert!(!ues.is_empty());
         for ue in ues {

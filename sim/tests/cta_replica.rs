@@ -17,15 +17,27 @@ use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{
-    CtaLoss, Faults, Home, Sim, UeIndex, chaos_run_with_cta_replica, default_config, heal_and_verify,
+    ChaosRun, CtaLoss, Deployment, FaultProfile, Home, Sim, UeIndex, default_config, heal_and_verify,
     ue_config,
 };
+
+/// A chaos run in which no process of the core is lost.
+fn without_losses(seed: u64) -> ChaosRun {
+    let profile = FaultProfile { cta_losses: 0, cpf_losses: 0, ..FaultProfile::worst() };
+    ChaosRun { profile, ..ChaosRun::new(seed, Deployment::Replicated(1)) }
+}
+
+/// One in which the CTA is lost in this way.
+fn with_cta_losses(seed: u64, how: CtaLoss) -> ChaosRun {
+    let profile = FaultProfile { cta_loss_kinds: vec![how], ..FaultProfile::worst() };
+    ChaosRun { profile, ..ChaosRun::new(seed, Deployment::Replicated(2)) }
+}
 
 #[test]
 fn a_cta_replica_does_the_same_in_whole_chaos_runs() {
     let mut followed = 0;
     for seed in 0..20 {
-        let mut net = chaos_run_with_cta_replica(seed, Faults::worst(), 1, None);
+        let mut net = without_losses(seed).run();
         heal_and_verify(&mut net);
         followed += net.followed();
     }
@@ -49,73 +61,71 @@ fn inputs() -> (u64, u64) {
 fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
     let (first, last) = inputs();
     assert!(last - first > 100, "{first} to {last} is not a day");
-    for how in [CtaLoss::BeforeInput, CtaLoss::AfterReplication, CtaLoss::FalseAlarm] {
-        for input in first..=last {
-            let mut stage = day(1);
-            stage.net.lose_cta_at(input, how);
-            live(&mut stage, &|| format!("{how:?} at input {input} of {last}"));
-            assert_eq!(
-                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
-                (1, 0),
-                "{how:?} {input}"
-            );
-        }
+    // One way at each input; `losses.rs` has every way at every input of each procedure.
+    let ways = [CtaLoss::BeforeInput, CtaLoss::AfterReplication, CtaLoss::FalseAlarm];
+    for (input, how) in (first..=last).zip(ways.into_iter().cycle()) {
+        let mut stage = day(1);
+        stage.net.lose_cta_at(input, how);
+        live(&mut stage, &|| format!("{how:?} at input {input} of {last}"));
+        assert_eq!(
+            (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+            (1, 0),
+            "{how:?} {input}"
+        );
     }
 }
 
 #[test] // what the CTA replica does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
 fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
     let (first, last) = inputs();
-    for how in [CtaLoss::AfterOutput, CtaLoss::BeforeReplication] {
-        for input in first..=last {
-            let mut stage = day(1);
-            stage.net.lose_cta_at(input, how);
-            live_patiently(&mut stage, SECOND * 3, &|| format!("{how:?} at input {input} of {last}"));
-            assert_eq!(
-                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
-                (1, 0),
-                "{how:?} {input}"
-            );
-        }
+    for (input, how) in
+        (first..=last).zip([CtaLoss::AfterOutput, CtaLoss::BeforeReplication].into_iter().cycle())
+    {
+        let mut stage = day(1);
+        stage.net.lose_cta_at(input, how);
+        live_patiently(&mut stage, SECOND * 3, &|| format!("{how:?} at input {input} of {last}"));
+        assert_eq!(
+            (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+            (1, 0),
+            "{how:?} {input}"
+        );
     }
 }
 
 #[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the CTA replica has all of it
 fn what_gnbs_say_twice_does_no_harm() {
     let (first, last) = inputs();
-    for sacks in [1, 3, 12] {
-        for input in first..=last {
-            let mut stage = day(1);
-            stage.net.lose_sacks(sacks);
-            stage.net.lose_cta_at(input, CtaLoss::BeforeInput);
-            let what = || format!("{sacks} inputs before {input} of {last}");
-            match sacks {
-                // What came before a connection ended is told that there is none, which harms nobody.
-                12 => live_patiently(&mut stage, SECOND * 3, &what),
-                _ => live(&mut stage, &what),
-            }
-            assert_eq!(
-                (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
-                (1, 0),
-                "{sacks} {input}"
-            );
+    for (input, sacks) in (first..=last).zip([1, 3, 12].into_iter().cycle()) {
+        let mut stage = day(1);
+        stage.net.lose_sacks(sacks);
+        stage.net.lose_cta_at(input, CtaLoss::BeforeInput);
+        let what = || format!("{sacks} inputs before {input} of {last}");
+        match sacks {
+            // A message that came before its connection ended gets ERROR INDICATION, which is harmless.
+            12 => live_patiently(&mut stage, SECOND * 3, &what),
+            _ => live(&mut stage, &what),
         }
+        assert_eq!(
+            (stage.net.takeovers(), stage.net.cta().replication_counters().lost),
+            (1, 0),
+            "{sacks} {input}"
+        );
     }
 }
 
 #[test] // with radio, gNBs, UPF and CPFs at their worst; an input that is lost with it is one that the radio lost
 fn every_ue_is_registered_after_chaos_runs_with_losses() {
     let mut takeovers = 0;
-    for seed in 0..60 {
+    for seed in 0..30 {
         println!("seed {seed}");
         let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
-        let mut net = chaos_run_with_cta_replica(seed, Faults::worst(), 2, Some(how));
+        let mut net = with_cta_losses(seed, how).run();
         heal_and_verify(&mut net);
         let told = net.cta().replication_counters();
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
         takeovers += net.takeovers();
     }
-    assert!(takeovers > 150, "{takeovers} takeovers");
+    assert!(takeovers > 75, "{takeovers} takeovers");
 }
 
 /// How often UEs have registered with an authentication, or otherwise.

@@ -7,7 +7,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{
-    CpfLoss, Faults, Sim, UeIndex, chaos_run_with_lossy_links, heal_and_verify, registered as is_registered,
+    ChaosRun, CpfLoss, Deployment, FaultProfile, Sim, UeIndex, heal_and_verify, registered as is_registered,
 };
 
 /// A registered UE with two backups.
@@ -99,10 +99,12 @@ fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
 
 #[test] // with radio, gNBs, UPF and CPFs at their worst too
 fn chaos_runs_in_which_links_between_cpfs_end() {
-    for (backups, permille) in [(1, 20), (1, 200), (2, 200)] {
+    for (backups, permille) in [(1, 200), (2, 50)] {
         let (mut taken_over, mut exchanged) = (0, [0; 3]);
-        for seed in 0..60 {
-            let mut net = chaos_run_with_lossy_links(seed, Faults::worst(), backups, permille);
+        for seed in 0..20 {
+            let profile = FaultProfile { lossy_links: permille, ..FaultProfile::worst() };
+            let run = ChaosRun { profile, ..ChaosRun::new(seed, Deployment::Region(backups)) };
+            let mut net = run.run();
             heal_and_verify(&mut net);
             let (told, lost) = (net.cta().replication_counters(), net.lost_ues());
             let which = format!("seed {seed}, {backups} backups, {permille} permille");
@@ -112,7 +114,7 @@ fn chaos_runs_in_which_links_between_cpfs_end() {
             exchanged = std::array::from_fn(|i| exchanged[i] + net.exchanged()[i]);
         }
         let [whole, deltas, asked] = exchanged;
-        assert!(taken_over > 300 && asked > permille / 4, "{taken_over} taken over, {exchanged:?}");
-        assert!(whole > 1000 && deltas > 2000, "{exchanged:?}");
+        assert!(taken_over > 100 && asked > permille / 12, "{taken_over} taken over, {exchanged:?}");
+        assert!(whole > 300 && deltas > 600, "{exchanged:?}");
     }
 }

@@ -13,7 +13,7 @@ use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ProtocolViolation, ReplicatedCpf};
 use whimbrel_sim::{
-    CpfLoss, Faults, Sim, UpfState, chaos_run_in_region, default_config, heal_and_verify, ue_config,
+    ChaosRun, CpfLoss, Deployment, Sim, UpfState, default_config, heal_and_verify, ue_config,
 };
 
 #[test]
@@ -34,26 +34,26 @@ fn a_loss_at_every_message_of_every_procedure() {
     };
     assert!(taken > 75, "{taken} messages are not a day");
     let mut taken_over = 0;
-    for how in CpfLoss::ALL {
-        for message in 1..=taken {
-            let mut stage = stage(2, 1);
-            stage.net.lose_cpf_at(message, how);
-            live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
-            let told = stage.net.cta().replication_counters();
-            assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{how:?} at message {message}");
-            taken_over += told.taken_over;
-        }
+    // One way at each message, and what the UE does afterwards; `losses.rs` has every way at every message of each procedure.
+    for (message, how) in (1..=taken).zip(CpfLoss::ALL.into_iter().cycle()) {
+        let mut stage = stage(2, 1);
+        stage.net.lose_cpf_at(message, how);
+        live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
+        let told = stage.net.cta().replication_counters();
+        assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{how:?} at message {message}");
+        taken_over += told.taken_over;
     }
-    assert!(taken_over > taken, "{taken_over} takeovers");
+    assert!(taken_over > taken / 4, "{taken_over} takeovers");
 }
 
 #[test] // with radio, gNBs and UPF at their worst; without a backup UEs register anew, and nothing of theirs is left anywhere
 fn every_ue_registers_after_chaos_runs_with_losses() {
     for backups in 0..=2 {
         let (mut lost, mut taken_over) = (0, 0);
-        for seed in 0..30 {
-            println!("seed {seed}, {backups} backups");
-            let mut net = chaos_run_in_region(seed, Faults::worst(), backups);
+        for seed in 0..10 {
+            let run = ChaosRun::worst(seed, Deployment::Region(backups));
+            println!("{run}");
+            let mut net = run.run();
             heal_and_verify(&mut net);
             let told = net.cta().replication_counters();
             assert_eq!(told.diverged, 0, "seed {seed}");
@@ -62,7 +62,7 @@ fn every_ue_registers_after_chaos_runs_with_losses() {
             (lost, taken_over) = (lost + told.lost, taken_over + told.taken_over);
         }
         match backups {
-            0 => assert!(lost > 50 && taken_over == 0, "{lost} UEs registered anew"),
+            0 => assert!(lost > 15 && taken_over == 0, "{lost} UEs registered anew"),
             1 => assert!(taken_over > 50 * lost, "{lost} UEs registered anew of {taken_over}"),
             _ => assert!(taken_over > 150 * lost, "{lost} UEs registered anew of {taken_over}"),
         }
@@ -375,7 +375,7 @@ fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
 #[test] // chaos runs that failed once: the UPF's answer was under way to a UE that left, and nobody ended the session
 fn a_session_that_comes_up_while_its_ue_leaves() {
     for (seed, backups) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
-        heal_and_verify(&mut chaos_run_in_region(seed, Faults::worst(), backups));
+        heal_and_verify(&mut ChaosRun::worst(seed, Deployment::Region(backups)).run());
     }
 }
 

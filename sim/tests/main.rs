@@ -43,6 +43,7 @@ mod out_of_state;
 mod outdated;
 mod packets_in_handover;
 mod paging;
+mod partitions;
 mod poison;
 mod prediction;
 mod reachability;

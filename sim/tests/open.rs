@@ -14,9 +14,7 @@ use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
-use whimbrel_sim::{
-    BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config,
-};
+use whimbrel_sim::{BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config};
 
 const BROKER: &str = "b.example";
 

@@ -30,15 +30,28 @@ pub(crate) fn of(mut net: Sim, ues: u32) -> Stage {
 /// What one UE does, step by step.
 type Step = (&'static str, fn(&mut Stage, UeIndex));
 
+/// Longer than any partition of a test.
+const PARTITION: Duration = Duration::from_secs(4);
+
+/// [`go_idle`], also if a partition delays it.
+fn release(net: &mut Sim, ue: UeIndex) {
+    net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
+    net.settle(SECOND);
+    if net.ue_ref(ue).is_connected() {
+        net.settle(PARTITION);
+    }
+    assert!(!net.ue_ref(ue).is_connected(), "the UE is idle");
+}
+
 const DAY: [Step; 11] = [
     ("registration", |s, ue| s.net.command(ue, Command::Register)),
     ("session establishment", |s, ue| s.net.command(ue, session())),
-    ("AN release", |s, ue| go_idle(&mut s.net, ue)),
+    ("AN release", |s, ue| release(&mut s.net, ue)),
     ("service request", |s, ue| s.net.command(ue, Command::ServiceRequest)),
     ("Xn handover", |s, ue| s.net.hand_over(ue, s.gnbs[1], Via::Xn)),
     ("N2 handover", |s, ue| s.net.hand_over(ue, s.gnbs[0], Via::N2)),
     ("periodic registration", |s, ue| {
-        go_idle(&mut s.net, ue);
+        release(&mut s.net, ue);
         s.net.command(ue, Command::PeriodicRegistration);
     }),
     ("a second session", |s, ue| s.net.command(ue, session())),

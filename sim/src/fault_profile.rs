@@ -1,0 +1,155 @@
+//! The faults of one run, drawn from its seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{CpfLoss, CtaLoss, Faults, Rng};
+
+/// The faults of one run, and how often each occurs. [`FaultProfile::draw`] leaves each kind out of a part of the runs (swarm testing): a kind
+/// that ends procedures early would otherwise hide in all of them what another one finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultProfile {
+    /// Radio and N2.
+    pub faults: Faults,
+    /// In so many of a thousand steps a gNB restarts.
+    pub gnb_restarts: u64,
+    /// Likewise NG RESET by a gNB.
+    pub gnb_resets: u64,
+    /// AN release because of user inactivity.
+    pub an_releases: u64,
+    /// A UPF restarts.
+    pub upf_restarts: u64,
+    /// A UPF is unreachable until a later step, or its answers are lost.
+    pub upf_outages: u64,
+    /// A CPF is lost.
+    pub cpf_losses: u64,
+    /// In which ways; not empty.
+    pub cpf_loss_kinds: Vec<CpfLoss>,
+    /// The CTA is lost, if it has a replica.
+    pub cta_losses: u64,
+    /// In which ways; not empty.
+    pub cta_loss_kinds: Vec<CtaLoss>,
+    /// A link between processes of the core is cut.
+    pub partitions: u64,
+    /// For how long at most.
+    pub partition_max: Duration,
+    /// Of a thousand messages between CPFs so many are lost.
+    pub lossy_links: u64,
+}
+
+impl FaultProfile {
+    /// Everything fails often, but links between CPFs, which neither lose messages nor are cut.
+    pub fn worst() -> Self {
+        Self {
+            faults: Faults::worst(),
+            gnb_restarts: 100,
+            gnb_resets: 50,
+            an_releases: 50,
+            upf_restarts: 25,
+            upf_outages: 50,
+            cpf_losses: 700,
+            cpf_loss_kinds: CpfLoss::ALL.to_vec(),
+            cta_losses: 400,
+            cta_loss_kinds: CtaLoss::ALL.to_vec(),
+            partitions: 0,
+            partition_max: Duration::ZERO,
+            lossy_links: 0,
+        }
+    }
+
+    /// That of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x5a_a3);
+        // Absent from every fourth run, else up to the maximum.
+        let mut rate = |max: u64| if rng.chance(250) { 0 } else { 1 + rng.below(max) };
+        let faults = Faults {
+            lost_per_mille: rate(150),
+            repeated_per_mille: rate(150),
+            reordered_per_mille: rate(150),
+            first_repeated_per_mille: rate(40),
+            radio_latency_micros: (2_000, 3_000 + 100 * rate(1_000)),
+            ..Faults::default()
+        };
+        Self {
+            faults,
+            gnb_restarts: rate(200),
+            gnb_resets: rate(100),
+            an_releases: rate(100),
+            upf_restarts: rate(50),
+            upf_outages: rate(100),
+            cpf_losses: rate(800),
+            cta_losses: rate(500),
+            partitions: rate(500),
+            partition_max: Duration::from_millis(100 + rate(3_000)),
+            lossy_links: if rate(1) == 0 { rate(300) } else { 0 },
+            cpf_loss_kinds: some(&mut rng, &CpfLoss::ALL),
+            cta_loss_kinds: some(&mut rng, &CtaLoss::ALL),
+        }
+    }
+}
+
+/// Each with even chance, and at least one.
+fn some<T: Copy>(rng: &mut Rng, all: &[T]) -> Vec<T> {
+    let mut chosen: Vec<T> = all.iter().copied().filter(|_| rng.chance(500)).collect();
+    if chosen.is_empty() {
+        chosen.push(all[rng.below(all.len() as u64) as usize]);
+    }
+    chosen
+}
+
+impl fmt::Display for FaultProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = &self.faults;
+        write!(
+            f,
+            "per mille of NAS messages: lost {}, repeated {}, reordered {}, first repeated {}; radio latency up to {} us; \
+             per mille of steps: gNB restart {}, NG RESET {}, AN release {}, UPF restart {}, UPF outage {}, CPF loss {} {:?}, CTA loss {} {:?}, \
+             partition {} of up to {:?}; per mille of messages between CPFs lost {}",
+            faults.lost_per_mille,
+            faults.repeated_per_mille,
+            faults.reordered_per_mille,
+            faults.first_repeated_per_mille,
+            faults.radio_latency_micros.1,
+            self.gnb_restarts,
+            self.gnb_resets,
+            self.an_releases,
+            self.upf_restarts,
+            self.upf_outages,
+            self.cpf_losses,
+            self.cpf_loss_kinds,
+            self.cta_losses,
+            self.cta_loss_kinds,
+            self.partitions,
+            self.partition_max,
+            self.lossy_links,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_fault_is_in_some_runs_and_not_in_others() {
+        let profiles: Vec<FaultProfile> = (0..100).map(FaultProfile::draw).collect();
+        let rates: [fn(&FaultProfile) -> u64; 10] = [
+            |p| p.faults.lost_per_mille,
+            |p| p.faults.repeated_per_mille,
+            |p| p.faults.reordered_per_mille,
+            |p| p.gnb_restarts,
+            |p| p.gnb_resets,
+            |p| p.upf_outages,
+            |p| p.cpf_losses,
+            |p| p.cta_losses,
+            |p| p.partitions,
+            |p| p.lossy_links,
+        ];
+        for (n, rate) in rates.iter().enumerate() {
+            let absent = profiles.iter().filter(|p| rate(p) == 0).count();
+            assert!((10..90).contains(&absent), "rate {n} is 0 in {absent} of 100 runs");
+        }
+        assert_eq!(FaultProfile::draw(7), FaultProfile::draw(7));
+        assert!(profiles.iter().all(|p| !p.cpf_loss_kinds.is_empty() && !p.cta_loss_kinds.is_empty()));
+    }
+}
