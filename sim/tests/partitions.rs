@@ -111,7 +111,7 @@ fn every_ue_registers_after_chaos_runs_with_partitions() {
         let mut net = run.run();
         heal_and_verify(&mut net);
         let counts = net.cta().replication_counters();
-        assert_eq!((counts.diverged, counts.claims_refused), (0, 0));
+        assert_eq!((counts.diverged, counts.checkpoint_acks_refused), (0, 0));
         let lost = net.lost_ues();
         assert_eq!((lost.unexplained, lost.lost_all_holders), (0, counts.lost));
     }
