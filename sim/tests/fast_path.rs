@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{Command, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UpfState};
-use whimbrel_user::{DnIndex, FastCounted, FastEntry, FastPath, Suspects};
+use whimbrel_user::{DestinationFilter, DnIndex, FastEntry, FastPath, FastPathCounters};
 
 fn session(pdu_session_type: PduSessionType) -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
@@ -49,7 +49,7 @@ struct Memory {
     entries: Vec<FastEntry>,
     ues: Vec<AtomicU64>,
     prefixes: Vec<AtomicU64>,
-    suspects: [AtomicU64; Suspects::WORDS],
+    suspects: [AtomicU64; DestinationFilter::WORDS],
 }
 
 impl FastPath for Memory {
@@ -73,12 +73,12 @@ impl FastPath for Memory {
         true
     }
 
-    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS] {
+    fn suspects(&self) -> &[AtomicU64; DestinationFilter::WORDS] {
         &self.suspects
     }
 
-    fn counted(&self) -> FastCounted {
-        FastCounted::default()
+    fn counted(&self) -> FastPathCounters {
+        FastPathCounters::default()
     }
 
     fn settles_in(&self) -> Duration {
@@ -86,14 +86,14 @@ impl FastPath for Memory {
     }
 }
 
-/// Sessions that are plain, and those of them that are lent.
+/// Sessions that are plain, and those of them that are offloaded.
 fn plain_and_lent(net: &mut Sim) -> (u64, u64) {
     let now = net.now();
     let upf = net.upf().u.only().expect("one pipeline");
     for _ in 0..2 {
-        upf.lend(now, true);
+        upf.offload_ready(now, true);
     }
-    (upf.plain(), upf.lent())
+    (upf.plain(), upf.offloaded())
 }
 
 #[test] // idle, back, and at another gNB
@@ -103,9 +103,9 @@ fn a_session_of_the_smf_is_plain_and_lent_wherever_its_ue_goes() {
         entries: (0..16).map(|_| FastEntry::default()).collect(),
         ues: (0..256).map(|_| AtomicU64::default()).collect(),
         prefixes: (0..256).map(|_| AtomicU64::default()).collect(),
-        suspects: [const { AtomicU64::new(0) }; Suspects::WORDS],
+        suspects: [const { AtomicU64::new(0) }; DestinationFilter::WORDS],
     };
-    net.upf().u.only().expect("one pipeline").lend_to(Box::new(memory));
+    net.upf().u.only().expect("one pipeline").attach_fast_path(Box::new(memory));
     net.command(ue, Command::Register);
     net.settle(SECOND);
     net.command(ue, session(PduSessionType::Ipv4));

@@ -112,20 +112,20 @@ impl fmt::Display for FlowDescription {
 
 /// It is not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotRead;
+pub struct FlowDescriptionError;
 
 impl FromStr for FlowDescription {
-    type Err = NotRead;
+    type Err = FlowDescriptionError;
 
-    fn from_str(text: &str) -> Result<Self, NotRead> {
-        let filter = Filter::new(&SdfFilter::flow(text)).ok_or(NotRead)?;
+    fn from_str(text: &str) -> Result<Self, FlowDescriptionError> {
+        let filter = Filter::new(&SdfFilter::flow(text)).ok_or(FlowDescriptionError)?;
         Ok(Self { filter, text: text.into() })
     }
 }
 
 /// Where a name is looked for (TS 29.122 §5.14.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Whence {
+pub enum DomainNameProtocol {
     /// In either.
     #[default]
     Anywhere,
@@ -142,7 +142,7 @@ pub struct DomainName {
     name: Box<str>,
     /// Names below it are meant.
     below: bool,
-    whence: Whence,
+    whence: DomainNameProtocol,
 }
 
 /// Octets of a name (RFC 1035 §2.3.4).
@@ -150,13 +150,13 @@ pub(crate) const NAME_OCTETS_MAX: usize = 255;
 
 impl DomainName {
     /// Of a name, or of `*.` and a name. Errors: where it is neither, as other expressions are not.
-    pub fn new(text: &str, whence: Whence) -> Result<Self, NotRead> {
+    pub fn new(text: &str, whence: DomainNameProtocol) -> Result<Self, FlowDescriptionError> {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         let name = name.strip_suffix('.').unwrap_or(name);
         let fits = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
         let label = |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(fits);
         if name.len() > NAME_OCTETS_MAX || !name.split('.').all(label) {
-            return Err(NotRead);
+            return Err(FlowDescriptionError);
         }
         Ok(Self { name: name.to_ascii_lowercase().into(), below, whence })
     }
@@ -171,31 +171,31 @@ impl DomainName {
     }
 
     /// Whether it is looked for there.
-    pub(crate) fn is_of(&self, whence: Whence) -> bool {
-        self.whence == Whence::Anywhere || self.whence == whence
+    pub(crate) fn is_of(&self, whence: DomainNameProtocol) -> bool {
+        self.whence == DomainNameProtocol::Anywhere || self.whence == whence
     }
 }
 
 impl fmt::Display for DomainName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whence = match self.whence {
-            Whence::Anywhere => "",
-            Whence::Query => "dns ",
-            Whence::ServerName => "tls ",
+            DomainNameProtocol::Anywhere => "",
+            DomainNameProtocol::Query => "dns ",
+            DomainNameProtocol::ServerName => "tls ",
         };
         write!(f, "{whence}{}{}", if self.below { "*." } else { "" }, self.name)
     }
 }
 
 impl FromStr for DomainName {
-    type Err = NotRead;
+    type Err = FlowDescriptionError;
 
-    fn from_str(text: &str) -> Result<Self, NotRead> {
+    fn from_str(text: &str) -> Result<Self, FlowDescriptionError> {
         match text.split_ascii_whitespace().collect::<Vec<_>>()[..] {
-            [name] => Self::new(name, Whence::Anywhere),
-            ["dns", name] => Self::new(name, Whence::Query),
-            ["tls", name] => Self::new(name, Whence::ServerName),
-            _ => Err(NotRead),
+            [name] => Self::new(name, DomainNameProtocol::Anywhere),
+            ["dns", name] => Self::new(name, DomainNameProtocol::Query),
+            ["tls", name] => Self::new(name, DomainNameProtocol::ServerName),
+            _ => Err(FlowDescriptionError),
         }
     }
 }
@@ -214,7 +214,10 @@ mod tests {
         assert!(
             !below.has(b"video.example") && !below.has(b"avideo.example") && !below.has(b".video.example")
         );
-        assert!(name("dns a.b").is_of(Whence::Query) && !name("dns a.b").is_of(Whence::ServerName));
+        assert!(
+            name("dns a.b").is_of(DomainNameProtocol::Query)
+                && !name("dns a.b").is_of(DomainNameProtocol::ServerName)
+        );
         assert_eq!(name("tls *.A.b").to_string(), "tls *.a.b");
     }
 
@@ -223,8 +226,8 @@ mod tests {
         for bad in
             ["", ".", "a..b", "*", "*.", "a.*.b", "[a-z]+.example", "http a.b", "a.b c", "ex\u{e4}mple"]
         {
-            assert_eq!(bad.parse::<DomainName>(), Err(NotRead), "{bad}");
+            assert_eq!(bad.parse::<DomainName>(), Err(FlowDescriptionError), "{bad}");
         }
-        assert!(DomainName::new(&"a.".repeat(200), Whence::Anywhere).is_err());
+        assert!(DomainName::new(&"a.".repeat(200), DomainNameProtocol::Anywhere).is_err());
     }
 }

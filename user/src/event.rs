@@ -28,7 +28,7 @@ pub enum Event {
         /// How many sessions it had.
         sessions_deleted: usize,
         /// Why.
-        why: Ended,
+        why: AssociationEnd,
     },
     /// An SMF no longer answers heartbeats. Its sessions stay.
     AssociationSilent {
@@ -72,7 +72,7 @@ pub enum Event {
         cause: Cause,
     },
     /// An SMF has told of applications, or taken back what it had told.
-    ApplicationsTold {
+    PfdsProvisioned {
         /// The SMF.
         peer: SocketAddr,
         /// Of how many.
@@ -108,7 +108,7 @@ pub enum Event {
 
 /// Why an SMF's sessions ended all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum AssociationEnd {
     /// It released its association (TS 29.244 §6.2.8).
     Released,
     /// It has restarted (TS 23.527 §4.2).

@@ -14,14 +14,14 @@ use crate::session_id::SessionId;
 
 /// What a packet bears that leads to its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lead {
+pub enum SessionKey {
     /// The local tunnel by which it comes.
     Tunnel(Teid),
     /// The UE's address that it is for, or one of the UE's prefix, and the data network that it is from.
     Ue(DnIndex, IpAddr),
 }
 
-impl Lead {
+impl SessionKey {
     /// To a UE: every address of a prefix leads to the same.
     pub(crate) fn to_ue(dn: DnIndex, address: IpAddr) -> Self {
         Self::Ue(
@@ -61,9 +61,9 @@ pub enum Change {
         effects: Effects,
     },
     /// No session has the packets that are led so; of those that wait for one.
-    Nobodys {
+    NoSession {
         /// Where they are led.
-        lead: Lead,
+        lead: SessionKey,
         /// The pipeline that asked.
         shard: u8,
     },
@@ -165,7 +165,7 @@ pub enum Report {
     /// A packet that no session has waits for one, and others may follow.
     Stray {
         /// Where it is led.
-        lead: Lead,
+        lead: SessionKey,
         /// The pipeline that asks.
         shard: u8,
     },

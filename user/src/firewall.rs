@@ -156,22 +156,22 @@ impl fmt::Display for FirewallRule {
 
 /// It is none of those rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotARule;
+pub struct FirewallRuleError;
 
 impl FromStr for FirewallRule {
-    type Err = NotARule;
+    type Err = FirewallRuleError;
 
-    fn from_str(text: &str) -> Result<Self, NotARule> {
+    fn from_str(text: &str) -> Result<Self, FirewallRuleError> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let (permits, from_ue) = match words[..] {
             ["permit", "in", ..] => (true, true),
             ["permit", "out", ..] => (true, false),
             ["deny", "in", ..] => (false, true),
             ["deny", "out", ..] => (false, false),
-            _ => return Err(NotARule),
+            _ => return Err(FirewallRuleError),
         };
         let permit = format!("permit {}", words[1..].join(" "));
-        let filter = Filter::new(&SdfFilter::flow(&permit)).ok_or(NotARule)?;
+        let filter = Filter::new(&SdfFilter::flow(&permit)).ok_or(FirewallRuleError)?;
         Ok(Self { permits, from_ue, filter, text: words.join(" ").into() })
     }
 }
@@ -200,7 +200,7 @@ mod tests {
             "deny in 300 from any to any",
             "deny in ip from any",
         ] {
-            assert_eq!(bad.parse::<FirewallRule>(), Err(NotARule), "{bad}");
+            assert_eq!(bad.parse::<FirewallRule>(), Err(FirewallRuleError), "{bad}");
         }
     }
 

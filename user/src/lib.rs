@@ -24,7 +24,8 @@ pub mod samples;
 mod session_id;
 
 pub use applications::{
-    Application, ApplicationError, Applications, DomainName, FlowDescription, NotRead, Pfd, Whence,
+    Application, ApplicationError, Applications, DomainName, DomainNameProtocol, FlowDescription,
+    FlowDescriptionError, Pfd,
 };
 pub use buffering::{Buffering, BufferingError};
 pub use config::{
@@ -32,17 +33,17 @@ pub use config::{
     PointToPoint, ReservedPools, SliceRate,
 };
 pub use control::{Input, Outbox, UpfC};
-pub use event::{Ended, Event};
-pub use exchange::{Change, Effects, EndMarker, Lead, Query, Report, Token};
-pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
+pub use event::{AssociationEnd, Event};
+pub use exchange::{Change, Effects, EndMarker, Query, Report, SessionKey, Token};
+pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
 pub use isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation};
 pub use limits::*;
 pub use pipeline::{
-    BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
-    PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, Steering, Suspects, UpfU, Verdict, Watch,
-    fast_state, packet_room,
+    Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath, FastPathCounters,
+    FirewallCounters, Origin, PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, StageObserver,
+    Steering, UpfU, Verdict, fast_state, packet_room,
 };
-pub use pool::{POOL_BEGINS, POOL_BEGINS_IPV6};
+pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
 

@@ -58,9 +58,9 @@ pub const WAITING_MAX: usize = 65_536;
 /// Packets buffered for one UE, as far as the configuration may go: 10,000 a second through 300 ms.
 pub const HELD_PER_SESSION_MAX: u16 = 3_000;
 /// Packets that one UE may have buffered however many others have: 64 as most BARs suggest, doubled.
-pub const HELD_PER_SESSION_SURE: usize = 128;
+pub const HELD_PER_SESSION_GUARANTEED: usize = 128;
 /// Beyond that a UE may have one part in so many of the buffers that are free, so that a few leave room for others.
-pub const HELD_SHARE: usize = 4;
+pub const HELD_FREE_SHARE: usize = 4;
 /// Packets buffered for all UEs, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
 pub const HELD_MAX: usize = 262_144;
 /// Packets of no session that wait while UPF-C is asked: some two megabytes, looked through when a session comes.
@@ -68,15 +68,15 @@ pub const STRAYS_MAX: u16 = 1_024;
 /// Flows whose rule is remembered: 16 million, of 66 octets each.
 pub const FLOWS_REMEMBERED_MAX: u32 = 1 << 24;
 /// Packets from gNBs that no session names yet, while they wait for the SMF to name them: of a burst of handovers.
-pub const UNPLACED_MAX: usize = 256;
+pub const UNKNOWN_PEER_PACKETS_MAX: usize = 256;
 /// The same of one session: what a UE sends in some milliseconds.
-pub const UNPLACED_PER_SESSION_MAX: usize = 16;
+pub const UNKNOWN_PEER_PACKETS_PER_SESSION_MAX: usize = 16;
 /// The same from one address, so that one that sends without being named leaves room for others.
-pub const UNPLACED_PER_PEER_MAX: usize = 64;
+pub const UNKNOWN_PEER_PACKETS_PER_PEER_MAX: usize = 64;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million UEs.
 pub const PREDICTIONS_MAX: usize = 65_536;
 /// Packets of the pipeline's own making that wait to be sent, besides what is held for UEs and may be released at once.
-pub const OUTPUTS_OWN_MAX: usize = 1024;
+pub const OWN_OUTPUTS_MAX: usize = 1024;
 /// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are
 /// counted lost.
 pub const REPORTS_MAX: usize = 65_536;
@@ -89,9 +89,9 @@ pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
 pub const ERROR_INDICATIONS_PER_PEER_MAX: u32 = 50;
 /// Packets of tunnels that no session has, from one peer in one second, above which it is suspended: a gNB whose UEs send on after a restart of this UPF
 /// learns of fifty tunnels a second, and sends some more packets into each meanwhile.
-pub const WRONG_TUNNELS_PER_PEER_MAX: u32 = 1_000;
+pub const UNKNOWN_TUNNELS_PER_PEER_MAX: u32 = 1_000;
 /// Peers that are kept in mind for it by one pipeline.
-pub const GUESSING_PEERS_MAX: usize = 64;
+pub const TEID_GUESSING_PEERS_MAX: usize = 64;
 /// Networks behind one UE: a router's of a site, generously.
 pub const FRAMED_ROUTES_MAX: usize = 16;
 /// MAC addresses of one Ethernet session: a UE with a small switch behind it.

@@ -142,9 +142,9 @@ impl Shards {
         self.shards.iter_mut().flat_map(UpfU::take_reports).collect()
     }
 
-    /// As [`UpfU::gather`].
-    pub fn gather(&mut self) {
-        self.shards.iter_mut().for_each(UpfU::gather);
+    /// As [`UpfU::collect_counters`].
+    pub fn collect_counters(&mut self) {
+        self.shards.iter_mut().for_each(UpfU::collect_counters);
     }
 
     /// As [`UpfU::counters`], of all together.

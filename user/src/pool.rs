@@ -6,10 +6,10 @@ use std::ops::Range;
 use crate::limits::{POOL_ADDRESSES_MAX, SHARDS_MAX};
 
 /// Numbers of an IPv4 pool that are no UE's, at its begin: the network's own address, and the gateway's.
-pub const POOL_BEGINS: u32 = 2;
+pub const POOL_RESERVED_FIRST: u32 = 2;
 
 /// The same of an IPv6 pool's prefixes: the gateway's.
-pub const POOL_BEGINS_IPV6: u32 = 1;
+pub const POOL_RESERVED_FIRST_IPV6: u32 = 1;
 
 /// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
 ///

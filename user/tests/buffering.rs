@@ -187,7 +187,7 @@ fn ues_with_much_to_hold_leave_room_for_others() {
     assert_eq!(kept[0], usize::from(HELD_PER_SESSION_MAX));
     assert!(kept.is_sorted_by(|a, b| a > b), "{kept:?}");
     let all = Buffering::default().packets as usize;
-    assert!(kept[3] > HELD_PER_SESSION_SURE && kept.iter().sum::<usize>() < all, "{kept:?}");
+    assert!(kept[3] > HELD_PER_SESSION_GUARANTEED && kept.iter().sum::<usize>() < all, "{kept:?}");
     assert_eq!((net.dropped(DropReason::BufferFull), net.dropped(DropReason::BuffersExhausted)), (1, 3));
 }
 

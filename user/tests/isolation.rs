@@ -354,12 +354,12 @@ fn uplink_before_the_gnb_is_known_waits_until_the_smf_names_it() {
 fn packets_that_wait_for_their_gnb_are_bounded_and_end_with_their_session() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
-    for _ in 0..UNPLACED_PER_SESSION_MAX {
+    for _ in 0..UNKNOWN_PEER_PACKETS_PER_SESSION_MAX {
         assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, Verdict::Taken);
     }
     assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, Verdict::Drop(DropReason::GtpuForeignPeer));
     net.delete(&s);
-    assert_eq!(net.dropped(DropReason::GtpuForeignPeer), UNPLACED_PER_SESSION_MAX as u64 + 1);
+    assert_eq!(net.dropped(DropReason::GtpuForeignPeer), UNKNOWN_PEER_PACKETS_PER_SESSION_MAX as u64 + 1);
     assert!(net.outputs().is_empty());
 }
 
@@ -475,7 +475,7 @@ fn a_gnb_that_names_many_wrong_tunnels_is_believed_for_its_own_sessions_alone() 
     net.modify(&t, activation(Teid(5), target));
     assert_eq!(net.packet(from(target), &up(&s, 0)).0, N6);
     // Each pipeline counts for itself.
-    for n in 0..(WRONG_TUNNELS_PER_PEER_MAX + 100) * u32::from(SHARDS) {
+    for n in 0..(UNKNOWN_TUNNELS_PER_PEER_MAX + 100) * u32::from(SHARDS) {
         let guess = Session { teid: Teid(n.wrapping_mul(0x9e37_79b9) | 1), ..t.clone() };
         assert_eq!(net.packet(from(target), &up(&guess, 0)).0, Verdict::Drop(DropReason::UnknownTunnel));
     }

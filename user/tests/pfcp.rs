@@ -425,8 +425,9 @@ fn an_smf_that_stays_silent_is_given_up_with_its_sessions() {
     net.advance(START + Duration::from_secs(168));
     assert_eq!(net.upf.c.session_count(), 1, "69 s until it is silent, and 100 s more");
     net.advance(START + Duration::from_secs(170));
-    let ended =
-        |e: &Event| matches!(e, Event::AssociationEnded { why: Ended::Silent, sessions_deleted: 1, .. });
+    let ended = |e: &Event| {
+        matches!(e, Event::AssociationEnded { why: AssociationEnd::Silent, sessions_deleted: 1, .. })
+    };
     assert!(net.out.events.iter().any(ended));
     assert_eq!((net.upf.c.session_count(), net.upf.u.counters().sessions), (0, 0));
     assert_eq!(net.upf.c.associations().count(), 0);

@@ -9,8 +9,8 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    BorderCounters, Config, DataNetwork, DropReason, Ended, Event, Input, Ipv4Net, Ipv6Net, Outbox,
-    PointToPoint, ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
+    AssociationEnd, Config, DataNetwork, DropReason, Event, FirewallCounters, Input, Ipv4Net, Ipv6Net,
+    Outbox, PointToPoint, ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
     DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
@@ -471,7 +471,7 @@ impl LocalUpf {
                 ),
             ]);
         }
-        let mut firewalls: Vec<_> = c.borders.iter().flat_map(|b| self.firewall(b)).collect();
+        let mut firewalls: Vec<_> = c.firewalls.iter().flat_map(|b| self.firewall(b)).collect();
         firewalls.sort_by_key(|s| s.name);
         samples.extend(firewalls);
         samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
@@ -484,7 +484,7 @@ impl LocalUpf {
     }
 
     /// What the firewall of a data network counts. A rule is named by its number and what it says.
-    fn firewall(&self, b: &BorderCounters) -> Vec<Sample> {
+    fn firewall(&self, b: &FirewallCounters) -> Vec<Sample> {
         let network = self.networks.get(usize::from(b.dn.0));
         let Some((dnn, firewall)) = network.and_then(|n| Some((&n.dnn, n.firewall.as_ref()?))) else {
             return Vec::new();
@@ -564,9 +564,9 @@ fn sentence(event: &Event) -> (Level, String) {
         ),
         Event::AssociationEnded { node, sessions_deleted, why } => {
             let why = match why {
-                Ended::Released => "it released it",
-                Ended::Restarted => "it restarted",
-                Ended::Silent => "it did not answer for `n4.path_failure`",
+                AssociationEnd::Released => "it released it",
+                AssociationEnd::Restarted => "it restarted",
+                AssociationEnd::Silent => "it did not answer for `n4.path_failure`",
             };
             let deleted = deleted(*sessions_deleted);
             (Level::Info, format!("N4: the association of the SMF {} ended: {why}{deleted}", named(node)))
@@ -590,7 +590,7 @@ fn sentence(event: &Event) -> (Level, String) {
                 named(node)
             ),
         ),
-        Event::ApplicationsTold { peer, applications } => (
+        Event::PfdsProvisioned { peer, applications } => (
             Level::Info,
             format!("N4: the SMF at {peer} provided or removed the PFDs of {applications} applications"),
         ),
@@ -648,8 +648,11 @@ mod tests {
             (NodeId::from(IpAddr::from([192, 0, 2, 7])), SocketAddr::from(([192, 0, 2, 7], 8805)));
         let set_up = Event::AssociationSetUp { node: node.clone(), peer, sessions_deleted: 2 };
         let contested = Event::AssociationContested { node: node.clone(), peer };
-        let ended =
-            Event::AssociationEnded { node: node.clone(), sessions_deleted: 1, why: Ended::Restarted };
+        let ended = Event::AssociationEnded {
+            node: node.clone(),
+            sessions_deleted: 1,
+            why: AssociationEnd::Restarted,
+        };
         let down = Event::Path { peer: peer.ip(), failed: true };
         assert_eq!(
             sentence(&set_up),

@@ -167,7 +167,7 @@ fn measured(
     for round in 0..rounds + 2 {
         for (way, ns) in Way::ALL.into_iter().zip(&mut all) {
             let world = if way == Way::Nothing { &mut *none } else { &mut *some };
-            world.upf.look_unfiltered(way == Way::Table);
+            world.upf.lookup_unfiltered(way == Way::Table);
             packets.draw(world, Traffic::Downlink, random);
             for slot in &mut packets.slots {
                 if random.below(10_000) < UNKNOWN {
@@ -192,7 +192,7 @@ fn measured(
             }
         }
     }
-    some.upf.look_unfiltered(false);
+    some.upf.lookup_unfiltered(false);
     let rows = Way::ALL.into_iter().zip(all).map(|(way, ns)| Row { predictions, way, ns: median(ns) });
     let rows: Vec<_> = rows.collect();
     for r in &rows {

@@ -3,7 +3,7 @@
 //! Sessions are drawn uniformly, the packets lie in more memory than the second cache has, and each burst begins with what the last
 //! one left: nothing is quick because it was there already, or because the processor could begin before.
 
-mod border;
+mod firewall;
 mod shapes;
 mod stages;
 
@@ -18,7 +18,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Destination, Stage, Verdict, Watch};
+use whimbrel_user::{Destination, Stage, StageObserver, Verdict};
 
 use super::limit::Limit;
 use super::population::{Packets, Population, Traffic};
@@ -36,8 +36,8 @@ const SMALL: usize = 68;
 /// Memory that a session is thought to need before it is known.
 const SESSION_OCTETS_GUESSED: u64 = 700;
 
-/// Rounds at the border of the data network, each over packets of either kind: more would only be longer.
-const BORDER_ROUNDS_MAX: usize = 15;
+/// Rounds at the firewall of the data network, each over packets of either kind: more would only be longer.
+const FIREWALL_ROUNDS_MAX: usize = 15;
 
 /// What can be chosen.
 #[derive(Args, Clone)]
@@ -167,9 +167,9 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let access = access(&rows, &limits);
     targets(&rows, &memory, &access);
     let mut figures = figures(&rows, &limits, &memory, &access);
-    figures["border"] = border::run(options.rounds.min(BORDER_ROUNDS_MAX));
+    figures["firewall"] = firewall::run(options.rounds.min(FIREWALL_ROUNDS_MAX));
     figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, stages::figures(parts)])).collect();
-    figures["pdrs"] = shapes::run(&options.pdrs, options.rounds.min(BORDER_ROUNDS_MAX));
+    figures["pdrs"] = shapes::run(&options.pdrs, options.rounds.min(FIREWALL_ROUNDS_MAX));
     if io {
         figures["io"] = by_io(options, &rows, plots)?;
     } else {
@@ -228,7 +228,7 @@ struct Chain {
     nothing: u64,
 }
 
-impl Watch for Chain {
+impl StageObserver for Chain {
     fn done(&mut self, _: Stage) {}
 
     fn decided(&mut self, now: Instant, verdict: &Verdict) -> Instant {
@@ -263,7 +263,7 @@ fn measured(
         for burst in packets.slots.chunks_mut(BURST) {
             now = Instant(now.0 + 3 + (last & nothing));
             if chained {
-                population.upf.burst_watched(now, burst, &mut Chain { nothing });
+                population.upf.burst_observed(now, burst, &mut Chain { nothing });
             } else {
                 population.upf.burst(now, burst);
             }

@@ -386,7 +386,7 @@ pub(super) fn begun(config: Config) -> io::Result<(Handle, i32)> {
 
 /// The address that UPF-C gives to session `n`.
 pub(super) fn ue(n: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + whimbrel_user::POOL_BEGINS + n)
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + whimbrel_user::POOL_RESERVED_FIRST + n)
 }
 
 impl Plane {

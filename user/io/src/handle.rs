@@ -19,7 +19,7 @@ use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::host::addresses::{self, Watch};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
-use crate::ports::af_xdp::lent::Memory as FastMemory;
+use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::memory::{Memory, ports};
 use crate::ports::pcap::{Pcap, Replay};

@@ -12,9 +12,9 @@ pub mod fuzz;
 mod gre;
 mod handle;
 mod host;
+mod inter_thread_queues;
 #[cfg(feature = "measure")]
 pub mod measure;
-mod neighbours;
 mod ports;
 mod queue;
 mod sys;

@@ -15,8 +15,8 @@ use whimbrel_user::{
 
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
-use crate::neighbours::{Neighbours, neighbours};
-use crate::ports::af_xdp::lent::Lent;
+use crate::inter_thread_queues::{InterThreadQueues, inter_thread_queues};
+use crate::ports::af_xdp::xdp_fast_path::XdpFastPath;
 use crate::ports::{BURST, Ports};
 use crate::sys::poll;
 use crate::tap::{Tap, Tapped};
@@ -123,13 +123,13 @@ impl Shared {
         let (reports, from_threads) = channel(REPORTS_MAX)?;
         let ways = (0..threads).map(|_| channel(CHANGES_MAX)).collect::<std::io::Result<Vec<_>>>()?;
         let (to, from): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
-        let neighbours = neighbours(&to, room);
-        let ends = from.into_iter().zip(neighbours).enumerate();
-        let ends = ends.map(|(number, (requests, neighbours))| Ends {
+        let queues = inter_thread_queues(&to, room);
+        let ends = from.into_iter().zip(queues).enumerate();
+        let ends = ends.map(|(number, (requests, queues))| Ends {
             number,
             requests,
             reports: reports.clone(),
-            neighbours,
+            queues,
         });
         let public = |requests| Public { requests, counters: Mutex::default() };
         let shared = Self {
@@ -146,7 +146,7 @@ pub(crate) struct Ends {
     number: usize,
     requests: Receiver<Request>,
     reports: Sender<Report>,
-    neighbours: Neighbours,
+    queues: InterThreadQueues,
 }
 
 /// The thread's state.
@@ -185,7 +185,7 @@ pub(crate) fn run<P: Ports>(
     let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
     let path = ports.fast_path();
     let fast = path.is_some();
-    path.into_iter().for_each(|memory| upf.lend_to(Box::new(Lent::new(memory))));
+    path.into_iter().for_each(|memory| upf.attach_fast_path(Box::new(XdpFastPath::new(memory))));
     let mut w = Worker {
         shared,
         ends,
@@ -206,7 +206,7 @@ pub(crate) fn run<P: Ports>(
         let now = clock();
         let errors = w.io.receive_errors;
         // What other threads took in before, and no more than leaves room for what comes here.
-        let handed = w.ends.neighbours.receive(&mut slots[..BURST / 2]);
+        let handed = w.ends.queues.receive(&mut slots[..BURST / 2]);
         slots[handed..].iter_mut().for_each(|s| s.verdict = Verdict::Pending);
         let received = w.ports.receive(&mut slots[handed..], &mut w.io);
         let n = handed + received;
@@ -229,7 +229,7 @@ pub(crate) fn run<P: Ports>(
         }
         w.send(now, &slots[..n], tapped);
         w.hand_over(&mut slots[..n]);
-        w.upf.lend(now, n < BURST);
+        w.upf.offload_ready(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);
         (idle, last) = if n == 0 { (idle.saturating_add(1), last) } else { (0, now) };
         if idle > SPINS && now.since(last) >= busy_poll {
@@ -314,8 +314,8 @@ impl<P: Ports> Worker<'_, P> {
 
     /// Hands packets to the threads that have their sessions, and what is to be known of paths to the first.
     fn hand_over(&mut self, slots: &mut [Slot]) {
-        let neighbours = &mut self.ends.neighbours;
-        if let Some(first) = neighbours.first() {
+        let queues = &mut self.ends.queues;
+        if let Some(first) = queues.first() {
             self.path_uses.extend(self.upf.take_path_uses());
             while let Some((peer, what)) = self.path_uses.pop_front() {
                 if first.send(Request::PathUsed(peer, what)).is_err() {
@@ -324,7 +324,7 @@ impl<P: Ports> Worker<'_, P> {
                 }
             }
         }
-        let (handed, lost) = neighbours.hand_over(slots);
+        let (handed, lost) = queues.hand_over(slots);
         self.io.handed_over += handed;
         self.io.hand_over_full += lost;
     }
@@ -342,8 +342,8 @@ impl<P: Ports> Worker<'_, P> {
             self.published = now;
             self.io.receive_full = self.ports.lost();
             [self.io.fast_uplink, self.io.fast_downlink, self.io.fast_no_room] = self.ports.in_driver();
-            self.upf.gather();
-            self.io.fast_sessions = self.upf.lent();
+            self.upf.collect_counters();
+            self.io.fast_sessions = self.upf.offloaded();
             let mut public =
                 self.shared.threads[self.ends.number].counters.lock().unwrap_or_else(PoisonError::into_inner);
             *public = (self.upf.counters().clone(), self.io);
@@ -353,7 +353,7 @@ impl<P: Ports> Worker<'_, P> {
     fn sleep(&mut self, clock: &Clock) {
         use std::os::fd::AsFd;
         if !self.ends.requests.sleep()
-            || !self.ends.neighbours.is_idle()
+            || !self.ends.queues.is_idle()
             || self.shared.stop.load(Ordering::Acquire)
         {
             return self.ends.requests.awake();
@@ -361,7 +361,7 @@ impl<P: Ports> Worker<'_, P> {
         // What passes by the thread is to be told as often as if it came here.
         let longest = if self.fast { PUBLISH_EVERY } else { SLEEP_MAX };
         let end_of_path = self.ends_of_paths.front().map(|(at, ..)| *at);
-        let next = [self.upf.next_deadline(), self.upf.next_lending(), end_of_path];
+        let next = [self.upf.next_deadline(), self.upf.next_offload(), end_of_path];
         let next = next.into_iter().flatten().min();
         let until = next.map_or(longest, |at| at.since(clock()).min(longest));
         let mut fds = self.ports.descriptors();

@@ -217,7 +217,7 @@ fn an_end_marker_comes_behind_the_last_packet_of_its_tunnel() {
     };
     std::thread::scope(|scope| {
         scope.spawn(send);
-        let ended = Ended(&over);
+        let ended = AssociationEnd(&over);
         let mut next = 0;
         for round in 0..40 {
             let (old, new) = (Teid(GNB_TEID.0 + round), Teid(GNB_TEID.0 + round + 1));
@@ -258,9 +258,9 @@ fn an_end_marker_comes_behind_the_last_packet_of_its_tunnel() {
 }
 
 /// Has a thread end, whatever becomes of this one.
-struct Ended<'a>(&'a AtomicBool);
+struct AssociationEnd<'a>(&'a AtomicBool);
 
-impl Drop for Ended<'_> {
+impl Drop for AssociationEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -12,7 +12,7 @@ use whimbrel_pfcp::msg::{ApplicationPfds, PfdManagementRequest, PfdManagementRes
 
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
-use crate::applications::{Application, DomainName, NotRead, Pfd, Whence};
+use crate::applications::{Application, DomainName, DomainNameProtocol, FlowDescriptionError, Pfd};
 use crate::event::Event;
 use crate::exchange::{Change, Effects};
 use crate::limits::{APPLICATIONS_MAX, RENEWED_PER_TICK_MAX};
@@ -34,7 +34,7 @@ impl UpfC {
         let (cause, offending_ie) = match self.take_pfds(key, m) {
             Ok(changed) => {
                 self.renew(&changed);
-                out.events.push(Event::ApplicationsTold { peer: key.peer, applications: changed.len() });
+                out.events.push(Event::PfdsProvisioned { peer: key.peer, applications: changed.len() });
                 (Cause::RequestAccepted, None)
             }
             Err((cause, ie)) => (cause, ie),
@@ -117,24 +117,25 @@ impl UpfC {
 /// What is told of an application. Errors: the cause, and the element that is not understood or too long.
 fn application(m: &ApplicationPfds) -> Result<Application, (Cause, u16)> {
     let contents = m.pfd_contexts.iter().flat_map(|c| &c.pfd_contents);
-    let pfds = contents.map(|c| pfd(c).map_err(|NotRead| (Cause::ServiceNotSupported, PFD_CONTENTS)));
+    let pfds =
+        contents.map(|c| pfd(c).map_err(|FlowDescriptionError| (Cause::ServiceNotSupported, PFD_CONTENTS)));
     let said = Application { id: m.application_id.0.clone(), pfds: pfds.collect::<Result<_, _>>()? };
     said.check().map_err(|_| (Cause::NoResourcesAvailable, APPLICATION_IDS_PFDS))?;
     Ok(said)
 }
 
 /// A PFD. What URLs say stands within TLS, and nobody knows what vendors have agreed on: one that needs either is none.
-fn pfd(c: &PfdContents) -> Result<Pfd, NotRead> {
+fn pfd(c: &PfdContents) -> Result<Pfd, FlowDescriptionError> {
     if !c.urls.is_empty() || c.custom.is_some() || c.flow_descriptions.is_empty() && c.domain_names.is_empty()
     {
-        return Err(NotRead);
+        return Err(FlowDescriptionError);
     }
     let name = |n: &PfdDomainName| {
         let whence = match n.protocol.as_deref() {
-            None => Whence::Anywhere,
-            Some("DNS_QNAME") => Whence::Query,
-            Some("TLS_SNI") => Whence::ServerName,
-            Some(_) => return Err(NotRead), // names in certificates are encrypted since TLS 1.3
+            None => DomainNameProtocol::Anywhere,
+            Some("DNS_QNAME") => DomainNameProtocol::Query,
+            Some("TLS_SNI") => DomainNameProtocol::ServerName,
+            Some(_) => return Err(FlowDescriptionError), // names in certificates are encrypted since TLS 1.3
         };
         DomainName::new(&n.name, whence)
     };

@@ -20,7 +20,7 @@ use whimbrel_pfcp::{SEQUENCE_MAX, message_type};
 use super::load::LastReported;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC, is_request};
-use crate::event::{Ended, Event};
+use crate::event::{AssociationEnd, Event};
 use crate::exchange::Change;
 use crate::limits::ASSOCIATIONS_MAX;
 use crate::session_id::SessionId;
@@ -273,7 +273,7 @@ impl UpfC {
             out.events.push(Event::AssociationEnded {
                 node: m.node_id,
                 sessions_deleted,
-                why: Ended::Released,
+                why: AssociationEnd::Released,
             });
         }
         let response = AssociationReleaseResponse { node_id: self.config.node_id.clone(), cause };
@@ -338,7 +338,7 @@ impl UpfC {
         a.recovery = at;
         let (node, id) = (node.clone(), a.id);
         let sessions_deleted = self.drop_sessions(id, out);
-        out.events.push(Event::AssociationEnded { node, sessions_deleted, why: Ended::Restarted });
+        out.events.push(Event::AssociationEnded { node, sessions_deleted, why: AssociationEnd::Restarted });
     }
 
     /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its UEs are not.
@@ -359,7 +359,7 @@ impl UpfC {
         for node in lost.collect::<Vec<_>>() {
             let Some(a) = self.associations.by_node.remove(&node) else { continue };
             let sessions_deleted = self.drop_sessions(a.id, out);
-            out.events.push(Event::AssociationEnded { node, sessions_deleted, why: Ended::Silent });
+            out.events.push(Event::AssociationEnded { node, sessions_deleted, why: AssociationEnd::Silent });
         }
     }
 

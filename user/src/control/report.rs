@@ -20,7 +20,7 @@ use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects, Lead, Report};
+use crate::exchange::{Change, Effects, Report, SessionKey};
 use crate::rules::upper;
 use crate::session_id::SessionId;
 
@@ -66,7 +66,7 @@ impl UpfC {
             }
             Report::Stray { lead, shard } => {
                 if !self.has_session_of(lead) {
-                    out.changes.push(Change::Nobodys { lead, shard });
+                    out.changes.push(Change::NoSession { lead, shard });
                 }
                 return;
             }
@@ -85,13 +85,13 @@ impl UpfC {
     }
 
     /// Whether a packet that is led so has a session, of which the pipeline is about to hear. Of networks behind UEs it is not known.
-    fn has_session_of(&self, lead: Lead) -> bool {
+    fn has_session_of(&self, lead: SessionKey) -> bool {
         match lead {
-            Lead::Tunnel(teid) => {
+            SessionKey::Tunnel(teid) => {
                 let session = self.sessions.at(self.config.teids().index_of(teid));
                 session.is_some_and(|s| s.rules.is_led_to(lead))
             }
-            Lead::Ue(dn, ue) => {
+            SessionKey::Ue(dn, ue) => {
                 let pools = self.sessions.pools.get(usize::from(dn.0));
                 pools.is_some_and(|p| match ue {
                     IpAddr::V4(a) => p.ipv4.is_taken(a.to_bits().into()),

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::FSeid;
 use super::admission::Promised;
 use crate::config::Config;
 use crate::pipeline::shard_of;
-use crate::pool::{POOL_BEGINS, POOL_BEGINS_IPV6, Pool, Pools};
+use crate::pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
@@ -67,10 +67,10 @@ impl Sessions {
         let pools = config.data_networks.iter().map(|dn| {
             let ipv4 = dn.all_ipv4_pools().map(|p| {
                 // Nor the broadcast address.
-                let first = u64::from(p.first()) + u64::from(POOL_BEGINS);
-                Pool::new(first, p.numbers().saturating_sub(u64::from(POOL_BEGINS) + 1))
+                let first = u64::from(p.first()) + u64::from(POOL_RESERVED_FIRST);
+                Pool::new(first, p.numbers().saturating_sub(u64::from(POOL_RESERVED_FIRST) + 1))
             });
-            let begins = u64::from(POOL_BEGINS_IPV6);
+            let begins = u64::from(POOL_RESERVED_FIRST_IPV6);
             let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + begins, p.numbers() - begins));
             NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
         });

@@ -29,7 +29,7 @@ impl UpfU {
         match change {
             Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
             Change::Remove { session, token } => self.remove(now, session, token),
-            Change::Nobodys { lead, .. } => self.turn_away_strays(now, lead),
+            Change::NoSession { lead, .. } => self.turn_away_strays(now, lead),
             Change::Predict { session, rules, effects } => {
                 self.predict(now, Future { session, rules, effects });
             }
@@ -80,8 +80,8 @@ impl UpfU {
             s.state.rules_number = self.shared.number_rules();
         }
         self.learn(now, index, &rules);
-        if let Some(border) = self.shared.border(rules.data_network).filter(|_| rules.guarded) {
-            border.welcome(index);
+        if let Some(firewall) = self.shared.firewall(rules.data_network).filter(|_| rules.firewalled) {
+            firewall.welcome(index);
         }
         if let Some(token) = effects.token {
             self.shared.report(Report::Usage { session: id, token: Some(token), reports });
@@ -144,12 +144,12 @@ impl UpfU {
         let Some(session) = self.sessions.get(index) else {
             return;
         };
-        for Waiting { since, arrival, mut packet, .. } in held::take(&mut session.state, &mut self.shared) {
+        for Waiting { since, ingress, mut packet, .. } in held::take(&mut session.state, &mut self.shared) {
             let verdict = if discard {
                 Verdict::Drop(DropReason::BufferDiscarded)
             } else {
                 self.shared.waited_since = Some(since);
-                again(session, &mut self.shared, now, arrival, &mut packet)
+                again(session, &mut self.shared, now, ingress, &mut packet)
             };
             match verdict {
                 Verdict::Send(to) => self.shared.send(to, packet),
@@ -188,8 +188,8 @@ impl UpfU {
 
     /// What went through a firewall ends: whoever gets the addresses next has not asked for it.
     fn forget_flows(&mut self, index: u32, rules: &SessionRules) {
-        if let Some(border) = self.shared.border(rules.data_network).filter(|_| rules.guarded) {
-            border.forget(index);
+        if let Some(firewall) = self.shared.firewall(rules.data_network).filter(|_| rules.firewalled) {
+            firewall.forget(index);
         }
     }
 
@@ -220,17 +220,17 @@ fn again(
     s: &mut SessionU,
     shared: &mut Shared,
     now: Instant,
-    arrival: Ingress,
+    ingress: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
     let SessionU { rules, state } = s;
     match rules.kind {
         SessionKind::Ip => match Inner::parse(packet.octets()) {
-            Some(inner) => stages::run(rules, state, shared, now, arrival, &inner, packet),
+            Some(inner) => stages::run(rules, state, shared, now, ingress, &inner, packet),
             None => Verdict::Drop(DropReason::InnerMalformed),
         },
-        SessionKind::Ethernet => ethernet::again(rules, state, shared, now, arrival, packet),
-        SessionKind::Unstructured => unstructured::again(rules, state, shared, now, arrival, packet),
+        SessionKind::Ethernet => ethernet::again(rules, state, shared, now, ingress, packet),
+        SessionKind::Unstructured => unstructured::again(rules, state, shared, now, ingress, packet),
     }
 }
 

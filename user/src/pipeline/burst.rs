@@ -11,8 +11,8 @@ use super::guard::Guard;
 use super::inner::Inner;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
-use super::stages::{Content, Ingress};
-use super::{Lead, Origin, Slot, UpfU, Verdict, is_link_scope};
+use super::stages::{Ingress, Pdu};
+use super::{Origin, SessionKey, Slot, UpfU, Verdict, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
 const TOGETHER: usize = 32;
@@ -41,7 +41,7 @@ pub enum Stage {
 }
 
 /// Told at the end of each step: a measurement reads the clock.
-pub trait Watch {
+pub trait StageObserver {
     /// The step is over.
     fn done(&mut self, stage: Stage);
 
@@ -54,7 +54,7 @@ pub trait Watch {
 }
 
 /// Nobody watches.
-impl Watch for () {
+impl StageObserver for () {
     #[inline]
     fn done(&mut self, _: Stage) {}
 }
@@ -65,7 +65,7 @@ struct Item {
     /// Of a packet that may be decided on here: its headers. The others are left to the stages, headers and all.
     inner: Option<Inner>,
     /// Of a packet from a UE.
-    arrival: Ingress,
+    ingress: Ingress,
     payload_at: u16,
     session: u32,
     /// What is to be written before it.
@@ -73,35 +73,35 @@ struct Item {
 }
 
 const NOTHING: Item =
-    Item { inner: None, arrival: Ingress::NETWORK, payload_at: 0, session: NOBODY, outer: None };
+    Item { inner: None, ingress: Ingress::NETWORK, payload_at: 0, session: NOBODY, outer: None };
 
 impl UpfU {
     /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
     /// [`Self::next_output`]; what it has to tell in [`Self::take_reports`].
     pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
-        self.burst_watched(now, slots, &mut ());
+        self.burst_observed(now, slots, &mut ());
     }
 
     /// [`Self::burst`], with someone who is told of its steps.
-    pub fn burst_watched(&mut self, now: Instant, slots: &mut [Slot], watch: &mut impl Watch) {
+    pub fn burst_observed(&mut self, now: Instant, slots: &mut [Slot], observer: &mut impl StageObserver) {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
             prefetch_headers(slots);
             for (item, slot) in items.iter_mut().zip(&*slots) {
                 parse(item, slot, &self.shared.guard);
             }
-            watch.done(Stage::Parse);
+            observer.done(Stage::Parse);
             self.find_sessions(slots, &mut items);
-            watch.done(Stage::Session);
+            observer.done(Stage::Session);
             let mut now = now;
             for (item, slot) in items.iter_mut().zip(&mut *slots) {
-                slot.verdict = self.decide(now, item, slot, watch);
+                slot.verdict = self.decide(now, item, slot, observer);
                 if let Verdict::Drop(reason) = slot.verdict {
                     self.shared.counters.drop(reason);
                 }
-                now = watch.decided(now, &slot.verdict);
+                now = observer.decided(now, &slot.verdict);
             }
-            watch.done(Stage::Rules);
+            observer.done(Stage::Rules);
             if self.shared.common.paths_in_doubt() {
                 self.look_for_signs_of_life(now, slots);
             }
@@ -113,7 +113,7 @@ impl UpfU {
                 debug_assert!(written.is_some());
                 slot.packet.pushed(written.unwrap_or(0));
             }
-            watch.done(Stage::Rewrite);
+            observer.done(Stage::Rewrite);
         }
     }
 
@@ -130,7 +130,7 @@ impl UpfU {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
                 Origin::N3 { .. } => {
-                    let index = self.teids.index_of(item.arrival.teid);
+                    let index = self.teids.index_of(item.ingress.teid);
                     if !self.shard.is_own(index) {
                         item.inner = None; // the stages hand it over
                         continue;
@@ -159,10 +159,10 @@ impl UpfU {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
                 Origin::N6 { dn } if item.session == NOBODY => {
-                    self.predictions.prefetch(Lead::Ue(dn, inner.destination));
+                    self.predictions.prefetch(SessionKey::Ue(dn, inner.destination));
                 }
                 Origin::N3 { .. } if self.sessions.generation(item.session).is_none() => {
-                    self.predictions.prefetch(Lead::Tunnel(item.arrival.teid));
+                    self.predictions.prefetch(SessionKey::Tunnel(item.ingress.teid));
                 }
                 _ => {}
             }
@@ -211,7 +211,13 @@ impl UpfU {
 
     /// The verdict on one packet.
     #[inline]
-    fn decide(&mut self, now: Instant, item: &mut Item, slot: &mut Slot, watch: &mut impl Watch) -> Verdict {
+    fn decide(
+        &mut self,
+        now: Instant,
+        item: &mut Item,
+        slot: &mut Slot,
+        observer: &mut impl StageObserver,
+    ) -> Verdict {
         let (Some(inner), Some(hot)) = (&item.inner, self.sessions.hot(item.session)) else {
             return self.by_stages(now, slot);
         };
@@ -232,9 +238,9 @@ impl UpfU {
         // Where it goes and what is written before it, if it passes.
         let mut ask = |hot: &mut Hot, second: Option<&mut Second>| {
             let decision = if uplink {
-                hot.uplink(now, item.arrival, inner, reaches, second, watch)
+                hot.uplink(now, item.ingress, inner, reaches, second, observer)
             } else {
-                hot.downlink(now, inner, second, watch)
+                hot.downlink(now, inner, second, observer)
             };
             match decision {
                 Decision::Forward if uplink => Ok((hot.to_network(), None)),
@@ -246,7 +252,7 @@ impl UpfU {
             }
         };
         let answer = match ask(hot, None) {
-            Err(Decision::Lent) => self.sessions.borrow(item.session, |hot| ask(hot, None)),
+            Err(Decision::Offloaded) => self.sessions.with_reclaimed(item.session, |hot| ask(hot, None)),
             Err(Decision::TwiceMetered) => {
                 self.sessions.with_second(item.session, |hot, second| ask(hot, Some(second)))
             }
@@ -275,7 +281,7 @@ impl UpfU {
                 self.sessions.fold(session);
                 verdict
             }
-            Err(Decision::Forward | Decision::Full | Decision::Lent | Decision::TwiceMetered) => {
+            Err(Decision::Forward | Decision::Full | Decision::Offloaded | Decision::TwiceMetered) => {
                 self.by_stages(now, slot)
             }
         }
@@ -302,8 +308,8 @@ fn hash_of(flows: &Flows, session: &SessionU, item: &Item) -> Option<Hash> {
     if !compared.worth || compared.named {
         return None;
     }
-    let flow = inner.flow(item.arrival.teid != Teid(0))?;
-    Some(flows.hash(&FlowKey::new(session.state.rules_number, compared, item.arrival, &flow, 0)))
+    let flow = inner.flow(item.ingress.teid != Teid(0))?;
+    Some(flows.hash(&FlowKey::new(session.state.rules_number, compared, item.ingress, &flow, 0)))
 }
 
 /// Begins to load the headers of all packets: a driver has just written them, by way of memory.
@@ -324,7 +330,7 @@ fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
             let Ok(payload_at) = u16::try_from(m.payload_at) else { return };
             if m.message_type == message_type::G_PDU {
                 item.inner = Inner::parse(m.payload);
-                item.arrival = Ingress { teid: m.teid, container: m.pdu_session };
+                item.ingress = Ingress { teid: m.teid, container: m.pdu_session };
                 item.payload_at = payload_at;
             }
         }

@@ -8,43 +8,43 @@ use super::drops::Counters;
 use super::flows::{FlowKey, Flows, Known};
 use super::session::State;
 use super::shared::Shared;
-use super::stages::{Content, Ingress};
+use super::stages::{Ingress, Pdu};
 use crate::limits::RULES_PER_SESSION_MAX;
 use crate::rules::{NONE, Names, Pdr, SessionRules};
 
 /// The first PDR, by precedence, that the packet matches (TS 29.244 §5.2.1): as remembered of its flow, where there are filters.
 #[inline]
-pub(super) fn detect<'r, C: Content>(
+pub(super) fn detect<'r, C: Pdu>(
     rules: &'r SessionRules,
     state: &State,
     shared: &mut Shared,
-    arrival: Ingress,
-    content: &C,
+    ingress: Ingress,
+    pdu: &C,
     names: Names,
 ) -> Result<&'r Pdr, DropReason> {
     let place = match &mut shared.flows {
         Some(flows) if rules.compared.worth => {
-            remembered(rules, state, (flows, &mut shared.counters), arrival, content, names)
+            remembered(rules, state, (flows, &mut shared.counters), ingress, pdu, names)
         }
-        _ => asked(rules, arrival, content, names),
+        _ => asked(rules, ingress, pdu, names),
     }?;
     rules.pdrs.get(usize::from(place)).ok_or(DropReason::NoMatchingPdr)
 }
 
 /// The PDR's place, as the flow's packets before this one have met it, or as the filters say.
-fn remembered<C: Content>(
+fn remembered<C: Pdu>(
     rules: &SessionRules,
     state: &State,
     (flows, counters): (&mut Flows, &mut Counters),
-    arrival: Ingress,
-    content: &C,
+    ingress: Ingress,
+    pdu: &C,
     names: Names,
 ) -> Result<u8, DropReason> {
     // A flow that becomes known by a name is another one, and asked again.
-    let (Some(flow), Some(word)) = (content.flow(arrival.teid != Teid(0)), names.word()) else {
-        return asked(rules, arrival, content, names);
+    let (Some(flow), Some(word)) = (pdu.flow(ingress.teid != Teid(0)), names.word()) else {
+        return asked(rules, ingress, pdu, names);
     };
-    let key = FlowKey::new(state.rules_number, rules.compared, arrival, &flow, word);
+    let key = FlowKey::new(state.rules_number, rules.compared, ingress, &flow, word);
     let hash = flows.hash(&key);
     let passes = |met: u8| {
         let far = rules.pdrs.get(usize::from(met)).and_then(|p| rules.fars.get(usize::from(p.far)));
@@ -58,7 +58,7 @@ fn remembered<C: Content>(
         return Met(met).read();
     }
     counters.flows_asked += 1;
-    let met = asked(rules, arrival, content, names);
+    let met = asked(rules, ingress, pdu, names);
     flows.keep(&key, hash, Met::of(met).0);
     met
 }
@@ -92,21 +92,16 @@ const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
 ///
 /// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
 /// the UE or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
-fn asked<C: Content>(
-    rules: &SessionRules,
-    arrival: Ingress,
-    content: &C,
-    names: Names,
-) -> Result<u8, DropReason> {
-    let qfi = arrival.qfi();
-    if let Some(place) = find(rules, arrival, content, names) {
+fn asked<C: Pdu>(rules: &SessionRules, ingress: Ingress, pdu: &C, names: Names) -> Result<u8, DropReason> {
+    let qfi = ingress.qfi();
+    if let Some(place) = find(rules, ingress, pdu, names) {
         return Ok(place);
     }
     let mut none = DropReason::NoMatchingPdr;
     for (place, p) in (0..).zip(&rules.pdrs) {
-        let here = p.teid == arrival.teid
+        let here = p.teid == ingress.teid
             && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
-            && content.matches(p, names);
+            && pdu.matches(p, names);
         if here && p.accepts(qfi) {
             return Ok(place);
         }
@@ -119,10 +114,10 @@ fn asked<C: Content>(
 
 /// The first PDR by the index, where the session has one. A packet that it finds none for is dropped, unless a PDR of several
 /// QoS flows, not of the packet's, stands before its own.
-fn find<C: Content>(rules: &SessionRules, arrival: Ingress, content: &C, names: Names) -> Option<u8> {
+fn find<C: Pdu>(rules: &SessionRules, ingress: Ingress, pdu: &C, names: Names) -> Option<u8> {
     let index = rules.index.as_ref()?;
-    let flow = content.flow(arrival.teid != Teid(0))?;
-    let at = index.find(arrival.teid, arrival.qfi(), &flow, &rules.applications, names)?;
-    let accepts = rules.pdrs.get(at).is_some_and(|p| p.accepts(arrival.qfi()));
+    let flow = pdu.flow(ingress.teid != Teid(0))?;
+    let at = index.find(ingress.teid, ingress.qfi(), &flow, &rules.applications, names)?;
+    let accepts = rules.pdrs.get(at).is_some_and(|p| p.accepts(ingress.qfi()));
     u8::try_from(at).ok().filter(|_| accepts)
 }

@@ -127,7 +127,7 @@ drop_reasons! {
 
 /// What a data network's firewall did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BorderCounters {
+pub struct FirewallCounters {
     /// The network.
     pub dn: DnIndex,
     /// Flows that stand.
@@ -144,7 +144,7 @@ pub struct BorderCounters {
     pub rules: Vec<u64>,
 }
 
-impl BorderCounters {
+impl FirewallCounters {
     /// Those of another pipeline.
     fn add(&mut self, other: &Self) {
         self.flows += other.flows;
@@ -165,14 +165,14 @@ macro_rules! counters {
         pub struct Counters {
             $( $(#[doc = $doc])+ pub $name: u64, )*
             /// The firewalls of data networks, in the order of these.
-            pub borders: Vec<BorderCounters>,
+            pub firewalls: Vec<FirewallCounters>,
             /// Dropped packets, by [`DropReason`].
             pub dropped: [u64; DropReason::COUNT],
         }
 
         impl Default for Counters {
             fn default() -> Self {
-                Self { $( $name: 0, )* borders: Vec::new(), dropped: [0; DropReason::COUNT] }
+                Self { $( $name: 0, )* firewalls: Vec::new(), dropped: [0; DropReason::COUNT] }
             }
         }
 
@@ -181,10 +181,10 @@ macro_rules! counters {
 
             fn add(mut self, other: &Self) -> Self {
                 $( self.$name += other.$name; )*
-                for other in &other.borders {
-                    match self.borders.iter_mut().find(|own| own.dn == other.dn) {
+                for other in &other.firewalls {
+                    match self.firewalls.iter_mut().find(|own| own.dn == other.dn) {
                         Some(own) => own.add(other),
-                        None => self.borders.push(other.clone()),
+                        None => self.firewalls.push(other.clone()),
                     }
                 }
                 for (own, other) in self.dropped.iter_mut().zip(other.dropped) {

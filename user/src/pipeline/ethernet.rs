@@ -20,7 +20,7 @@ use super::packet::Packet;
 use super::session::State;
 use super::shard::PerSecond;
 use super::shared::Shared;
-use super::stages::{self, Content, Ingress};
+use super::stages::{self, Ingress, Pdu};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::config::DnIndex;
 use crate::exchange::Report;
@@ -61,12 +61,12 @@ impl Switch {
 }
 
 /// A frame, and the IP packet in it.
-struct Content802 {
+struct EthernetPdu {
     frame: Frame,
     inner: Option<Inner>,
 }
 
-impl Content802 {
+impl EthernetPdu {
     fn parse(p: &[u8]) -> Option<Self> {
         let frame = Frame::parse(p)?;
         let inner = frame.ip_at().and_then(|at| p.get(at..)).and_then(Inner::parse);
@@ -74,7 +74,7 @@ impl Content802 {
     }
 }
 
-impl Content for Content802 {
+impl Pdu for EthernetPdu {
     fn matches(&self, pdr: &Pdr, _: Names) -> bool {
         let flow = || self.inner.map(|i| if pdr.is_uplink() { i.uplink() } else { i.downlink() });
         pdr.filters.is_empty() || {
@@ -107,26 +107,26 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Ingress,
+        ingress: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
-        let Some(content) = Content802::parse(packet.octets()) else {
+        let Some(pdu) = EthernetPdu::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
-        let Frame { source, destination, .. } = content.frame;
+        let Frame { source, destination, .. } = pdu.frame;
         if let Err(reason) = self.may_use(now, index, source) {
             return Verdict::Drop(reason);
         }
-        let verdict = self.in_session(now, index, arrival, &content, packet);
+        let verdict = self.in_session(now, index, ingress, &pdu, packet);
         let Verdict::Send(Destination::Frames { dn }) = verdict else { return verdict };
         self.learn_mac(now, index, dn, source);
         let Some(network) = self.networks.get(usize::from(dn.0)) else { return verdict };
         match network.switch.by_mac.get(&destination).copied() {
             Some(own) if own == index => Verdict::Drop(DropReason::FrameReturns),
-            Some(other) => self.in_session(now, other, Ingress::NETWORK, &content, packet),
+            Some(other) => self.in_session(now, other, Ingress::NETWORK, &pdu, packet),
             None => {
                 if is_group(destination) {
-                    self.flood(now, dn, Some(index), &content, packet);
+                    self.flood(now, dn, Some(index), &pdu, packet);
                 }
                 verdict
             }
@@ -138,21 +138,21 @@ impl UpfU {
         if !self.shard.is_first() {
             return self.to_first(0);
         }
-        let Some(content) = Content802::parse(packet.octets()) else {
+        let Some(pdu) = EthernetPdu::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
-        let Frame { source, destination, .. } = content.frame;
+        let Frame { source, destination, .. } = pdu.frame;
         let Some(network) = self.networks.get(usize::from(dn.0)) else {
             return Verdict::Drop(DropReason::UnknownMac);
         };
         // A bridge may send a UE's own frame back.
         let sender = network.switch.by_mac.get(&source).copied();
         if is_group(destination) {
-            return self.flood(now, dn, sender, &content, packet);
+            return self.flood(now, dn, sender, &pdu, packet);
         }
         match network.switch.by_mac.get(&destination).copied() {
             Some(own) if Some(own) == sender => Verdict::Drop(DropReason::FrameReturns),
-            Some(index) => self.in_session(now, index, Ingress::NETWORK, &content, packet),
+            Some(index) => self.in_session(now, index, Ingress::NETWORK, &pdu, packet),
             None => Verdict::Drop(DropReason::UnknownMac),
         }
     }
@@ -163,7 +163,7 @@ impl UpfU {
         now: Instant,
         dn: DnIndex,
         but: Option<u32>,
-        content: &Content802,
+        pdu: &EthernetPdu,
         packet: &Packet,
     ) -> Verdict {
         let Some(network) = self.networks.get_mut(usize::from(dn.0)) else {
@@ -178,7 +178,7 @@ impl UpfU {
         for index in sessions {
             let mut copy = self.shared.fresh();
             copy.fill(packet.octets());
-            match self.in_session(now, index, Ingress::NETWORK, content, &mut copy) {
+            match self.in_session(now, index, Ingress::NETWORK, pdu, &mut copy) {
                 Verdict::Send(to) => self.shared.send(to, copy),
                 Verdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
@@ -290,11 +290,11 @@ pub(super) fn again(
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Ingress,
+    ingress: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
-    match Content802::parse(packet.octets()) {
-        Some(content) => stages::run(rules, state, shared, now, arrival, &content, packet),
+    match EthernetPdu::parse(packet.octets()) {
+        Some(pdu) => stages::run(rules, state, shared, now, ingress, &pdu, packet),
         None => Verdict::Drop(DropReason::InnerMalformed),
     }
 }

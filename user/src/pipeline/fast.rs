@@ -1,14 +1,14 @@
-//! Plain sessions lent to a fast path: a program in the driver that decides on their packets as [`super::plain`] does.
+//! Plain sessions offloaded to a fast path: a program in the driver that decides on their packets as [`super::plain`] does.
 //!
 //! What such a session's packets need lies in memory that both share, an [`FastEntry`] a session. Who decides on a packet, the program
 //! or this pipeline, takes the entry's lock for that moment, so both count into the same figures and neither misses what the other did.
 //! To take a session back, for a change of rules or whatever else is not a packet that passes, is to take its lock for good: from then
 //! on the program hands its packets up, and what it counted is here, to the octet.
 //!
-//! No packet of a session overtakes another. A session is lent only when none is still on its way up: for a moment its entry is watched
+//! No packet of a session overtakes another. A session is offloaded only when none is still on its way up: for a moment its entry is watched
 //! ([`state::WATCHED`]), and the program counts what it hands up. If one goes up later that only this pipeline can decide on, those after
 //! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. Of a packet that it has not read to its end
-//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not look at (IPv4's options) goes up by
+//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not snapshot at (IPv4's options) goes up by
 //! itself.
 
 use std::collections::VecDeque;
@@ -19,12 +19,12 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 use super::drops::{Counters, DropReason};
-use super::guard::Suspects;
+use super::guard::DestinationFilter;
 use super::plain::Hot;
 use super::sessions::Blocks;
 use crate::config::DnIndex;
 
-/// How long a session is watched for a pause of [`FastPath::settles_in`]. One whose packets leave none for so long is lent in a pause of
+/// How long a session is watched for a pause of [`FastPath::settles_in`]. One whose packets leave none for so long is offloaded in a pause of
 /// a tenth of that: drivers show us packets sooner when they come one behind the other.
 const WATCH_MAX: Duration = Duration::from_millis(50);
 /// Sessions that are looked at between two bursts: some microseconds.
@@ -120,10 +120,10 @@ impl FastEntry {
     /// Has packets go up from now on, until the pipeline has seen to the session: by whoever is to change its rules, before he says
     /// that they are changed. A program that decides on a packet has the time to.
     pub fn recall(&self) {
-        let lent = |state| matches!(state, state::FREE | state::WATCHED | state::BEHIND);
+        let offloaded = |state| matches!(state, state::FREE | state::WATCHED | state::BEHIND);
         let mut now = self.state.load(Ordering::Relaxed);
-        while lent(now) || now == state::BUSY {
-            let from = if lent(now) { now } else { state::FREE };
+        while offloaded(now) || now == state::BUSY {
+            let from = if offloaded(now) { now } else { state::FREE };
             let changed =
                 self.state.compare_exchange_weak(from, state::RECALLED, Ordering::AcqRel, Ordering::Relaxed);
             match changed {
@@ -157,7 +157,7 @@ impl FastEntry {
 
 /// What a fast path has decided on, all sessions together, since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastCounted {
+pub struct FastPathCounters {
     /// Packets forwarded that UEs sent.
     pub ul_packets: u64,
     /// Their octets, inner packets alone.
@@ -170,7 +170,7 @@ pub struct FastCounted {
     pub dropped: [u64; DropReason::COUNT],
 }
 
-impl Default for FastCounted {
+impl Default for FastPathCounters {
     fn default() -> Self {
         Self { ul_packets: 0, ul_octets: 0, dl_packets: 0, dl_octets: 0, dropped: [0; DropReason::COUNT] }
     }
@@ -178,7 +178,7 @@ impl Default for FastCounted {
 
 /// A fast path, as the pipeline sees it.
 pub trait FastPath: Send {
-    /// The sessions, by index; those beyond are not lent.
+    /// The sessions, by index; those beyond are not offloaded.
     fn entries(&self) -> &[FastEntry];
 
     /// Where the session of a UE's address is said: its index and one, or zero.
@@ -194,17 +194,17 @@ pub trait FastPath: Send {
     /// Whether the first two are known now.
     fn leads(&self, hops: (u16, u16)) -> bool;
 
-    /// The words of [`Suspects`], to which packets go up.
-    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS];
+    /// The words of [`DestinationFilter`], to which packets go up.
+    fn suspects(&self) -> &[AtomicU64; DestinationFilter::WORDS];
 
     /// What it has decided on.
-    fn counted(&self) -> FastCounted;
+    fn counted(&self) -> FastPathCounters;
 
     /// How long no packet of a session must have gone up for none to be on its way.
     fn settles_in(&self) -> Duration;
 }
 
-/// A session that is to be lent.
+/// A session that is to be offloaded.
 struct Watched {
     index: u32,
     watch: u32,
@@ -216,22 +216,22 @@ struct Watched {
 }
 
 /// The fast path, and what waits for it.
-pub(super) struct Lender {
+pub(super) struct Offloader {
     path: Box<dyn FastPath>,
     watched: VecDeque<Watched>,
-    /// Sessions that are lent.
-    lent: u64,
-    told: FastCounted,
+    /// Sessions that are offloaded.
+    offloaded: u64,
+    told: FastPathCounters,
 }
 
-impl Lender {
+impl Offloader {
     pub(super) fn new(path: Box<dyn FastPath>) -> Self {
-        Self { path, watched: VecDeque::new(), lent: 0, told: FastCounted::default() }
+        Self { path, watched: VecDeque::new(), offloaded: 0, told: FastPathCounters::default() }
     }
 
-    /// Begins to watch a session, if it can be lent.
-    pub(super) fn offer(&mut self, index: u32, hot: &mut Hot) {
-        let Some((dn, gnb)) = hot.lendable() else { return };
+    /// Begins to watch a session, if it can be offloaded.
+    pub(super) fn start_offload(&mut self, index: u32, hot: &mut Hot) {
+        let Some((dn, gnb)) = hot.offload_target() else { return };
         let Some(hops) = self.path.hops(dn, gnb) else { return };
         let Some(entry) = self.path.entries().get(index as usize) else { return };
         let (ue, prefix) = hot.addresses();
@@ -248,7 +248,7 @@ impl Lender {
         let octets = prefix.map_or([0; 8], u64::to_be_bytes);
         entry.ue_ipv6.store(u64::from_ne_bytes(octets), Ordering::Relaxed);
         entry.gnb_ipv4.store(u32::from_ne_bytes(gnb.octets()), Ordering::Relaxed);
-        hot.describe(entry);
+        hot.write_rules(entry);
         let watch = entry.watch.load(Ordering::Relaxed).wrapping_add(1);
         entry.watch.store(watch, Ordering::Relaxed);
         entry.passed.store(0, Ordering::Relaxed);
@@ -261,8 +261,8 @@ impl Lender {
         self.watched.push_back(Watched { index, watch, passed: 0, since: None, first: None });
     }
 
-    /// Lends what can be lent now. `drained`: all that had come up is decided on, and sent.
-    pub(super) fn lend(&mut self, now: Instant, drained: bool, sessions: &mut Blocks<Hot>) {
+    /// Offloads what can be offloaded now. `drained`: all that had come up is decided on, and sent.
+    pub(super) fn offload_ready(&mut self, now: Instant, drained: bool, sessions: &mut Blocks<Hot>) {
         for _ in 0..self.watched.len().min(LOOKS) {
             let Some(mut w) = self.watched.pop_front() else { return };
             let (Some(hot), Some(entry)) =
@@ -295,8 +295,8 @@ impl Lender {
             if entry.passed.load(Ordering::SeqCst) == w.passed {
                 hot.set_watched(false);
                 hot.write(entry);
-                hot.set_lent(true);
-                self.lent += 1;
+                hot.set_offloaded(true);
+                self.offloaded += 1;
                 entry.state.store(state::FREE, Ordering::Release);
             } else {
                 entry.state.store(state::WATCHED, Ordering::Release);
@@ -305,15 +305,15 @@ impl Lender {
         }
     }
 
-    /// Takes a session back, if it is lent or about to be.
-    pub(super) fn take_back(&mut self, index: u32, hot: &mut Hot) {
+    /// Takes a session back, if it is offloaded or about to be.
+    pub(super) fn reclaim(&mut self, index: u32, hot: &mut Hot) {
         let Some(entry) = self.path.entries().get(index as usize) else { return };
-        // Its address may become that of a session elsewhere, which nobody is to look for here.
-        if hot.is_lent() {
+        // Its address may become that of a session elsewhere, which nobody is to snapshot for here.
+        if hot.is_offloaded() {
             entry.lock();
             hot.read(entry);
-            hot.set_lent(false);
-            self.lent -= 1;
+            hot.set_offloaded(false);
+            self.offloaded -= 1;
             entry.belongs_to_nobody();
             entry.state.store(state::NONE, Ordering::Release);
         } else if hot.is_watched() {
@@ -323,7 +323,7 @@ impl Lender {
         } else {
             return;
         }
-        if let Some((dn, _)) = hot.lendable() {
+        if let Some((dn, _)) = hot.offload_target() {
             let (ue, prefix) = hot.addresses();
             let of_ipv4 = ue.and_then(|ue| self.path.ipv4(dn, ue));
             let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
@@ -331,8 +331,8 @@ impl Lender {
         }
     }
 
-    /// Does something with a session that is lent, and leaves it lent, or has it watched again where packets stand behind this one.
-    pub(super) fn borrow<T>(
+    /// Does something with a session that is offloaded, and leaves it offloaded, or has it watched again where packets stand behind this one.
+    pub(super) fn with_reclaimed<T>(
         &mut self,
         index: u32,
         hot: &mut Hot,
@@ -341,50 +341,50 @@ impl Lender {
         let (was, result) = self.with(index, hot, f)?;
         let entry = &self.path.entries()[index as usize];
         if was == state::BEHIND || entry.missed.load(Ordering::Relaxed) != 0 && was == state::FREE {
-            self.take_back(index, hot);
-            self.offer(index, hot);
+            self.reclaim(index, hot);
+            self.start_offload(index, hot);
         }
         Some(result)
     }
 
     /// The same, with what the entry was and is again.
     fn with<T>(&self, index: u32, hot: &mut Hot, f: impl FnOnce(&mut Hot) -> T) -> Option<(u32, T)> {
-        let entry = self.path.entries().get(index as usize).filter(|_| hot.is_lent())?;
+        let entry = self.path.entries().get(index as usize).filter(|_| hot.is_offloaded())?;
         let was = entry.lock();
         hot.read(entry);
-        hot.set_lent(false);
+        hot.set_offloaded(false);
         let result = f(hot);
-        hot.set_lent(true);
+        hot.set_offloaded(true);
         hot.write(entry);
         entry.state.store(was, Ordering::Release);
         Some((was, result))
     }
 
     /// Which destinations are to go up.
-    pub(super) fn show(&self, suspects: &Suspects) {
+    pub(super) fn show(&self, suspects: &DestinationFilter) {
         suspects.show(self.path.suspects());
     }
 
-    /// Sessions that are lent now.
-    pub(super) fn lent(&self) -> u64 {
-        self.lent
+    /// Sessions that are offloaded now.
+    pub(super) fn offloaded(&self) -> u64 {
+        self.offloaded
     }
 
-    /// A copy of a session that is lent, as it is now.
-    pub(super) fn look(&self, index: u32, hot: &Hot) -> Option<Hot> {
+    /// A copy of a session that is offloaded, as it is now.
+    pub(super) fn snapshot(&self, index: u32, hot: &Hot) -> Option<Hot> {
         let mut copy = hot.clone();
         self.with(index, &mut copy, |_| ())?;
         Some(copy)
     }
 
-    /// When [`Self::lend`] has something to do.
+    /// When [`Self::offload_ready`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let w = self.watched.front()?;
         Some(w.since.map_or(Instant::ZERO, |since| since + self.path.settles_in()))
     }
 
     /// Adds what was counted there since the last call.
-    pub(super) fn gather(&mut self, to: &mut Counters) {
+    pub(super) fn collect_counters(&mut self, to: &mut Counters) {
         let (now, before) = (self.path.counted(), self.told);
         to.ul_packets += now.ul_packets - before.ul_packets;
         to.ul_octets += now.ul_octets - before.ul_octets;

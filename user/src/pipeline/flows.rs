@@ -36,7 +36,7 @@ impl FlowKey {
     pub(super) fn new(
         rules_number: u64,
         compared: Compared,
-        arrival: Ingress,
+        ingress: Ingress,
         flow: &Flow,
         names: u32,
     ) -> Self {
@@ -49,7 +49,7 @@ impl FlowKey {
         let tos = if compared.tos { flow.tos } else { 0 };
         let flow_label = if compared.flow_label { flow.flow_label } else { 0 };
         let spi = flow.spi.filter(|_| compared.spi);
-        let qfi = arrival.qfi().filter(|_| compared.qfi).map_or(u8::MAX, Qfi::value);
+        let qfi = ingress.qfi().filter(|_| compared.qfi).map_or(u8::MAX, Qfi::value);
         let is_there = u8::from(flow.remote.is_ipv6())
             | u8::from(flow.ports.is_some()) << 1
             | u8::from(spi.is_some()) << 2;
@@ -62,7 +62,7 @@ impl FlowKey {
             local.1,
             ports | u64::from(octets),
             u64::from(flow_label) << 32 | u64::from(spi.unwrap_or(0)),
-            u64::from(names) << 32 | u64::from(arrival.teid.0),
+            u64::from(names) << 32 | u64::from(ingress.teid.0),
             rules_number << ANSWER.count_ones(),
         ])
     }

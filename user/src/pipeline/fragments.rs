@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use super::border::Fragment;
+use super::firewall::Fragment;
 use super::inner::Inner;
 use crate::limits::PORTS_AWAITED_MAX;
 use crate::session_id::{SessionId, mix};

@@ -13,7 +13,7 @@ use super::inner::Inner;
 use super::packet::Packet;
 use super::stages::Ingress;
 use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
-use crate::exchange::{Lead, Report};
+use crate::exchange::{Report, SessionKey};
 use crate::rules::SessionKind;
 
 impl UpfU {
@@ -46,10 +46,10 @@ impl UpfU {
         };
         match m.message_type {
             message_type::G_PDU => {
-                let arrival = Ingress { teid: m.teid, container: m.pdu_session };
+                let ingress = Ingress { teid: m.teid, container: m.pdu_session };
                 let (at, end) = (m.payload_at, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                self.g_pdu(now, (peer, local), arrival, at, packet)
+                self.g_pdu(now, (peer, local), ingress, at, packet)
             }
             message_type::END_MARKER => {
                 let (teid, end) = (m.teid, m.payload_at + m.payload.len());
@@ -83,42 +83,47 @@ impl UpfU {
         &mut self,
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
-        arrival: Ingress,
+        ingress: Ingress,
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
-        let index = self.teids.index_of(arrival.teid);
+        let index = self.teids.index_of(ingress.teid);
         if !self.shard.is_own(index) {
             return self.hand(index);
         }
-        let Some(place) = self.place(now, index, arrival.teid, peer.ip()) else {
+        let Some(place) = self.place(now, index, ingress.teid, peer.ip()) else {
             if self.strays.are_kept() {
-                return self.keep_stray(now, Lead::Tunnel(arrival.teid), Origin::N3 { peer, local }, packet);
+                return self.keep_stray(
+                    now,
+                    SessionKey::Tunnel(ingress.teid),
+                    Origin::N3 { peer, local },
+                    packet,
+                );
             }
-            return self.unknown_tunnel(now, (peer, local), arrival.teid);
+            return self.unknown_tunnel(now, (peer, local), ingress.teid);
         };
         let payload = packet.octets().get(payload_at..).unwrap_or_default();
         if self.sessions.full(index).is_none() && Inner::parse(payload).is_none() {
             return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
         }
         if self.sessions.full(index).is_some_and(|s| s.state.awaited) {
-            self.may_have_moved(now, index, arrival.teid, peer.ip());
+            self.may_have_moved(now, index, ingress.teid, peer.ip());
         }
-        if !self.is_placed(now, index, arrival.teid, peer.ip()) {
-            return self.await_place(now, index, arrival.teid, (peer, local), packet);
+        if !self.is_placed(now, index, ingress.teid, peer.ip()) {
+            return self.await_place(now, index, ingress.teid, (peer, local), packet);
         }
         let Some(session) = self.sessions.get(index) else {
-            return self.unknown_tunnel(now, (peer, local), arrival.teid);
+            return self.unknown_tunnel(now, (peer, local), ingress.teid);
         };
         if session.rules.relays != 0 || session.rules.kind != SessionKind::Ip {
-            return self.not_plain(now, (index, place), arrival, payload_at, packet);
+            return self.not_plain(now, (index, place), ingress, payload_at, packet);
         }
         packet.pull(payload_at);
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
-        let verdict = run_in(session, &mut self.shared, now, arrival, &inner, packet);
+        let verdict = run_in(session, &mut self.shared, now, ingress, &inner, packet);
         self.after(now, index, verdict);
         verdict
     }
@@ -128,7 +133,7 @@ impl UpfU {
         let found = self.sessions.place(index, teid);
         if found.is_some()
             || self.predictions.is_empty()
-            || !self.comes_true(now, Lead::Tunnel(teid), Some(peer))
+            || !self.comes_true(now, SessionKey::Tunnel(teid), Some(peer))
         {
             return found;
         }
@@ -141,7 +146,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         (index, place): (u32, usize),
-        arrival: Ingress,
+        ingress: Ingress,
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
@@ -149,19 +154,19 @@ impl UpfU {
         let (relay, kind) =
             session.map_or_else(Default::default, |s| (s.rules.is_relay(place), s.rules.kind));
         if relay && packet.len() > payload_at {
-            return self.relay(now, index, arrival, packet);
+            return self.relay(now, index, ingress, packet);
         }
         packet.pull(payload_at);
         match kind {
             SessionKind::Ip => {}
-            SessionKind::Ethernet => return self.frame_from_ue(now, index, arrival, packet),
-            SessionKind::Unstructured => return self.octets_from_ue(now, index, arrival, packet),
+            SessionKind::Ethernet => return self.frame_from_ue(now, index, ingress, packet),
+            SessionKind::Unstructured => return self.octets_from_ue(now, index, ingress, packet),
         }
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
-        self.in_session(now, index, arrival, &inner, packet)
+        self.in_session(now, index, ingress, &inner, packet)
     }
 
     /// The peer is told, to its GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527

@@ -2,7 +2,7 @@
 //!
 //! A packet that a UE sends into a data network is looked at twice at most. [`Guard::suspects`] asks a few words, which are in a core's
 //! first cache, whether its destination may be one that is denied: for usual destinations the answer is no. For the others
-//! [`Guard::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`Suspects`]) and
+//! [`Guard::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`DestinationFilter`]) and
 //! hands up what they do not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are set before an address is compared, and never
 //! taken back; a stale one costs a longer look and no packet.
 //!
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::DropReason;
-use super::border::Fragment;
+use super::firewall::Fragment;
 use super::inner::{Inner, protocol};
 use super::peers::Peers;
 use crate::config::{Config, Ipv4Net, Ipv6Net};
@@ -21,9 +21,9 @@ use crate::firewall::FirewallRule;
 use crate::isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation, is_special, translated};
 use crate::rules::upper;
 
-/// Words of [`Suspects`]: two kilobytes, of which each thread's first cache has room.
+/// Words of [`DestinationFilter`]: two kilobytes, of which each thread's first cache has room.
 const WORDS: usize = 256;
-/// Multipliers of [`Suspects::place`], odd and less than 2^31, as an instruction of BPF takes them.
+/// Multipliers of [`DestinationFilter::place`], odd and less than 2^31, as an instruction of BPF takes them.
 const MULTIPLIERS: [u32; 4] = [0x5bd1_e995, 0x2c1b_3c6d, 0x297a_2d39, 0x6b43_a9b5];
 /// Bits of a product below those that are a place.
 const PLACE_SHIFT: u32 = 18;
@@ -34,15 +34,15 @@ const ECHO: [[u8; 2]; 2] = [[8, 0], [128, 129]];
 /// One bit for each of 16,384 places of destination addresses: set for every address that may be denied.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Suspects([AtomicU64; WORDS]);
+pub struct DestinationFilter([AtomicU64; WORDS]);
 
-impl Default for Suspects {
+impl Default for DestinationFilter {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 }
 
-impl Suspects {
+impl DestinationFilter {
     /// Words that a fast path shares.
     pub const WORDS: usize = WORDS;
     /// As of [`Self::place`], for a program in the driver: what the words of an address, in the order of memory, are multiplied with before
@@ -159,7 +159,7 @@ impl Guard {
     }
 
     /// Sets the bits of what the configuration denies.
-    pub(super) fn suspect_configured(&self, config: &Config, suspects: &Suspects) {
+    pub(super) fn suspect_configured(&self, config: &Config, suspects: &DestinationFilter) {
         let own = [config.n3_ipv4.map(IpAddr::V4), config.n3_ipv6.map(IpAddr::V6), Some(config.n4)];
         let core = self.core.iter().map(|c| c.address);
         let all = own.into_iter().flatten().chain(core).chain(self.gateways.iter().copied());
@@ -168,7 +168,7 @@ impl Guard {
     }
 
     /// The host takes packets for these addresses from now on.
-    pub(super) fn set_host(&mut self, host: Arc<HostAddresses>, suspects: &Suspects) {
+    pub(super) fn set_host(&mut self, host: Arc<HostAddresses>, suspects: &DestinationFilter) {
         host.singles().iter().for_each(|a| suspects.set(*a));
         // Loopback is looked at in any case; a host that has other whole networks is rare.
         if host.networks().iter().any(|n| !is_special(n.address)) {
@@ -179,7 +179,7 @@ impl Guard {
 
     /// Whether a UE's packet to a destination is to be judged.
     #[inline]
-    pub(super) fn suspects(&self, to: IpAddr, suspects: &Suspects) -> bool {
+    pub(super) fn suspects(&self, to: IpAddr, suspects: &DestinationFilter) -> bool {
         let unusual = match to {
             IpAddr::V4(_) => is_special(to),
             // Among others what a NAT64 translates (RFC 6052 §2.1).
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_address_is_suspected_once_it_is_set_and_few_others_are() {
-        let suspects = Suspects::default();
+        let suspects = DestinationFilter::default();
         let address = |n: u32| -> [IpAddr; 2] {
             let v6 = (0x2001_0db8_u128 << 96) | u128::from(n) << 17;
             [IpAddr::V4((0xc000_0000 + n).into()), IpAddr::V6(v6.into())]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use crate::limits::{ERROR_INDICATIONS_PER_PEER_MAX, GUESSING_PEERS_MAX, WRONG_TUNNELS_PER_PEER_MAX};
+use crate::limits::{ERROR_INDICATIONS_PER_PEER_MAX, TEID_GUESSING_PEERS_MAX, UNKNOWN_TUNNELS_PER_PEER_MAX};
 
 /// How long a peer is suspended after the last second in which it named too many: longer than it takes to say them all again.
 const SUSPENDED_FOR: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl Guesses {
         peer.last = now;
         peer.wrong = peer.wrong.saturating_add(1);
         let mut suspends = false;
-        if peer.wrong > WRONG_TUNNELS_PER_PEER_MAX {
+        if peer.wrong > UNKNOWN_TUNNELS_PER_PEER_MAX {
             suspends = peer.suspended_until <= now;
             peer.suspended_until = now + SUSPENDED_FOR;
         }
@@ -71,7 +71,7 @@ impl Guesses {
             suspended_until: Instant::ZERO,
             last: Instant::ZERO,
         };
-        if self.0.len() < GUESSING_PEERS_MAX {
+        if self.0.len() < TEID_GUESSING_PEERS_MAX {
             self.0.push(new);
             return self.0.len() - 1;
         }
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_peer_that_names_too_many_wrong_tunnels_in_a_second_is_suspended_and_told_no_more() {
         let (mut guesses, now) = (Guesses::default(), Instant(1_800_000_000_000_000));
-        let said: Vec<_> = (0..=WRONG_TUNNELS_PER_PEER_MAX).map(|_| guesses.wrong(now, peer(1))).collect();
+        let said: Vec<_> = (0..=UNKNOWN_TUNNELS_PER_PEER_MAX).map(|_| guesses.wrong(now, peer(1))).collect();
         assert_eq!(said.iter().filter(|w| w.tell).count(), ERROR_INDICATIONS_PER_PEER_MAX as usize);
-        assert_eq!(said.iter().position(|w| w.suspends), Some(WRONG_TUNNELS_PER_PEER_MAX as usize));
+        assert_eq!(said.iter().position(|w| w.suspends), Some(UNKNOWN_TUNNELS_PER_PEER_MAX as usize));
         assert!(guesses.suspends(now, peer(1)) && !guesses.suspends(now, peer(2)));
         assert_eq!(guesses.wrong(now, peer(2)), Wrong { tell: true, suspends: false });
         let next = now + Duration::from_secs(1);
@@ -114,13 +114,13 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_keeps_those_that_are_suspended() {
         let (mut guesses, now) = (Guesses::default(), Instant(1_800_000_000_000_000));
-        for _ in 0..=WRONG_TUNNELS_PER_PEER_MAX {
+        for _ in 0..=UNKNOWN_TUNNELS_PER_PEER_MAX {
             guesses.wrong(now, peer(1));
         }
         for n in 100..10_000 {
             guesses.wrong(now + Duration::from_micros(n.into()), peer(n));
         }
         assert!(guesses.suspends(now, peer(1)));
-        assert_eq!(guesses.0.len(), GUESSING_PEERS_MAX);
+        assert_eq!(guesses.0.len(), TEID_GUESSING_PEERS_MAX);
     }
 }

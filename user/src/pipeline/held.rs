@@ -11,11 +11,11 @@ use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
 use super::slice::is_told;
-use super::stages::{Content, Ingress, flow_of};
+use super::stages::{Ingress, Pdu, flow_of};
 use super::{DropReason, Verdict};
 use crate::buffering::Buffering;
 use crate::exchange::Report;
-use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
+use crate::limits::{HELD_FREE_SHARE, HELD_PER_SESSION_GUARANTEED};
 use crate::rules::{Far, Pdr, Qer, SessionRules};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// It is of a flow of guaranteed rate.
     guaranteed: bool,
-    pub(super) arrival: Ingress,
+    pub(super) ingress: Ingress,
     pub(super) packet: Packet,
 }
 
@@ -104,14 +104,14 @@ pub(super) fn take(state: &mut State, shared: &mut Shared) -> VecDeque<Waiting> 
 
 /// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay.
 #[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
-pub(super) fn hold<C: Content>(
+pub(super) fn hold<C: Pdu>(
     state: &mut State,
     shared: &mut Shared,
     rules: &SessionRules,
     now: Instant,
     (pdr, far): (&Pdr, &Far),
-    arrival: Ingress,
-    content: &C,
+    ingress: Ingress,
+    pdu: &C,
     packet: &mut Packet,
 ) -> Verdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
@@ -123,7 +123,7 @@ pub(super) fn hold<C: Content>(
     let fill = loop {
         let reason = match room(&state.held, shared, packets, octets) {
             Ok(fill) => {
-                let early = bounds.early_drop && !content.knows_ecn() && !guaranteed;
+                let early = bounds.early_drop && !pdu.knows_ecn() && !guaranteed;
                 let early = early && shared.waited_since.is_none();
                 if early && is_told(FULL - fill, FULL, &mut shared.random) {
                     return Verdict::Drop(DropReason::EarlyDrop);
@@ -148,7 +148,7 @@ pub(super) fn hold<C: Content>(
             session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
-            dscp: content.dscp(),
+            dscp: pdu.dscp(),
             octets: u16::try_from(octets).unwrap_or(u16::MAX),
         };
         match bar.map_or(0, |b| b.delay) {
@@ -160,7 +160,7 @@ pub(super) fn hold<C: Content>(
             }
         }
     }
-    if content.knows_ecn() && fill >= FULL / 2 && shared.waited_since.is_none() {
+    if pdu.knows_ecn() && fill >= FULL / 2 && shared.waited_since.is_none() {
         // Its ends slow down before packets find no room.
         mark_congestion(packet.octets_mut());
         shared.counters.ecn_marked += 1;
@@ -168,7 +168,7 @@ pub(super) fn hold<C: Content>(
     shared.counters.buffered += u64::from(shared.waited_since.is_none());
     state.rearm |= state.held.is_empty();
     let packet = std::mem::replace(packet, shared.fresh());
-    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), guaranteed, arrival, packet });
+    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), guaranteed, ingress, packet });
     Verdict::Taken
 }
 
@@ -187,7 +187,7 @@ fn room(held: &Held, shared: &Shared, packets: usize, octets: usize) -> Result<i
     if held.octets + octets > bounds.octets_per_session as usize {
         return Err(DropReason::BufferOctets);
     }
-    let share = (shared.common.free_to_hold() / HELD_SHARE).max(HELD_PER_SESSION_SURE);
+    let share = (shared.common.free_to_hold() / HELD_FREE_SHARE).max(HELD_PER_SESSION_GUARANTEED);
     if held.packets.len() >= share {
         return Err(DropReason::BuffersExhausted);
     }

@@ -6,12 +6,12 @@
 
 mod advertise;
 mod apply;
-mod border;
 mod burst;
 mod detect;
 mod drops;
 mod ethernet;
 mod fast;
+mod firewall;
 mod flows;
 mod fragments;
 mod gtpu;
@@ -47,17 +47,17 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Teid};
 
 use crate::config::{Config, ConfigError, DnIndex};
-use crate::exchange::{Lead, Report};
+use crate::exchange::{Report, SessionKey};
 use crate::isolation::HostAddresses;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, Teids};
-use border::Behind;
-pub use burst::{Stage, Watch};
-pub use drops::{BorderCounters, Counters, DropReason};
+pub use burst::{Stage, StageObserver};
+pub use drops::{Counters, DropReason, FirewallCounters};
 use ethernet::Switch;
-use fast::Lender;
-pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
-pub use guard::Suspects;
+use fast::Offloader;
+pub use fast::{FastEntry, FastPath, FastPathCounters, state as fast_state};
+use firewall::Behind;
+pub use guard::DestinationFilter;
 use inner::Inner;
 use lookup::UeAddresses;
 #[cfg(feature = "samples")]
@@ -73,7 +73,7 @@ pub use shard::Steering;
 pub(crate) use shard::shard_of;
 use shard::{Common, Shard};
 use shared::Shared;
-use stages::{Content, Ingress};
+use stages::{Ingress, Pdu};
 use strays::Strays;
 
 /// Where a packet came from.
@@ -180,16 +180,16 @@ pub const fn packet_room(mtu: u16) -> usize {
 const _: () = assert!(packet_room(0) >= advertise::ADVERTISEMENT_OCTETS_MAX);
 
 /// All stages, for a packet of this session.
-fn run_in<C: Content>(
+fn run_in<C: Pdu>(
     session: &mut SessionU,
     shared: &mut Shared,
     now: Instant,
-    arrival: Ingress,
-    content: &C,
+    ingress: Ingress,
+    pdu: &C,
     packet: &mut Packet,
 ) -> Verdict {
     let SessionU { rules, state } = session;
-    let verdict = stages::run(rules, state, shared, now, arrival, content, packet);
+    let verdict = stages::run(rules, state, shared, now, ingress, pdu, packet);
     if let Verdict::Drop(_) = verdict {
         state.counters.dropped += 1;
     }
@@ -297,25 +297,25 @@ impl UpfU {
 
     /// A fast path learns which destinations it is to hand up.
     fn show_suspects(&mut self) {
-        if let Some(lender) = self.sessions.lender() {
-            lender.show(&self.shared.common.suspects);
+        if let Some(offloader) = self.sessions.offloader() {
+            offloader.show(&self.shared.common.suspects);
         }
     }
 
-    /// Lends plain sessions to a fast path from now on.
-    pub fn lend_to(&mut self, path: Box<dyn FastPath>) {
+    /// Offloads plain sessions to a fast path from now on.
+    pub fn attach_fast_path(&mut self, path: Box<dyn FastPath>) {
         self.shared.common.suspects.show(path.suspects());
-        self.sessions.lend_to(Lender::new(path));
+        self.sessions.attach_fast_path(Offloader::new(path));
     }
 
-    /// Lends the sessions that wait for it; to be called between bursts. `drained`: all that had come is decided on, and sent.
-    pub fn lend(&mut self, now: Instant, drained: bool) {
-        self.sessions.lend(now, drained);
+    /// Offloads the sessions that wait for it; to be called between bursts. `drained`: all that had come is decided on, and sent.
+    pub fn offload_ready(&mut self, now: Instant, drained: bool) {
+        self.sessions.offload_ready(now, drained);
     }
 
-    /// When [`Self::lend`] has something to do, if nothing comes before.
-    pub fn next_lending(&self) -> Option<Instant> {
-        self.sessions.lending_deadline()
+    /// When [`Self::offload_ready`] has something to do, if nothing comes before.
+    pub fn next_offload(&self) -> Option<Instant> {
+        self.sessions.next_offload()
     }
 
     /// Sessions that are plain now: what packets need of them is two cache lines, and a fast path may have them.
@@ -324,15 +324,15 @@ impl UpfU {
     }
 
     /// Sessions that the fast path has now.
-    pub fn lent(&self) -> u64 {
-        self.sessions.lent()
+    pub fn offloaded(&self) -> u64 {
+        self.sessions.offloaded()
     }
 
     /// Adds to [`Self::counters`] what the fast path and the firewalls have counted since the last call.
-    pub fn gather(&mut self) {
-        self.shared.tell_borders();
-        if let Some(lender) = self.sessions.lender() {
-            lender.gather(&mut self.shared.counters);
+    pub fn collect_counters(&mut self) {
+        self.shared.collect_firewall_counters();
+        if let Some(offloader) = self.sessions.offloader() {
+            offloader.collect_counters(&mut self.shared.counters);
         }
     }
 
@@ -348,7 +348,7 @@ impl UpfU {
         if self.shared.guard.refuses_from(inner.source) {
             return Verdict::Drop(DropReason::UeToUe);
         }
-        let ue = match self.shared.border(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {
+        let ue = match self.shared.firewall(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {
             None => inner.destination,
             Some(Behind::Ue(ue)) => ue,
             Some(Behind::Nobody(reason)) => return Verdict::Drop(reason),
@@ -361,16 +361,16 @@ impl UpfU {
         let index = match self.ue(now, dn, ue, hops) {
             Ok(index) => index,
             Err(Verdict::Drop(DropReason::UnknownUeAddress)) if self.strays.are_kept() => {
-                return self.keep_stray(now, Lead::to_ue(dn, ue), Origin::N6 { dn }, packet);
+                return self.keep_stray(now, SessionKey::to_ue(dn, ue), Origin::N6 { dn }, packet);
             }
             Err(verdict) => return verdict,
         };
-        let session = self.sessions.get(index).map(|s| (s.rules.kind, s.rules.guarded));
+        let session = self.sessions.get(index).map(|s| (s.rules.kind, s.rules.firewalled));
         if session.is_some_and(|(kind, _)| kind == SessionKind::Unstructured) {
             return self.octets_to_ue(now, index, &inner, packet);
         }
-        let border = self.shared.border(dn).filter(|_| session.is_some_and(|(_, guarded)| guarded));
-        let inner = match border.map(|b| b.enter(now, index, ue, &inner, packet)) {
+        let firewall = self.shared.firewall(dn).filter(|_| session.is_some_and(|(_, firewalled)| firewalled));
+        let inner = match firewall.map(|b| b.enter(now, index, ue, &inner, packet)) {
             None => inner,
             Some(Ok(inner)) => inner,
             Some(Err(reason)) => return self.dropped_at_border(index, reason),
@@ -397,7 +397,7 @@ impl UpfU {
         {
             return Err(elsewhere);
         }
-        let awaited = !self.predictions.is_empty() && self.comes_true(now, Lead::Ue(dn, address), None);
+        let awaited = !self.predictions.is_empty() && self.comes_true(now, SessionKey::Ue(dn, address), None);
         if awaited && let Some(index) = find(self) {
             return Ok(index);
         }
@@ -407,18 +407,18 @@ impl UpfU {
     }
 
     /// A packet of a session, whichever way it came.
-    fn in_session<C: Content>(
+    fn in_session<C: Pdu>(
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Ingress,
-        content: &C,
+        ingress: Ingress,
+        pdu: &C,
         packet: &mut Packet,
     ) -> Verdict {
         let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
-        let verdict = run_in(session, &mut self.shared, now, arrival, content, packet);
+        let verdict = run_in(session, &mut self.shared, now, ingress, pdu, packet);
         self.after(now, index, verdict);
         verdict
     }

@@ -14,7 +14,10 @@ use whimbrel_ids::{Instant, Teid};
 
 use super::packet::Packet;
 use super::{DropReason, UpfU, Verdict};
-use crate::limits::{PATHS_MAX, UNPLACED_MAX, UNPLACED_PER_PEER_MAX, UNPLACED_PER_SESSION_MAX};
+use crate::limits::{
+    PATHS_MAX, UNKNOWN_PEER_PACKETS_MAX, UNKNOWN_PEER_PACKETS_PER_PEER_MAX,
+    UNKNOWN_PEER_PACKETS_PER_SESSION_MAX,
+};
 use crate::session_id::mix;
 
 /// Places for fingerprints: four times as many as there are peers, so that of [`PROBES`] in a row one is free.
@@ -169,9 +172,9 @@ impl UpfU {
         packet: &mut Packet,
     ) -> Verdict {
         let all = &self.unplaced.0;
-        let full = all.len() >= UNPLACED_MAX
-            || all.iter().filter(|u| u.session == session).count() >= UNPLACED_PER_SESSION_MAX
-            || all.iter().filter(|u| u.peer.ip() == peer.ip()).count() >= UNPLACED_PER_PEER_MAX;
+        let full = all.len() >= UNKNOWN_PEER_PACKETS_MAX
+            || all.iter().filter(|u| u.session == session).count() >= UNKNOWN_PEER_PACKETS_PER_SESSION_MAX
+            || all.iter().filter(|u| u.peer.ip() == peer.ip()).count() >= UNKNOWN_PEER_PACKETS_PER_PEER_MAX;
         if full {
             return Verdict::Drop(DropReason::GtpuForeignPeer);
         }

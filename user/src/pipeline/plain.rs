@@ -6,7 +6,7 @@
 //! ([`Decision::Full`]) goes through the stages, and so does everything that is not a packet. Folding loses nothing:
 //! [`Cold::unfold`] gives the session back as the stages would have left it.
 
-mod lent;
+mod offloaded;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface};
 use whimbrel_prefetch::prefetch;
 
-use super::burst::{Stage, Watch};
+use super::burst::{Stage, StageObserver};
 use super::inner::Inner;
 use super::meter::{self, Meter};
 use super::session::{SessionCounters, SessionU, State};
@@ -58,7 +58,7 @@ mod flag {
     /// The downlink's flags are the uplink's, shifted by so many bits.
     pub(super) const DOWNLINK_SHIFT: u16 = 3;
     /// What packets change is in the fast path's memory.
-    pub(super) const LENT: u16 = 1 << 9;
+    pub(super) const OFFLOADED: u16 = 1 << 9;
     /// It is about to go there.
     pub(super) const WATCHED: u16 = 1 << 10;
     /// Two QERs have rates: there is a [`super::Second`].
@@ -79,7 +79,7 @@ pub(super) enum Decision {
     /// The same, because something may be due: afterwards the session is soon plain again.
     Due,
     /// Whoever borrows the session from the fast path is to ask again. Nothing has changed.
-    Lent,
+    Offloaded,
     /// Who has its second meter is to ask again. Nothing has changed.
     TwiceMetered,
 }
@@ -191,13 +191,13 @@ impl Hot {
     pub(super) fn uplink(
         &mut self,
         now: Instant,
-        arrival: Ingress,
+        ingress: Ingress,
         inner: &Inner,
         reaches: Result<(), DropReason>,
         second: Option<&mut Second>,
-        watch: &mut impl Watch,
+        observer: &mut impl StageObserver,
     ) -> Decision {
-        if !self.is_here(second.is_some()) || arrival.teid != self.teid {
+        if !self.is_here(second.is_some()) || ingress.teid != self.teid {
             return self.not_here(second.is_some());
         }
         let own = match inner.source {
@@ -205,13 +205,13 @@ impl Hot {
             IpAddr::V6(a) if a.is_unicast_link_local() || a.is_unspecified() => return Decision::Full,
             IpAddr::V6(a) => self.flags & flag::IPV6 != 0 && upper(a) == self.ue_ipv6,
         };
-        if self.ul_flow != ANY_FLOW && arrival.qfi().map(Qfi::value) != Some(self.ul_flow) {
+        if self.ul_flow != ANY_FLOW && ingress.qfi().map(Qfi::value) != Some(self.ul_flow) {
             return self.drop(DropReason::QfiMismatch);
         }
         if !own && self.flags & (flag::IPV4 | flag::IPV6) != 0 {
             return self.drop(DropReason::SpoofedSource);
         }
-        self.pass(now, true, inner.octets, reaches, second, watch)
+        self.pass(now, true, inner.octets, reaches, second, observer)
     }
 
     /// Decides on a packet to the UE, likewise.
@@ -221,11 +221,11 @@ impl Hot {
         now: Instant,
         inner: &Inner,
         second: Option<&mut Second>,
-        watch: &mut impl Watch,
+        observer: &mut impl StageObserver,
     ) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
         if self.is_here(second.is_some()) && inner.octets <= OCTETS_MAX {
-            self.pass(now, false, inner.octets, Ok(()), second, watch)
+            self.pass(now, false, inner.octets, Ok(()), second, observer)
         } else {
             self.not_here(second.is_some())
         }
@@ -234,14 +234,14 @@ impl Hot {
     /// Whether all that a packet needs is here.
     #[inline]
     fn is_here(&self, second: bool) -> bool {
-        let elsewhere = if second { flag::LENT } else { flag::LENT | flag::TWICE_METERED };
+        let elsewhere = if second { flag::OFFLOADED } else { flag::OFFLOADED | flag::TWICE_METERED };
         self.flags & (flag::PLAIN | elsewhere) == flag::PLAIN
     }
 
     #[cold]
     fn not_here(&self, second: bool) -> Decision {
-        if self.flags & flag::LENT != 0 {
-            Decision::Lent
+        if self.flags & flag::OFFLOADED != 0 {
+            Decision::Offloaded
         } else if self.flags & flag::TWICE_METERED != 0 && !second {
             Decision::TwiceMetered
         } else {
@@ -258,7 +258,7 @@ impl Hot {
         octets: usize,
         reaches: Result<(), DropReason>,
         mut second: Option<&mut Second>,
-        watch: &mut impl Watch,
+        observer: &mut impl StageObserver,
     ) -> Decision {
         let flags = if uplink { self.flags } else { self.flags >> flag::DOWNLINK_SHIFT };
         if flags & flag::DROPS != 0 {
@@ -279,7 +279,7 @@ impl Hot {
         if flags & flag::CLOSED != 0 {
             return self.drop(DropReason::GateClosed);
         }
-        watch.done(Stage::Classify);
+        observer.done(Stage::Classify);
         if let Some(Second { qer, meter }) = &mut second
             && !meter.take(now, qer, uplink, octets)
         {
@@ -306,7 +306,7 @@ impl Hot {
                 }
             }
         }
-        watch.done(Stage::Meter);
+        observer.done(Stage::Meter);
         if w.ul_packets | w.dl_packets == 0 {
             w.first_packet = now;
         }
@@ -320,7 +320,7 @@ impl Hot {
         // Neither exceeds the room that there was.
         *packets += 1;
         *counted += octets as u32;
-        watch.done(Stage::Account);
+        observer.done(Stage::Account);
         Decision::Forward
     }
 
@@ -609,7 +609,7 @@ fn is_simple(rules: &SessionRules) -> bool {
     rules.kind == SessionKind::Ip
         && rules.relays == 0
         && rules.slice == NONE
-        && !rules.guarded
+        && !rules.firewalled
         && rules.framed.is_empty()
         && rules.pdrs.len() <= 2
         && rules.pdrs.iter().all(|p| p.filters.is_empty() && p.application.is_none())

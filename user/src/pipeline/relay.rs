@@ -41,15 +41,15 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Ingress,
+        ingress: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
         let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
         let (rules, state) = (&session.rules, &mut session.state);
-        let of_tunnel = rules.pdrs.iter().filter(|p| p.teid == arrival.teid);
-        let Some(pdr) = of_tunnel.clone().find(|p| p.accepts(arrival.qfi())) else {
+        let of_tunnel = rules.pdrs.iter().filter(|p| p.teid == ingress.teid);
+        let Some(pdr) = of_tunnel.clone().find(|p| p.accepts(ingress.qfi())) else {
             let mismatch = of_tunnel.clone().next().is_some();
             return Verdict::Drop(if mismatch { DropReason::QfiMismatch } else { DropReason::NoMatchingPdr });
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pages::{PAGE_OCTETS, Pages};
 
-use super::fast::Lender;
+use super::fast::Offloader;
 use super::plain::{Cold, Hot, Second, Shapes};
 use super::session::{SessionCounters, SessionU};
 use crate::session_id::SessionId;
@@ -19,7 +19,7 @@ use crate::session_id::SessionId;
 /// the places of all blocks stay in the first cache.
 const BLOCK: usize = PAGE_OCTETS / size_of::<Hot>();
 
-/// How long a session that the stages had to look at stays unfolded, at least.
+/// How long a session that the stages had to snapshot at stays unfolded, at least.
 const FOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// A session, apart from its hot part.
@@ -79,29 +79,29 @@ pub(super) struct Sessions {
     shapes: Shapes,
     /// How many are plain.
     plain: u64,
-    /// To whom plain sessions are lent, if to anybody.
-    lender: Option<Lender>,
+    /// To whom plain sessions are offloaded, if to anybody.
+    offloader: Option<Offloader>,
 }
 
 impl Sessions {
     /// None; of a shard whose name is so many bits of an index.
     pub(super) fn new(shard_bits: u32) -> Self {
         let (hot, rest) = (Blocks::new(shard_bits), Blocks::new(shard_bits));
-        Self { hot, rest, shapes: Shapes::default(), plain: 0, lender: None }
+        Self { hot, rest, shapes: Shapes::default(), plain: 0, offloader: None }
     }
 
-    pub(super) fn lend_to(&mut self, lender: Lender) {
-        self.lender = Some(lender);
+    pub(super) fn attach_fast_path(&mut self, offloader: Offloader) {
+        self.offloader = Some(offloader);
     }
 
-    pub(super) fn lender(&mut self) -> Option<&mut Lender> {
-        self.lender.as_mut()
+    pub(super) fn offloader(&mut self) -> Option<&mut Offloader> {
+        self.offloader.as_mut()
     }
 
-    /// Lends what waits to be lent, as [`Lender::lend`] does.
-    pub(super) fn lend(&mut self, now: Instant, drained: bool) {
-        if let Some(lender) = &mut self.lender {
-            lender.lend(now, drained, &mut self.hot);
+    /// Offloads what waits to be offloaded, as [`Offloader::offload_ready`] does.
+    pub(super) fn offload_ready(&mut self, now: Instant, drained: bool) {
+        if let Some(offloader) = &mut self.offloader {
+            offloader.offload_ready(now, drained, &mut self.hot);
         }
     }
 
@@ -110,20 +110,20 @@ impl Sessions {
         self.plain
     }
 
-    /// How many are lent.
-    pub(super) fn lent(&self) -> u64 {
-        self.lender.as_ref().map_or(0, Lender::lent)
+    /// How many are offloaded.
+    pub(super) fn offloaded(&self) -> u64 {
+        self.offloader.as_ref().map_or(0, Offloader::offloaded)
     }
 
     /// When that is due.
-    pub(super) fn lending_deadline(&self) -> Option<Instant> {
-        self.lender.as_ref()?.next_deadline()
+    pub(super) fn next_offload(&self) -> Option<Instant> {
+        self.offloader.as_ref()?.next_deadline()
     }
 
-    /// Does something with the hot part of a session that is lent, as [`Lender::borrow`] does.
+    /// Does something with the hot part of a session that is offloaded, as [`Offloader::with_reclaimed`] does.
     #[cold]
-    pub(super) fn borrow<T>(&mut self, index: u32, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
-        self.lender.as_mut()?.borrow(index, self.hot.get_mut(index)?, f)
+    pub(super) fn with_reclaimed<T>(&mut self, index: u32, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+        self.offloader.as_mut()?.with_reclaimed(index, self.hot.get_mut(index)?, f)
     }
 
     /// Does something with the hot part of a plain session that has a second meter, and with that.
@@ -191,8 +191,8 @@ impl Sessions {
         let rest = self.rest.get_mut(index)?;
         if let Rest::Plain(cold) = rest {
             let hot = self.hot.get_mut(index)?;
-            if let Some(lender) = &mut self.lender {
-                lender.take_back(index, hot);
+            if let Some(offloader) = &mut self.offloader {
+                offloader.reclaim(index, hot);
             }
             *rest = Rest::Full(Box::new(cold.unfold(hot, index)));
             *hot = Hot::default();
@@ -229,8 +229,8 @@ impl Sessions {
             *place = hot;
             *rest = Rest::Plain(Box::new(cold));
             self.plain += 1;
-            if let Some(lender) = &mut self.lender {
-                lender.offer(index, place);
+            if let Some(offloader) = &mut self.offloader {
+                offloader.start_offload(index, place);
             }
         }
     }
@@ -262,8 +262,8 @@ impl Sessions {
         match self.rest.get(id.index)? {
             Rest::Plain(c) if c.generation() == id.generation => {
                 let hot = self.hot.get(id.index)?;
-                let lent = self.lender.as_ref().and_then(|l| l.look(id.index, hot));
-                Some(c.counters(lent.as_ref().unwrap_or(hot)))
+                let offloaded = self.offloader.as_ref().and_then(|l| l.snapshot(id.index, hot));
+                Some(c.counters(offloaded.as_ref().unwrap_or(hot)))
             }
             Rest::Full(s) if s.state.generation == id.generation => Some(s.state.counters),
             _ => None,

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use whimbrel_ids::Instant;
 
 use super::DropReason;
-use super::guard::Suspects;
+use super::guard::DestinationFilter;
 use super::peers::Peers;
 use super::slice::Slice;
 use crate::buffering::Buffering;
@@ -106,7 +106,7 @@ impl PerSecond {
 pub(super) struct Common {
     pub(super) slices: Box<[Slice]>,
     /// Destinations that may be denied to UEs.
-    pub(super) suspects: Suspects,
+    pub(super) suspects: DestinationFilter,
     /// Where tunnels lead.
     pub(super) peers: Peers,
     /// What waits for UEs, and what may.
@@ -128,7 +128,7 @@ impl Common {
         let networks = if config.shards > 1 { config.data_networks.as_slice() } else { &[] };
         Self {
             slices: config.slices.iter().map(Slice::new).collect(),
-            suspects: Suspects::default(),
+            suspects: DestinationFilter::default(),
             peers: Peers::new(config.seed),
             held: AtomicU64::new(0),
             held_octets: AtomicU64::new(0),
@@ -290,7 +290,7 @@ impl Steering {
     /// go.
     pub fn of_change(&self, change: &Change) -> usize {
         let (session, rules) = match change {
-            Change::Nobodys { shard, .. } => return usize::from(*shard),
+            Change::NoSession { shard, .. } => return usize::from(*shard),
             Change::Put { session, rules, .. } | Change::Predict { session, rules, .. } => {
                 (session, Some(rules))
             }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use whimbrel_ids::Instant;
 
 use super::Destination;
-use super::border::Border;
 use super::drops::{Counters, DropReason};
+use super::firewall::N6Firewall;
 use super::flows::Flows;
 use super::fragments::Fragments;
 use super::guard::Guard;
@@ -20,7 +20,7 @@ use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
 use crate::exchange::Report;
-use crate::limits::{NAMES_KNOWN_MAX, OUTPUTS_OWN_MAX, REPORTS_MAX};
+use crate::limits::{NAMES_KNOWN_MAX, OWN_OUTPUTS_MAX, REPORTS_MAX};
 use crate::session_id::mix;
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     /// Peers that name tunnels which no session has.
     pub(super) guesses: Guesses,
     /// By data network.
-    pub(super) borders: Box<[Option<Box<Border>>]>,
+    pub(super) firewalls: Box<[Option<Box<N6Firewall>>]>,
     /// What flows have met, if it is remembered.
     pub(super) flows: Option<Flows>,
     /// What later fragments' ports are.
@@ -63,14 +63,14 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         let part = |flows: u32| flows.div_ceil(shard.of().into());
-        let border = |(at, dn)| Border::of(at, dn, config.seed, shard).map(Box::new);
+        let firewall = |(at, dn)| N6Firewall::of(at, dn, config.seed, shard).map(Box::new);
         let guard = Guard::new(config);
         guard.suspect_configured(config, &common.suspects);
         Self {
             common,
             guard,
             guesses: Guesses::default(),
-            borders: config.data_networks.iter().enumerate().map(border).collect(),
+            firewalls: config.data_networks.iter().enumerate().map(firewall).collect(),
             flows: Flows::new(part(config.flows_first), part(config.flows_second), config.seed),
             fragments: Fragments::new(config.seed),
             rules_given: 0,
@@ -113,15 +113,15 @@ impl Shared {
     }
 
     /// The firewall of a data network, if it has one.
-    pub(super) fn border(&mut self, dn: DnIndex) -> Option<&mut Border> {
-        self.borders.get_mut(usize::from(dn.0))?.as_deref_mut()
+    pub(super) fn firewall(&mut self, dn: DnIndex) -> Option<&mut N6Firewall> {
+        self.firewalls.get_mut(usize::from(dn.0))?.as_deref_mut()
     }
 
     /// What the firewalls have counted goes to the other figures.
-    pub(super) fn tell_borders(&mut self) {
-        self.counters.borders.clear();
-        let borders = self.borders.iter().flatten();
-        self.counters.borders.extend(borders.map(|b| b.counters().clone()));
+    pub(super) fn collect_firewall_counters(&mut self) {
+        self.counters.firewalls.clear();
+        let firewalls = self.firewalls.iter().flatten();
+        self.counters.firewalls.extend(firewalls.map(|b| b.counters().clone()));
     }
 
     /// An empty packet; a used buffer where one is spare.
@@ -170,7 +170,7 @@ impl Shared {
     /// Sends a packet of the pipeline's own.
     pub(super) fn send(&mut self, to: Destination, packet: Packet) {
         // All that waits for UEs may be released at once.
-        if self.outputs.len() < self.buffering.packets as usize + OUTPUTS_OWN_MAX {
+        if self.outputs.len() < self.buffering.packets as usize + OWN_OUTPUTS_MAX {
             self.outputs.push_back((to, packet));
         } else {
             self.counters.drop(DropReason::OutputFull);

@@ -29,7 +29,7 @@ pub(super) struct Ingress {
 }
 
 /// What a session carries, as its rules see it.
-pub(super) trait Content {
+pub(super) trait Pdu {
     /// Whether the filters of a rule are for it.
     fn matches(&self, pdr: &Pdr, names: Names) -> bool;
 
@@ -95,7 +95,7 @@ pub(super) trait Content {
     }
 }
 
-impl Content for Inner {
+impl Pdu for Inner {
     #[inline]
     fn matches(&self, pdr: &Pdr, names: Names) -> bool {
         let flow = || if pdr.is_uplink() { self.uplink() } else { self.downlink() };
@@ -120,10 +120,10 @@ impl Content for Inner {
         shared: &mut Shared,
         rules: &SessionRules,
         now: Instant,
-        arrival: Ingress,
+        ingress: Ingress,
         packet: &Packet,
     ) -> Names {
-        naming::names_of(state, shared, rules, now, arrival.teid != Teid(0), self, packet.octets())
+        naming::names_of(state, shared, rules, now, ingress.teid != Teid(0), self, packet.octets())
     }
 
     fn flow(&self, uplink: bool) -> Option<Flow> {
@@ -157,8 +157,8 @@ impl Content for Inner {
         now: Instant,
         packet: &mut Packet,
     ) -> Result<(), DropReason> {
-        let Some(border) = shared.border(rules.data_network) else { return Ok(()) };
-        border.leave(now, state.id().index, rules.ue_ipv4, self, packet)
+        let Some(firewall) = shared.firewall(rules.data_network) else { return Ok(()) };
+        firewall.leave(now, state.id().index, rules.ue_ipv4, self, packet)
     }
 
     #[inline]
@@ -166,10 +166,10 @@ impl Content for Inner {
         &self,
         state: &mut State,
         rules: &SessionRules,
-        arrival: Ingress,
+        ingress: Ingress,
         packet: &Packet,
     ) -> Option<Verdict> {
-        link_scope(state, rules, arrival, self, packet)
+        link_scope(state, rules, ingress, self, packet)
     }
 }
 
@@ -184,52 +184,52 @@ impl Ingress {
 }
 
 /// All stages, in order.
-pub(super) fn run<C: Content>(
+pub(super) fn run<C: Pdu>(
     rules: &SessionRules,
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Ingress,
-    content: &C,
+    ingress: Ingress,
+    pdu: &C,
     packet: &mut Packet,
 ) -> Verdict {
-    if let Some(verdict) = content.link_scope(state, rules, arrival, packet) {
+    if let Some(verdict) = pdu.link_scope(state, rules, ingress, packet) {
         return verdict;
     }
-    let joined = if rules.compared.ports { content.joined(state, shared, now, packet) } else { None };
-    let seen = joined.as_ref().unwrap_or(content);
+    let joined = if rules.compared.ports { pdu.joined(state, shared, now, packet) } else { None };
+    let seen = joined.as_ref().unwrap_or(pdu);
     let names = match rules.compared.named {
-        true => seen.names(state, shared, rules, now, arrival, packet),
+        true => seen.names(state, shared, rules, now, ingress, packet),
         false => Names::NONE,
     };
-    let pdr = match detect(rules, state, shared, arrival, seen, names) {
+    let pdr = match detect(rules, state, shared, ingress, seen, names) {
         Ok(pdr) => pdr,
         Err(reason) => return Verdict::Drop(reason),
     };
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
         return Verdict::Drop(DropReason::FarDrop);
     };
-    if pdr.is_uplink() && far.destination != DestinationInterface::Access && content.is_spoofed(rules) {
+    if pdr.is_uplink() && far.destination != DestinationInterface::Access && pdu.is_spoofed(rules) {
         return Verdict::Drop(DropReason::SpoofedSource);
     }
     if far.action.has(ApplyAction::DROP) {
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return held::hold(state, shared, rules, now, (pdr, far), arrival, content, packet);
+        return held::hold(state, shared, rules, now, (pdr, far), ingress, pdu, packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
     if uplink
         && leaves(far)
-        && let Err(reason) = content.reaches(shared, packet)
+        && let Err(reason) = pdu.reaches(shared, packet)
     {
         return Verdict::Drop(reason);
     }
-    if rules.guarded
+    if rules.firewalled
         && uplink
         && leaves(far)
-        && let Err(reason) = content.leave(state, shared, rules, now, packet)
+        && let Err(reason) = pdu.leave(state, shared, rules, now, packet)
     {
         return Verdict::Drop(reason);
     }
@@ -237,11 +237,11 @@ pub(super) fn run<C: Content>(
         return Verdict::Drop(reason);
     }
     if rules.slice != NONE
-        && let Err(reason) = shape(state, shared, rules, pdr, now, (uplink, content.knows_ecn()), packet)
+        && let Err(reason) = shape(state, shared, rules, pdr, now, (uplink, pdu.knows_ecn()), packet)
     {
         return Verdict::Drop(reason);
     }
-    let verdict = forward(rules, pdr, far, arrival.container, packet);
+    let verdict = forward(rules, pdr, far, ingress.container, packet);
     if let Verdict::Send(_) = verdict {
         account(state, shared, rules, pdr, now, uplink, octets);
         state.last_packet = now;
@@ -270,12 +270,12 @@ fn leaves(far: &Far) -> bool {
 fn link_scope(
     state: &mut State,
     rules: &SessionRules,
-    arrival: Ingress,
+    ingress: Ingress,
     inner: &Inner,
     packet: &Packet,
 ) -> Option<Verdict> {
     let IpAddr::V6(source) = inner.source else { return None };
-    if !(source.is_unicast_link_local() || source.is_unspecified()) || arrival.teid == Teid(0) {
+    if !(source.is_unicast_link_local() || source.is_unspecified()) || ingress.teid == Teid(0) {
         return None;
     }
     if rules.ue_ipv6.is_some() && advertise::is_solicitation(inner, packet.octets()) {

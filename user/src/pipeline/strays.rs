@@ -12,14 +12,14 @@ use whimbrel_ids::Instant;
 use super::packet::Packet;
 use super::{DropReason, Origin, UpfU, Verdict};
 use crate::buffering::Buffering;
-use crate::exchange::{Lead, Report};
+use crate::exchange::{Report, SessionKey};
 use crate::rules::SessionRules;
 
 /// One that is led to the same place may have as many as one part in so many of all.
 const SHARE: usize = 4;
 
 struct Stray {
-    lead: Lead,
+    lead: SessionKey,
     since: Instant,
     origin: Origin,
     packet: Packet,
@@ -42,7 +42,7 @@ impl Strays {
     }
 
     /// Takes out those that are led so, in order.
-    fn take(&mut self, is_led: impl Fn(Lead) -> bool) -> VecDeque<Stray> {
+    fn take(&mut self, is_led: impl Fn(SessionKey) -> bool) -> VecDeque<Stray> {
         if self.waiting.is_empty() {
             return VecDeque::new();
         }
@@ -58,7 +58,7 @@ impl UpfU {
     pub(super) fn keep_stray(
         &mut self,
         now: Instant,
-        lead: Lead,
+        lead: SessionKey,
         origin: Origin,
         packet: &mut Packet,
     ) -> Verdict {
@@ -84,7 +84,7 @@ impl UpfU {
     }
 
     /// UPF-C has no session for these.
-    pub(super) fn turn_away_strays(&mut self, now: Instant, lead: Lead) {
+    pub(super) fn turn_away_strays(&mut self, now: Instant, lead: SessionKey) {
         for stray in self.strays.take(|l| l == lead) {
             self.decide_on_stray(now, stray, false);
         }
@@ -100,7 +100,7 @@ impl UpfU {
             Origin::N3 { peer, local } if has_session => self.datagram(now, peer, local, 0, &mut packet),
             Origin::N6 { dn } if has_session => self.network_packet(now, dn, 0, &mut packet),
             Origin::N3 { peer, local } => {
-                let Lead::Tunnel(teid) = lead else { return };
+                let SessionKey::Tunnel(teid) = lead else { return };
                 self.unknown_tunnel(now, (peer, local), teid)
             }
             Origin::N6 { .. } | Origin::Frames { .. } => Verdict::Drop(DropReason::UnknownUeAddress),

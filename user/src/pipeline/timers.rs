@@ -39,7 +39,7 @@ impl UpfU {
         self.expire_strays(now);
         self.expire_waiting(now);
         self.shared.common.peers.forget(now);
-        self.shared.borders.iter_mut().flatten().for_each(|b| b.tick(now));
+        self.shared.firewalls.iter_mut().flatten().for_each(|b| b.tick(now));
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, index)) = self.deadlines.first() else { return };
             if at > now {

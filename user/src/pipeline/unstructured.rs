@@ -12,7 +12,7 @@ use super::inner::{Inner, protocol};
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
-use super::stages::{self, Content, Ingress};
+use super::stages::{self, Ingress, Pdu};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::rules::{Names, Pdr, SessionRules};
 
@@ -22,7 +22,7 @@ const HEADERS_OCTETS: usize = 48;
 /// What is not looked at.
 pub(super) struct Unstructured;
 
-impl Content for Unstructured {
+impl Pdu for Unstructured {
     fn matches(&self, pdr: &Pdr, _: Names) -> bool {
         pdr.filters.is_empty()
     }
@@ -43,13 +43,13 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        arrival: Ingress,
+        ingress: Ingress,
         packet: &mut Packet,
     ) -> Verdict {
         if packet.is_empty() {
             return Verdict::Drop(DropReason::InnerMalformed);
         }
-        self.in_session(now, index, arrival, &Unstructured, packet)
+        self.in_session(now, index, ingress, &Unstructured, packet)
     }
 
     /// A packet of the tunnel's other end, without its headers from here on.
@@ -143,8 +143,8 @@ pub(super) fn again(
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    arrival: Ingress,
+    ingress: Ingress,
     packet: &mut Packet,
 ) -> Verdict {
-    stages::run(rules, state, shared, now, arrival, &Unstructured, packet)
+    stages::run(rules, state, shared, now, ingress, &Unstructured, packet)
 }

@@ -7,7 +7,7 @@ use whimbrel_classifier::{Classifier, Classify, Pdi, Rank, Rule};
 
 use super::index::{ONE_BY_ONE_MAX, key};
 use super::{Filter, Flow};
-use crate::applications::{self, DomainName, Pfd, Whence};
+use crate::applications::{self, DomainName, DomainNameProtocol, Pfd};
 
 /// Names that one flow, or one address, is known by.
 const NAMES_AT_ONCE: usize = 4;
@@ -155,7 +155,7 @@ impl Application {
     }
 
     /// The descriptions that a name, in lower case, is one of.
-    pub(crate) fn of_name(&self, name: &[u8], whence: Whence, found: &mut Names) {
+    pub(crate) fn of_name(&self, name: &[u8], whence: DomainNameProtocol, found: &mut Names) {
         let has = |n: &&Named| n.names.iter().any(|d| d.is_of(whence) && d.has(name));
         self.named.iter().filter(has).for_each(|n| found.insert(n.number));
     }

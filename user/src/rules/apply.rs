@@ -18,7 +18,7 @@ impl Allocator<'_> {
         self.reserved = network.reserved_for(named.map(|n| &*n.0), m.s_nssai);
         d.base.slice = self.config.slice_rate(m.s_nssai).unwrap_or(NONE);
         self.carries(d, network, m.pdn_type)?;
-        d.base.guarded = network.firewall.is_some() && d.base.kind == SessionKind::Ip;
+        d.base.firewalled = network.firewall.is_some() && d.base.kind == SessionKind::Ip;
         d.base.inactivity_s = m.user_plane_inactivity_timer.map_or(0, |t| t.0);
         m.create_traffic_endpoints.iter().try_for_each(|e| self.create_endpoint(d, e))?;
         m.create_bars.iter().for_each(|b| create_bar(d, b));

@@ -36,7 +36,7 @@ pub(crate) use own::Own;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};
-use crate::exchange::Lead;
+use crate::exchange::SessionKey;
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// Whether a rule can stand.
@@ -103,7 +103,7 @@ pub struct SessionRules {
     /// The place of its slice among those that have a rate, or [`NONE`].
     pub(crate) slice: u8,
     /// Its packets pass the firewall of the data network.
-    pub(crate) guarded: bool,
+    pub(crate) firewalled: bool,
 }
 
 impl SessionRules {
@@ -130,7 +130,7 @@ impl SessionRules {
             endpoints: [].into(),
             inactivity_s: 0,
             slice: NONE,
-            guarded: false,
+            firewalled: false,
         }
     }
 
@@ -166,12 +166,12 @@ impl SessionRules {
     }
 
     /// Whether a packet that is led so is the session's, or would be.
-    pub(crate) fn is_led_to(&self, lead: Lead) -> bool {
+    pub(crate) fn is_led_to(&self, lead: SessionKey) -> bool {
         match lead {
-            Lead::Tunnel(teid) => self.place(teid).is_some(),
-            Lead::Ue(dn, _) if dn != self.data_network => false,
-            Lead::Ue(_, IpAddr::V4(a)) => self.ue_ipv4 == Some(a),
-            Lead::Ue(_, IpAddr::V6(a)) => self.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
+            SessionKey::Tunnel(teid) => self.place(teid).is_some(),
+            SessionKey::Ue(dn, _) if dn != self.data_network => false,
+            SessionKey::Ue(_, IpAddr::V4(a)) => self.ue_ipv4 == Some(a),
+            SessionKey::Ue(_, IpAddr::V6(a)) => self.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
         }
     }
 

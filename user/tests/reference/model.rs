@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_user::{Buffering, Destination, DnIndex, DropReason, UNPLACED_PER_SESSION_MAX};
+use whimbrel_user::{Buffering, Destination, DnIndex, DropReason, UNKNOWN_PEER_PACKETS_PER_SESSION_MAX};
 
 use super::account::{self, Account, Used};
 use super::common::{HELD, SERVER, UPF};
@@ -283,7 +283,7 @@ impl Seat {
 
     /// The same from an address that nothing names: it waits for that, among a few.
     pub(crate) fn foreign(&mut self, now: Instant) -> Fate {
-        if self.unplaced.len() == UNPLACED_PER_SESSION_MAX {
+        if self.unplaced.len() == UNKNOWN_PEER_PACKETS_PER_SESSION_MAX {
             return Fate::Dropped(DropReason::GtpuForeignPeer);
         }
         self.unplaced.push(now);

@@ -10,7 +10,7 @@ use std::time::Instant as Clock;
 use serde_json::{Map, Value};
 use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Stage, Verdict, Watch};
+use whimbrel_user::{Stage, StageObserver, Verdict};
 
 use super::super::population::{Packets, Population, Traffic};
 use super::super::smf::START;
@@ -51,7 +51,7 @@ impl Stopwatch {
     }
 }
 
-impl Watch for Stopwatch {
+impl StageObserver for Stopwatch {
     fn done(&mut self, stage: Stage) {
         if self.each_packet || !matches!(stage, Stage::Classify | Stage::Meter | Stage::Account) {
             self.read(stage);
@@ -79,7 +79,7 @@ fn spent(population: &mut Population, options: &Options, each_packet: bool) -> [
             now = Instant(now.0 + 3);
             let (spent_ns, reads) = ([0.0; STAGES.len()], [0; STAGES.len()]);
             let mut watch = Stopwatch { each_packet, last: Clock::now(), spent_ns, reads };
-            population.upf.burst_watched(now, burst, &mut watch);
+            population.upf.burst_observed(now, burst, &mut watch);
             for (at, all) in bursts.iter_mut().enumerate() {
                 all.push((watch.spent_ns[at] - f64::from(watch.reads[at]) * reading).max(0.0));
             }

@@ -342,7 +342,10 @@ fn wait_for(handle: &Handle, sessions: u32) -> io::Result<()> {
     let end = Instant::now() + Duration::from_secs(120);
     while handle.io_counters().fast_sessions < u64::from(sessions) {
         if Instant::now() > end {
-            return Err(io::Error::other(format!("not all sessions are lent: {:?}", handle.io_counters())));
+            return Err(io::Error::other(format!(
+                "not all sessions are offloaded: {:?}",
+                handle.io_counters()
+            )));
         }
         thread::sleep(Duration::from_millis(1));
     }

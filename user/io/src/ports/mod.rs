@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use whimbrel_user::{Destination, Packet, Slot};
 
-use af_xdp::lent::Memory;
+use af_xdp::xdp_fast_path::Memory;
 
 use crate::thread::IoCounters;
 

@@ -1,4 +1,4 @@
-//! The fast path's part of the program: packets of sessions that the pipeline has lent are decided on here, written anew and sent to
+//! The fast path's part of the program: packets of sessions that the pipeline has offloaded are decided on here, written anew and sent to
 //! the other side, all in the driver. Whatever is unusual about a packet, it is left as it is and goes up.
 //!
 //! The order of what is looked at is `whimbrel_user`'s for a plain session, and so is what is counted; the tests of
@@ -8,7 +8,10 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 
-use whimbrel_user::{DropReason, FastEntry, POOL_BEGINS, POOL_BEGINS_IPV6, Suspects, Teids, fast_state};
+use whimbrel_user::{
+    DestinationFilter, DropReason, FastEntry, POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Teids,
+    fast_state,
+};
 
 use super::asm::{Assembler, Do, Label, Reg, Size, When};
 use super::headers::{
@@ -27,7 +30,7 @@ pub(crate) struct Fast {
     pub(crate) hops: i32,
     pub(crate) devices: i32,
     pub(crate) counters: i32,
-    /// The words of [`Suspects`].
+    /// The words of [`DestinationFilter`].
     pub(crate) suspects: i32,
     /// How a TEID leads to its session.
     pub(crate) teids: Teids,
@@ -370,7 +373,7 @@ fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     }
     a.store_value(Size::W, Reg::Frame, KEY, 0);
     look_up(a, fast.suspects, up);
-    let (multipliers, below) = Suspects::HASH;
+    let (multipliers, below) = DestinationFilter::HASH;
     for (i, multiplier) in multipliers.into_iter().take(if v4 { 1 } else { 4 }).enumerate() {
         let (word, sum) = if i == 0 { (Reg::R4, None) } else { (Reg::R5, Some(Reg::R4)) };
         a.load(Size::W, word, Reg::R9, destination + 4 * i as i16);
@@ -381,7 +384,7 @@ fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.copy(Reg::R5, Reg::R4);
     // The word, by its octets, and the bit in it.
     a.shift_right(Reg::R4, 3);
-    a.and(Reg::R4, (Suspects::WORDS as i32 - 1) * 8);
+    a.and(Reg::R4, (DestinationFilter::WORDS as i32 - 1) * 8);
     a.and(Reg::R5, 63);
     a.combine(Reg::R0, Do::Add, Reg::R4);
     a.load(Size::D, Reg::R4, Reg::R0, 0);
@@ -531,8 +534,8 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
 pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
     // Of a prefix its lower word: a pool has the upper one.
     let (at, of_pool, begins) = match pool.first {
-        IpAddr::V4(of_pool) => (ETHERNET + 16, of_pool.to_bits(), POOL_BEGINS),
-        IpAddr::V6(of_pool) => (ETHERNET + 28, (of_pool.to_bits() >> 64) as u32, POOL_BEGINS_IPV6),
+        IpAddr::V4(of_pool) => (ETHERNET + 16, of_pool.to_bits(), POOL_RESERVED_FIRST),
+        IpAddr::V6(of_pool) => (ETHERNET + 28, (of_pool.to_bits() >> 64) as u32, POOL_RESERVED_FIRST_IPV6),
     };
     a.load(Size::W, Reg::R5, Reg::R2, at);
     a.big_endian_32(Reg::R5);

@@ -24,7 +24,7 @@ use self::common::{GNB, UPF};
 use self::pair::{Driver, Pair, SEATS};
 use super::fast::{DROPS, Time};
 use super::steer::{self, Pool, Steered};
-use crate::ports::af_xdp::lent::{Lent, Memory};
+use crate::ports::af_xdp::xdp_fast_path::{Memory, XdpFastPath};
 use crate::sys::bpf::{Program, SharedArray, SocketMap};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -45,7 +45,7 @@ fn pool(first: [u8; 4], prefix: u8) -> Pool {
 /// A program with all that the fast path needs, N3 and N6 on one interface.
 struct Bench {
     program: Program,
-    lent: Lent,
+    offloaded: XdpFastPath,
     clock: SharedArray<AtomicU64>,
     _sockets: SocketMap,
 }
@@ -78,28 +78,30 @@ impl Bench {
         };
         let program = Program::load(&steer::program(&[steered], sockets.fd(), Some(&fast)))
             .unwrap_or_else(|e| panic!("{e}"));
-        let mut lent = Lent { memory, settles_in: Duration::ZERO };
+        let mut offloaded = XdpFastPath { memory, settles_in: Duration::ZERO };
         let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
-        let (to_gnb, to_network, to_network_ipv6) = lent.hops(DnIndex(0), gnb).unwrap();
-        let hop = |mac| Some(crate::ports::af_xdp::lent::Hop { mac, mtu: MTU });
-        lent.memory.set_hop(to_gnb, 0, MAC, hop(GNB_MAC));
-        lent.memory.set_hop(to_network, 0, MAC, hop(ROUTER_MAC));
-        lent.memory.set_hop(to_network_ipv6, 0, MAC, hop(ROUTER_MAC));
-        Some(Self { program, lent, clock, _sockets: sockets })
+        let (to_gnb, to_network, to_network_ipv6) = offloaded.hops(DnIndex(0), gnb).unwrap();
+        let hop = |mac| Some(crate::ports::af_xdp::xdp_fast_path::Hop { mac, mtu: MTU });
+        offloaded.memory.set_hop(to_gnb, 0, MAC, hop(GNB_MAC));
+        offloaded.memory.set_hop(to_network, 0, MAC, hop(ROUTER_MAC));
+        offloaded.memory.set_hop(to_network_ipv6, 0, MAC, hop(ROUTER_MAC));
+        Some(Self { program, offloaded, clock, _sockets: sockets })
     }
 
     /// The pipeline with this before it; `fast` counts the packets that it forwards, of IPv4 and of IPv6.
     fn before(self, u: &mut Shards, fast: Rc<Cell<[usize; 2]>>) -> Driver {
-        let Self { program, lent, clock, _sockets } = self;
+        let Self { program, offloaded, clock, _sockets } = self;
         let only = "the fast path is for one pipeline";
-        u.only().expect(only).lend_to(Box::new(Lent { memory: Arc::clone(&lent.memory), ..lent }));
+        u.only()
+            .expect(only)
+            .attach_fast_path(Box::new(XdpFastPath { memory: Arc::clone(&offloaded.memory), ..offloaded }));
         Box::new(move |u: &mut Shards, now: Instant, slots: &mut [Slot]| {
             let u = u.only().expect(only);
             let _sockets = &_sockets; // live as long as the program
             clock[0].store(now.0, Ordering::Relaxed);
             for slot in slots {
-                u.lend(now, true);
-                let before = lent.counted();
+                u.offload_ready(now, true);
+                let before = offloaded.counted();
                 let (verdict, frame) = program.run(&framed(slot)).unwrap();
                 if verdict == XDP_REDIRECT {
                     let mut counts = fast.get();
@@ -110,7 +112,7 @@ impl Bench {
                     XDP_PASS => u.burst(now, std::slice::from_mut(slot)),
                     XDP_REDIRECT => arrived(slot, &frame),
                     XDP_DROP => {
-                        let after = lent.counted();
+                        let after = offloaded.counted();
                         let reasons = DROPS.into_iter();
                         let mut new =
                             reasons.filter(|r| after.dropped[*r as usize] != before.dropped[*r as usize]);
@@ -120,7 +122,7 @@ impl Bench {
                     other => panic!("{other}"),
                 }
             }
-            u.gather();
+            u.collect_counters();
         })
     }
 }
@@ -255,7 +257,8 @@ proptest! {
 #[test]
 fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reason_of_its() {
     let Some(bench) = Bench::new() else { return };
-    let (fast, lent) = (Rc::default(), Lent { memory: Arc::clone(&bench.lent.memory), ..bench.lent });
+    let (fast, offloaded) =
+        (Rc::default(), XdpFastPath { memory: Arc::clone(&bench.offloaded.memory), ..bench.offloaded });
     let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast)));
     // A session of one QoS flow without rates, and one as our SMF asks for it; one of 64 kbit/s; and its gates closed.
     pair.establish(0, 0x41);
@@ -270,7 +273,7 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     (0..20).for_each(|random| pair.burst(1, random));
     pair.step((5, 1, 5));
     (100..110).for_each(|random| pair.burst(1, random));
-    let counted = lent.counted();
+    let counted = offloaded.counted();
     for reason in DROPS {
         assert!(counted.dropped[reason as usize] > 0, "{reason:?}");
     }
@@ -298,8 +301,8 @@ fn the_program_forwards_packets_of_both_families() {
 fn a_ue_is_found_at_its_sessions_own_place_and_at_any_other() {
     let Some(bench) = Bench::new() else { return };
     let ue = std::net::Ipv4Addr::new(10, 45, 0, 5);
-    let own = 5 - whimbrel_user::POOL_BEGINS as usize;
-    let entries = bench.lent.entries();
+    let own = 5 - whimbrel_user::POOL_RESERVED_FIRST as usize;
+    let entries = bench.offloaded.entries();
     let have = |index: usize, address: [u8; 4]| {
         let entry = &entries[index];
         let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
@@ -311,7 +314,7 @@ fn a_ue_is_found_at_its_sessions_own_place_and_at_any_other() {
         entry.room.store(1_000_000, Ordering::Relaxed);
         entry.state.store(fast_state::FREE, Ordering::Relaxed);
     };
-    let said = bench.lent.ipv4(DnIndex(0), ue).unwrap();
+    let said = bench.offloaded.ipv4(DnIndex(0), ue).unwrap();
     let mut packet = [&[0x45, 0, 0, 40, 0, 0, 0, 0, 9, 17, 0, 0, 198, 51, 100, 1][..], &ue.octets()].concat();
     with_checksum(&mut packet);
     packet.resize(40, 7);
@@ -331,5 +334,5 @@ fn a_ue_is_found_at_its_sessions_own_place_and_at_any_other() {
 
 /// The number of the hop to the gNB.
 fn to_gnb(bench: &Bench) -> u16 {
-    bench.lent.memory.gnbs()[0].1
+    bench.offloaded.memory.gnbs()[0].1
 }

@@ -172,7 +172,7 @@ impl Plane for Live {
     fn reach(&mut self, now: Instant, out: &mut Outbox) {
         match &self.time {
             Some(time) => time.store(now.0, Ordering::SeqCst),
-            None => std::thread::sleep(Duration::from_millis(2)), // long enough for a session to be lent
+            None => std::thread::sleep(Duration::from_millis(2)), // long enough for a session to be offloaded
         }
         // In the first turn a thread may have looked at the clock before; what is due in the second it tells at its end.
         for _ in 0..3 {

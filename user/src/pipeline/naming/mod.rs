@@ -23,7 +23,7 @@ use whimbrel_ids::Instant;
 use super::inner::{Inner, protocol};
 use super::session::State;
 use super::shared::Shared;
-use crate::applications::Whence;
+use crate::applications::DomainNameProtocol;
 use crate::limits::{NAMED_ADDRESSES_MAX, NAMED_FLOWS_MAX, NAMES_READ_PER_SECOND_MAX, QUESTIONS_MAX};
 use crate::rules::{Application, Flow, Names, SessionRules};
 use dns::Message;
@@ -113,7 +113,7 @@ impl Naming {
     fn ask(&mut self, now: Instant, applications: &[Arc<Application>], flow: &Flow, octets: &[u8]) {
         let Some((server, (_, port))) = Some(flow.remote).zip(flow.ports) else { return };
         let Some(m) = Message::question(octets) else { return };
-        if of_name(applications, &m.name, Whence::Query).is_empty() {
+        if of_name(applications, &m.name, DomainNameProtocol::Query).is_empty() {
             return;
         }
         self.asked.retain(|a| now.since(a.at) < ANSWERED_WITHIN);
@@ -138,7 +138,7 @@ impl Naming {
         };
         let Some(asked) = self.asked.iter().position(is_of) else { return 0 };
         self.asked.remove(asked);
-        let names = of_name(applications, &m.name, Whence::Query);
+        let names = of_name(applications, &m.name, DomainNameProtocol::Query);
         let mut more = 0;
         if names.is_empty() {
             return more;
@@ -172,7 +172,7 @@ impl Naming {
         if let Some(octets) = greeting
             && let Some(name) = tls::server_name(octets)
         {
-            names = names.with(of_name(applications, &name, Whence::ServerName));
+            names = names.with(of_name(applications, &name, DomainNameProtocol::ServerName));
         }
         if names.is_empty() {
             return (names, 0);
@@ -188,7 +188,7 @@ impl Naming {
 }
 
 /// The descriptions of a session's applications that a name is one of.
-fn of_name(applications: &[Arc<Application>], name: &Name, whence: Whence) -> Names {
+fn of_name(applications: &[Arc<Application>], name: &Name, whence: DomainNameProtocol) -> Names {
     let mut found = Names::NONE;
     applications.iter().for_each(|a| a.of_name(name.octets(), whence, &mut found));
     found

@@ -29,7 +29,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 
 use super::UpfU;
-use crate::exchange::{Effects, Lead, Report};
+use crate::exchange::{Effects, Report, SessionKey};
 use crate::limits::PREDICTIONS_MAX;
 use crate::rules::{SessionRules, upper};
 use crate::session_id::{SessionId, mix};
@@ -58,14 +58,14 @@ pub(super) struct Future {
 }
 
 impl Future {
-    fn keys(&self) -> impl Iterator<Item = Lead> {
+    fn keys(&self) -> impl Iterator<Item = SessionKey> {
         let dn = self.rules.data_network;
         let addresses = [self.rules.ue_ipv4.map(IpAddr::V4), self.rules.ue_ipv6.map(IpAddr::V6)];
-        let ue = addresses.into_iter().flatten().map(move |a| Lead::Ue(dn, a));
-        self.rules.tunnels().map(Lead::Tunnel).chain(ue)
+        let ue = addresses.into_iter().flatten().map(move |a| SessionKey::Ue(dn, a));
+        self.rules.tunnels().map(SessionKey::Tunnel).chain(ue)
     }
 
-    fn is_of(&self, key: Lead) -> bool {
+    fn is_of(&self, key: SessionKey) -> bool {
         self.rules.is_led_to(key)
     }
 
@@ -115,11 +115,11 @@ impl Predictions {
         self.all.is_empty()
     }
 
-    fn hash(&self, key: Lead) -> u64 {
+    fn hash(&self, key: SessionKey) -> u64 {
         let (kind, number) = match key {
-            Lead::Tunnel(teid) => (0, teid.0.into()),
-            Lead::Ue(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
-            Lead::Ue(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
+            SessionKey::Tunnel(teid) => (0, teid.0.into()),
+            SessionKey::Ue(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
+            SessionKey::Ue(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
         };
         mix(self.seed ^ number ^ kind << 48)
     }
@@ -191,7 +191,7 @@ impl Predictions {
     }
 
     /// Begins to load what [`Self::look`] reads first.
-    pub(super) fn prefetch(&self, key: Lead) {
+    pub(super) fn prefetch(&self, key: SessionKey) {
         let hash = self.hash(key);
         match (&self.filters, &self.table) {
             (Some(filters), _) if !self.unfiltered => filters.prefetch(hash),
@@ -201,7 +201,7 @@ impl Predictions {
     }
 
     /// Looks for the prediction that a packet's key leads to.
-    fn look(&mut self, now: Instant, key: Lead) -> Look {
+    fn look(&mut self, now: Instant, key: SessionKey) -> Look {
         self.advance(now);
         let hash = self.hash(key);
         if !self.unfiltered && !self.filters.as_ref().is_some_and(|f| f.has(hash)) {
@@ -238,7 +238,7 @@ impl UpfU {
 
     /// A packet that no session has: whether a prediction has it, whose session stands from now on. `peer`: the gNB that sent it.
     #[cold]
-    pub(super) fn comes_true(&mut self, now: Instant, key: Lead, peer: Option<IpAddr>) -> bool {
+    pub(super) fn comes_true(&mut self, now: Instant, key: SessionKey, peer: Option<IpAddr>) -> bool {
         let number = match self.predictions.look(now, key) {
             Look::Found(number) => number,
             Look::FalsePositive => {
@@ -266,7 +266,7 @@ impl UpfU {
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
         let Some(session) = self.sessions.get(index) else { return };
-        let Look::Found(number) = self.predictions.look(now, Lead::Tunnel(teid)) else {
+        let Look::Found(number) = self.predictions.look(now, SessionKey::Tunnel(teid)) else {
             session.state.awaited = false;
             return;
         };
@@ -289,7 +289,7 @@ impl UpfU {
 
     /// For a measurement: looks go to the table without a filter in front of it, or with it again.
     #[cfg(any(test, feature = "samples"))]
-    pub fn look_unfiltered(&mut self, unfiltered: bool) {
+    pub fn lookup_unfiltered(&mut self, unfiltered: bool) {
         self.predictions.unfiltered = unfiltered;
     }
 }
@@ -316,11 +316,11 @@ mod tests {
             assert!(all.put(now, future(n)));
         }
         assert!(!all.put(now, future(most)));
-        assert!(matches!(all.look(now, Lead::Tunnel(Teid(1))), Look::Found(0)));
+        assert!(matches!(all.look(now, SessionKey::Tunnel(Teid(1))), Look::Found(0)));
         let later = now + PERIOD * FILTERS;
         assert!(all.put(later, future(most)));
-        assert!(!matches!(all.look(later, Lead::Tunnel(Teid(1))), Look::Found(_)));
-        assert!(matches!(all.look(later, Lead::Tunnel(Teid(most + 1))), Look::Found(_)));
+        assert!(!matches!(all.look(later, SessionKey::Tunnel(Teid(1))), Look::Found(_)));
+        assert!(matches!(all.look(later, SessionKey::Tunnel(Teid(most + 1))), Look::Found(_)));
     }
 
     #[test]

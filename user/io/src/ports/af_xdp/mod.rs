@@ -7,9 +7,9 @@
 
 pub(crate) mod frame;
 mod hops;
-pub(crate) mod lent;
 pub(crate) mod packet;
 mod wire;
+pub(crate) mod xdp_fast_path;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,9 +31,9 @@ use crate::thread::IoCounters;
 use crate::xdp::fast::{Fast, Time};
 use crate::xdp::steer::{Pool, Steered};
 use frame::{Outgoing, Way};
-use lent::Memory;
 pub use wire::Rings;
 use wire::{Lane, Wire};
+use xdp_fast_path::Memory;
 
 /// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {

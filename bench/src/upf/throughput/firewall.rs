@@ -28,13 +28,13 @@ const PORTS: (u16, u16) = (4_000, 53);
 
 /// What stands between UEs and the data network.
 #[derive(Clone, Copy)]
-enum Border {
+enum Setup {
     Nothing,
     Rules(usize),
     Translation,
 }
 
-impl Border {
+impl Setup {
     fn name(self) -> String {
         match self {
             Self::Nothing => "nothing".into(),
@@ -75,7 +75,7 @@ fn rule(n: usize) -> FirewallRule {
 
 /// Nanoseconds of a packet of a standing flow, from UEs and to them, and of one that begins a flow.
 struct Row {
-    border: Border,
+    setup: Setup,
     up: f64,
     down: f64,
     begins: f64,
@@ -90,8 +90,8 @@ struct World {
 }
 
 impl World {
-    fn new(border: Border) -> Self {
-        let population = Population::of(&border.config());
+    fn new(setup: Setup) -> Self {
+        let population = Population::of(&setup.config());
         let outside = (0..SESSIONS).map(|n| (address(n), PORTS.0)).collect();
         Self { population, packets: Packets::new(ROUND, SMALL), now: START, outside }
     }
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    fn row(mut self, border: Border, rounds: usize) -> Row {
+    fn row(mut self, setup: Setup, rounds: usize) -> Row {
         self.begin_all();
         let random = &mut Random::new(1);
         let mut seen = [Vec::new(), Vec::new(), Vec::new()];
@@ -162,22 +162,22 @@ impl World {
             seen[2].push(self.pass());
         }
         let [up, down, begins] = seen.map(median);
-        Row { border, up, down, begins }
+        Row { setup, up, down, begins }
     }
 }
 
 /// Measures and prints; the rows.
 pub(super) fn run(rounds: usize) -> Value {
-    println!("\nat the border of the data network: {SESSIONS} UEs, {SMALL} octets, ns a packet");
+    println!("\nat the firewall of the data network: {SESSIONS} UEs, {SMALL} octets, ns a packet");
     println!("{:<24}{:>10}{:>10}{:>16}", "", "from", "to", "from, begins");
     println!("{:<24}{:>10}{:>10}{:>16}", "", "ues", "ues", "a flow");
-    let rules = RULES.map(Border::Rules);
-    let all = [Border::Nothing].into_iter().chain(rules).chain([Border::Translation]);
-    let rows = all.map(|border| {
-        let Row { border, up, down, begins } = World::new(border).row(border, rounds);
-        println!("{:<24}{up:>10.1}{down:>10.1}{begins:>16.1}", border.name());
+    let rules = RULES.map(Setup::Rules);
+    let all = [Setup::Nothing].into_iter().chain(rules).chain([Setup::Translation]);
+    let rows = all.map(|setup| {
+        let Row { setup, up, down, begins } = World::new(setup).row(setup, rounds);
+        println!("{:<24}{up:>10.1}{down:>10.1}{begins:>16.1}", setup.name());
         let round = |v: f64| (v * 10.0).round() / 10.0;
-        json!({ "border": border.name(), "up_ns": round(up), "down_ns": round(down), "begins_ns": round(begins) })
+        json!({ "setup": setup.name(), "up_ns": round(up), "down_ns": round(down), "begins_ns": round(begins) })
     });
     rows.collect()
 }

@@ -10,13 +10,13 @@ use super::super::fast::FastEntry;
 use super::{Hot, Written, flag};
 use crate::config::DnIndex;
 
-/// Time in which the buckets of a session fill that may be lent: a fast path sees time in steps of a kernel's tick, 10 ms at most.
+/// Time in which the buckets of a session fill that may be offloaded: a fast path sees time in steps of a kernel's tick, 10 ms at most.
 const WINDOW_MS_MIN: u16 = 40;
 
 impl Hot {
     /// Whether what packets change is in the fast path's memory.
-    pub(in crate::pipeline) fn is_lent(&self) -> bool {
-        self.flags & flag::LENT != 0
+    pub(in crate::pipeline) fn is_offloaded(&self) -> bool {
+        self.flags & flag::OFFLOADED != 0
     }
 
     /// Whether it is about to be.
@@ -24,8 +24,8 @@ impl Hot {
         self.flags & flag::WATCHED != 0
     }
 
-    pub(in crate::pipeline) fn set_lent(&mut self, is: bool) {
-        self.flags = self.flags & !flag::LENT | if is { flag::LENT } else { 0 };
+    pub(in crate::pipeline) fn set_offloaded(&mut self, is: bool) {
+        self.flags = self.flags & !flag::OFFLOADED | if is { flag::OFFLOADED } else { 0 };
     }
 
     pub(in crate::pipeline) fn set_watched(&mut self, is: bool) {
@@ -43,7 +43,7 @@ impl Hot {
 
     /// The network and the gNB's address, if a fast path can decide on packets of it: with addresses of its own, to a gNB by IPv4, forwarded
     /// both ways, with rates of one QER at most, averaged over some ticks.
-    pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr)> {
+    pub(in crate::pipeline) fn offload_target(&self) -> Option<(DnIndex, Ipv4Addr)> {
         let both = flag::FORWARDS | flag::FORWARDS << flag::DOWNLINK_SHIFT;
         let needed = flag::PLAIN | both;
         let addressed = self.flags & (flag::IPV4 | flag::IPV6) != 0;
@@ -56,7 +56,7 @@ impl Hot {
     }
 
     /// Writes what its packets read, but for addresses and hops.
-    pub(in crate::pipeline) fn describe(&self, entry: &FastEntry) {
+    pub(in crate::pipeline) fn write_rules(&self, entry: &FastEntry) {
         let closed = |shift, bit| if self.flags >> shift & flag::CLOSED != 0 { bit } else { 0 };
         let gates = closed(0, FastEntry::UL_CLOSED) | closed(flag::DOWNLINK_SHIFT, FastEntry::DL_CLOSED);
         let mut header = [0; 16];

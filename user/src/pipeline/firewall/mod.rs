@@ -1,12 +1,12 @@
-//! The border of a data network: a stateful firewall and, for IPv4 UEs, address translation.
+//! The firewall of a data network: a stateful firewall and, for IPv4 UEs, address translation.
 //!
 //! A packet of a flow that stands passes. One that would begin a flow meets the operator's rules, as conditions of the classifier; what no
 //! rule decides passes if a UE sends it. So what is outside may answer, and begin what it is allowed to.
 //!
 //! Spec: RFC 4787 (UDP), RFC 5382 and RFC 7857 (TCP), RFC 5508 (ICMP); RFC 6092 is what the IPv6 part comes to.
 //!
-//! A UE's packet is judged when its FAR would have it leave, before rates and accounts ([`Border::leave`]). A packet from outside is
-//! judged when its session is found ([`Border::ue_of`], [`Border::enter`]), before that session's rules, so what is held for a UE has
+//! A UE's packet is judged when its FAR would have it leave, before rates and accounts ([`N6Firewall::leave`]). A packet from outside is
+//! judged when its session is found ([`N6Firewall::ue_of`], [`N6Firewall::enter`]), before that session's rules, so what is held for a UE has
 //! passed already. Flows belong to sessions: another UE that gets the address of one that has gone has none of its flows.
 
 mod flows;
@@ -21,7 +21,7 @@ use whimbrel_classifier::{Classifier, Classify, Fields, Key as Packed, Pdi, Rank
 use whimbrel_ids::Instant;
 
 use super::DropReason;
-use super::drops::BorderCounters;
+use super::drops::FirewallCounters;
 use super::inner::{Inner, protocol};
 use super::packet::Packet;
 use super::shard::Shard;
@@ -88,7 +88,7 @@ pub(super) enum Behind {
 }
 
 /// One data network's, and one shard's: a session's flows are where the session is.
-pub(super) struct Border {
+pub(super) struct N6Firewall {
     rules: Classifier,
     /// By place: whether a rule permits.
     permits: Box<[bool]>,
@@ -98,7 +98,7 @@ pub(super) struct Border {
     flows: Flows,
     mappings: Option<Mappings>,
     fragments: Fragments,
-    counters: BorderCounters,
+    counters: FirewallCounters,
 }
 
 /// An address among those of IPv6 (RFC 4291 §2.5.5.2).
@@ -117,7 +117,7 @@ fn of_v6(n: Ipv6Net) -> (u128, u8) {
     (u128::from(n.first()) << 64, n.prefix.min(64))
 }
 
-impl Border {
+impl N6Firewall {
     /// `None` where the network has no firewall.
     pub(super) fn of(at: usize, dn: &DataNetwork, seed: u64, shard: Shard) -> Option<Self> {
         let f: &Firewall = dn.firewall.as_ref()?;
@@ -142,16 +142,16 @@ impl Border {
             flows: Flows::new(flows_max, &f.timeouts, hash),
             mappings: f.nat.as_ref().map(|n| Mappings::new(n, flows_max, hash, shard)),
             fragments: Fragments::new(hash),
-            counters: BorderCounters {
+            counters: FirewallCounters {
                 dn: DnIndex(at as u8),
                 rules: vec![0; f.rules.len()],
-                ..BorderCounters::default()
+                ..FirewallCounters::default()
             },
         })
     }
 
     /// What it counted.
-    pub(super) fn counters(&self) -> &BorderCounters {
+    pub(super) fn counters(&self) -> &FirewallCounters {
         &self.counters
     }
 

@@ -302,8 +302,8 @@ impl Both {
             _ => self.ue_sends(&mut dice),
         };
         self.net.upf.u.tick(self.net.now);
-        self.net.upf.u.gather();
-        let counted = self.net.upf.u.counters().borders.remove(0);
+        self.net.upf.u.collect_counters();
+        let counted = self.net.upf.u.counters().firewalls.remove(0);
         assert_eq!(
             (counted.flows, counted.ports),
             (self.model.len() as u64, self.model.mapped().len() as u64),
@@ -388,8 +388,8 @@ fn what_the_firewall_denies_is_used_by_nobody() {
     let counters = both.net.upf.u.session_counters(session.id()).unwrap();
     assert_eq!((counters.ul_packets, counters.dropped), (1, 2));
     assert_eq!(both.net.upf.u.counters().ul_packets, 1);
-    both.net.upf.u.gather();
-    assert_eq!(both.net.upf.u.counters().borders[0].rules, [2, 0, 0, 0]);
+    both.net.upf.u.collect_counters();
+    assert_eq!(both.net.upf.u.counters().firewalls[0].rules, [2, 0, 0, 0]);
 }
 
 #[test]
@@ -412,8 +412,8 @@ fn one_ue_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
             both.leaves(at, &packet);
         }
     }
-    both.net.upf.u.gather();
-    let counted = both.net.upf.u.counters().borders.remove(0);
+    both.net.upf.u.collect_counters();
+    let counted = both.net.upf.u.counters().firewalls.remove(0);
     assert_eq!((counted.flows, counted.flows_begun), (model::FLOWS_MAX as u64, 60));
     assert_eq!(counted.flows_evicted, 60 - model::FLOWS_MAX as u64);
 }

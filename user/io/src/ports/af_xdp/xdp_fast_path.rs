@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use whimbrel_user::{
-    DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath, IpNetwork, Suspects, Teids,
+    DATA_NETWORKS_MAX, DestinationFilter, DnIndex, FastEntry, FastPath, FastPathCounters, IpNetwork, Teids,
 };
 
 pub(crate) use super::hops::Hop;
@@ -34,7 +34,7 @@ pub(crate) struct Memory {
     prefixes: SharedArray<AtomicU64>,
     hops: SharedArray<fast::Hop>,
     counters: SharedArray<Counted>,
-    suspects: SharedArray<[AtomicU64; Suspects::WORDS]>,
+    suspects: SharedArray<[AtomicU64; DestinationFilter::WORDS]>,
     devices: DeviceMap,
     /// All pools.
     all: Vec<Pool>,
@@ -177,18 +177,18 @@ fn possible_processors() -> Option<u32> {
 }
 
 /// The pipeline's side.
-pub(crate) struct Lent {
+pub(crate) struct XdpFastPath {
     pub(crate) memory: Arc<Memory>,
     pub(crate) settles_in: Duration,
 }
 
-impl Lent {
+impl XdpFastPath {
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
         Self { memory, settles_in: SETTLES_IN }
     }
 }
 
-impl FastPath for Lent {
+impl FastPath for XdpFastPath {
     fn entries(&self) -> &[FastEntry] {
         &self.memory.sessions
     }
@@ -232,18 +232,18 @@ impl FastPath for Lent {
         known(gnb) && known(network)
     }
 
-    fn suspects(&self) -> &[AtomicU64; Suspects::WORDS] {
+    fn suspects(&self) -> &[AtomicU64; DestinationFilter::WORDS] {
         &self.memory.suspects[0]
     }
 
-    fn counted(&self) -> FastCounted {
+    fn counted(&self) -> FastPathCounters {
         let sum = |slot| self.memory.sum(slot);
-        let mut counted = FastCounted {
+        let mut counted = FastPathCounters {
             ul_packets: sum(slot::UL_PACKETS),
             ul_octets: sum(slot::UL_OCTETS),
             dl_packets: sum(slot::DL_PACKETS),
             dl_octets: sum(slot::DL_OCTETS),
-            ..FastCounted::default()
+            ..FastPathCounters::default()
         };
         for (i, reason) in DROPS.into_iter().enumerate() {
             counted.dropped[reason as usize] = sum(slot::UL_DROPPED + i) + sum(slot::DL_DROPPED + i);

@@ -10,7 +10,7 @@ use crate::thread::Request;
 const WAITING_MAX: usize = 2048;
 
 /// A thread's ends of the ways from and to the others.
-pub(crate) struct Neighbours {
+pub(crate) struct InterThreadQueues {
     /// By the other's number; none to itself.
     to: Vec<Option<(Giver<Slot>, Sender<Request>)>>,
     from: Vec<Taker<Slot>>,
@@ -19,11 +19,11 @@ pub(crate) struct Neighbours {
 }
 
 /// The ends of as many threads as there are ways to them, of packets with so much room.
-pub(crate) fn neighbours(requests: &[Sender<Request>], room: usize) -> Vec<Neighbours> {
+pub(crate) fn inter_thread_queues(requests: &[Sender<Request>], room: usize) -> Vec<InterThreadQueues> {
     let threads = requests.len();
     let origin = Origin::N6 { dn: DnIndex(0) };
     let empty = || Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
-    let none = |_| Neighbours { to: Vec::new(), from: Vec::new(), first: 0 };
+    let none = |_| InterThreadQueues { to: Vec::new(), from: Vec::new(), first: 0 };
     let mut all: Vec<_> = (0..threads).map(none).collect();
     for at in 0..threads {
         for (to, requests) in requests.iter().enumerate() {
@@ -38,7 +38,7 @@ pub(crate) fn neighbours(requests: &[Sender<Request>], room: usize) -> Vec<Neigh
     all
 }
 
-impl Neighbours {
+impl InterThreadQueues {
     /// Takes what the others have handed over, from the first slot on; how many there are.
     pub(crate) fn receive(&mut self, slots: &mut [Slot]) -> usize {
         let others = self.from.len();
