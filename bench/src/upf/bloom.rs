@@ -9,9 +9,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::json;
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
 use whimbrel_user::{Change, PREDICTIONS_MAX, Slot};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant as Clock;
 
+use crate::upf::classifier::common::rule_sets::Random;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_user::{Change, UpfU, Verdict};
 use whimbrel_user_io::{CHANGES_AT_ONCE, CHANGES_MAX, Receiver, channel};

@@ -1,6 +1,10 @@
 //! Classification: look-ups and updates of the linear list, tuple space search, PartitionSort and ours.
 
+#[path = "../../../user/classifier/tests/common/mod.rs"]
+pub(in crate::upf) mod common;
+mod partition_sort;
 mod profile;
+mod tuple_space;
 
 use std::hint::black_box;
 use std::io;
@@ -9,11 +13,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use whimbrel_classifier::generate::{Mix, Random, packet, pdis, rules, stray};
-use whimbrel_classifier::{
-    Classifier, Classify, Fields, Instructions, Key, List, PartitionSort, Rank, Rule, TupleSpace,
-};
+use whimbrel_classifier::{Classifier, Fields, Instructions, Key, Rank, Rule};
 
+use self::common::Classify;
+use self::common::linear::LinearList;
+use self::common::rule_sets::{Mix, Random, packet, pdis, rules, stray};
+use self::partition_sort::PartitionSort;
+use self::tuple_space::TupleSpace;
 use super::finish;
 use crate::measure::median;
 use crate::plot::{Axis, Plot, Series};
@@ -105,7 +111,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
 }
 
 /// Packets of random rules of a set, and packets that match none.
-fn keys(mix: Mix, count: usize, seed: u64, list: &List) -> (Vec<Key>, Vec<Key>) {
+fn keys(mix: Mix, count: usize, seed: u64, list: &LinearList) -> (Vec<Key>, Vec<Key>) {
     let pdis = pdis(mix, count, seed);
     let r = &mut Random::new(seed ^ 0xfeed);
     let matching = (0..KEYS).map(|_| Key::new(&packet(&r.one(&pdis), r))).collect();
@@ -131,7 +137,7 @@ fn row(mix: Mix, count: usize, options: &Options, checked: &mut usize) -> Row {
     for n in (1..mixed.len()).rev() {
         mixed.swap(n, r.below(n as u64 + 1) as usize);
     }
-    let list = filled(List::default(), &rules);
+    let list = filled(LinearList::default(), &rules);
     let tuples = filled(TupleSpace::default(), &mixed);
     let sorted = filled(PartitionSort::default(), &mixed);
     let scan = filled(Classifier::scan_alone(Instructions::Avx512), &mixed);
@@ -317,4 +323,25 @@ fn targets(all: &[(Mix, Vec<Row>)]) -> Value {
         }
     }
     Value::Object(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common::agreement::agree;
+    use super::*;
+
+    #[test]
+    fn tuple_space_search_and_partition_sort_agree_with_the_list() {
+        let both = || -> Vec<(String, Box<dyn Classify>)> {
+            vec![
+                ("tuple space".into(), Box::new(TupleSpace::default())),
+                ("PartitionSort".into(), Box::new(PartitionSort::default())),
+            ]
+        };
+        for mix in Mix::ALL {
+            for count in [1, 2, 7, 25, 130, 300] {
+                agree(both(), mix, count, 1_000, count as u64);
+            }
+        }
+    }
 }

@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::io;
 use std::path::Path;
 
+use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::{Map, Value, json};
-use whimbrel_classifier::generate::Random;
 use whimbrel_prefetch::prefetch;
 
 use super::finish;

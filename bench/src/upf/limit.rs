@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use whimbrel_classifier::generate::Random;
+use crate::upf::classifier::common::rule_sets::Random;
 use whimbrel_pages::Pages;
 use whimbrel_prefetch::prefetch;
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use whimbrel_classifier::generate::Random;
+use crate::upf::classifier::common::rule_sets::Random;
 use whimbrel_ids::{Qfi, Seid, Teid};
 use whimbrel_pfcp::ie::BitRate;
 use whimbrel_pfcp::{Frame, Message};

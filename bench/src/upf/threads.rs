@@ -9,9 +9,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::json;
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Teid;
 use whimbrel_user::samples::Sample;
 use whimbrel_user::{Config as User, DnIndex, Origin, SHARDS_MAX, SessionId};

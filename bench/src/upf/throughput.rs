@@ -14,9 +14,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
+use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
 use whimbrel_user::{Destination, Stage, StageObserver, Verdict};
 

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use serde_json::{Value, json};
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::{Seid, Teid};
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::samples::Sample;

@@ -1,10 +1,10 @@
-//! Ours: a scan with vector instructions, and in front of it tables for rules that a hash tells apart.
+//! The classifier: a scan with vector instructions, and in front of it tables for rules that a hash separates.
 //!
-//! A packet is looked for in every table (one line of tags, one block of at most eight rules each), then in the scan
-//! as far as a better rule may be there. The bound, whatever rules somebody installs: a table costs no more than the scan of
-//! [`TABLE_PAYS`] rules, and it stands only while it has that many. So no rule set is slower than the scan of
-//! all its rules: what no table takes well is scanned.
+//! A look-up reads every table (one line of tags, one block of at most eight rules each), then the scan as far as it
+//! may hold a better rule. A table costs no more than the scan of [`TABLE_PAYS`] rules, and it exists only while it holds that many.
+//! So no rule set, whoever installs it, is slower than the scan of all its rules: rules that no table takes well are scanned.
 
+use crate::block;
 use crate::choose::{SAMPLE, choose};
 use crate::key::Key;
 use crate::rows::Rows;
@@ -12,18 +12,17 @@ use crate::rule::{Rank, Rule};
 use crate::scan::Scan;
 use crate::simd::{Compare, Instructions, Search, Unit};
 use crate::table::{Buckets, TABLES_MAX, Table, best_of};
-use crate::{Classify, block};
 
-/// Rules that a table must take for its cost: its look-up takes as long as the scan of so many.
+/// Rules that a table must hold to pay for its look-up, which takes as long as the scan of this many.
 const TABLE_PAYS: usize = 128;
-/// Rules of the scan from which on a table is thought of: fewer are scanned in less time than a table's look-up
-/// together with the scan of what it leaves.
+/// Rules in the scan from which on a table is considered. Fewer are scanned in less time than a table's look-up and
+/// the scan of the rest take together.
 const SCAN_FEW: usize = 192;
 
-/// Rules that an update moves into a new table, besides its own: few, as each update is to be short.
+/// Rules that one update moves into a new table, besides its own: few, to keep each update short.
 const FILLED_AT_ONCE: usize = 8;
 
-/// Our classifier.
+/// A set of rules in which packets are looked up.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     unit: Unit,
@@ -31,23 +30,22 @@ pub struct Classifier {
     scan: Scan,
     buckets: Buckets,
     rows: Rows,
-    tables_max: usize,
     /// State of the generator of hash factors.
     seed: u64,
-    /// The table that is being filled from the scan, and how far that is.
+    /// While the newest table is filled from the scan: the next rank to move.
     filling: Option<Rank>,
-    /// Rules of the scan at which the next table is thought of.
+    /// Rules in the scan at which the next table is considered.
     next_choice: usize,
 }
 
 impl Classifier {
-    /// An empty one, with the widest vector instructions of this processor. Of the seed come the factors of its
-    /// hashes: it should be a secret.
+    /// An empty set that uses the widest vector instructions of this processor. The factors of its hashes are drawn from the
+    /// seed, which should be secret: whoever knows it can install rules that collide.
     pub fn new(seed: u64) -> Self {
         Self::with(Instructions::best(), seed)
     }
 
-    /// Likewise with these instructions, or the widest below them that the processor has.
+    /// The same with these instructions, or the widest below them that the processor has.
     pub fn with(instructions: Instructions, seed: u64) -> Self {
         Self {
             unit: Unit::new(instructions),
@@ -55,26 +53,76 @@ impl Classifier {
             scan: Scan::default(),
             buckets: Buckets::new(),
             rows: Rows::default(),
-            tables_max: TABLES_MAX,
             seed,
             filling: None,
             next_choice: SCAN_FEW,
         }
     }
 
-    /// One that scans all rules, to compare with: what ours costs at most.
+    /// A classifier that scans all rules, which bounds what a look-up costs.
+    #[cfg(feature = "measure")]
     pub fn scan_alone(instructions: Instructions) -> Self {
-        Self { tables_max: 0, ..Self::with(instructions, 0) }
+        Self { next_choice: usize::MAX, ..Self::with(instructions, 0) }
     }
 
-    /// The instructions that it uses.
-    pub fn instructions(&self) -> Instructions {
-        self.unit.instructions()
-    }
-
-    /// How many tables there are, and how many rules are in none.
+    /// The number of tables, and of rules that are in none.
+    #[cfg(feature = "measure")]
     pub fn shape(&self) -> (usize, usize) {
         (self.tables.len(), self.scan.len())
+    }
+
+    /// Adds a rule. Its rank must differ from that of every rule in the set.
+    pub fn insert(&mut self, rule: Rule) {
+        let row = self.rows.add(rule);
+        let taken = self.tables.iter_mut().any(|t| t.insert(&rule, row, &mut self.buckets));
+        if !taken {
+            self.scan.insert(&rule, row, &self.rows);
+        }
+        self.fill();
+        if self.scan.len() >= self.next_choice {
+            self.make_table();
+        }
+    }
+
+    /// Removes a rule. False if it was not in the set.
+    pub fn remove(&mut self, rule: &Rule) -> bool {
+        let Self { tables, buckets, scan, rows, .. } = self;
+        let in_table = tables
+            .iter_mut()
+            .enumerate()
+            .find_map(|(at, t)| t.remove(rule, buckets).map(|row| (Some(at), row)));
+        let Some((at, row)) = in_table.or_else(|| scan.remove(rule.rank, rows).map(|row| (None, row))) else {
+            return false;
+        };
+        rows.release(row);
+        match at {
+            // A table that is still being filled may have few rules.
+            Some(at) if self.filling.is_none() || at + 1 < self.tables.len() => self.dissolve(at),
+            _ => {}
+        }
+        self.fill();
+        true
+    }
+
+    /// The lowest rank of the rules that a packet matches.
+    #[inline]
+    pub fn lookup(&self, key: &Key) -> Option<Rank> {
+        let rank = if self.tables.is_empty() {
+            self.unit.run(ScanAlone(self, key))
+        } else {
+            self.unit.run(TablesFirst(self, key))
+        };
+        (rank != Rank::LAST).then_some(rank)
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The next factor of a hash: an odd number (splitmix64).
@@ -85,14 +133,14 @@ impl Classifier {
         (z ^ z >> 31) | 1
     }
 
-    /// Makes a table, if one would take enough of the scanned rules.
+    /// Creates a table, if one would take enough of the scanned rules.
     fn make_table(&mut self) {
-        if self.tables.len() >= self.tables_max || self.filling.is_some() {
+        if self.tables.len() >= TABLES_MAX || self.filling.is_some() {
             return;
         }
         let factors = [self.factor(), self.factor(), self.factor()];
         let standing = self.scan.len();
-        // One of each so many rules, counted with a step that no pattern of a list is likely to have.
+        // Every n-th rule.
         let step = standing.div_ceil(SAMPLE).max(1);
         let rows: Vec<u32> = self.scan.rows().step_by(step).collect();
         let sample: Vec<&Rule> = rows.iter().map(|r| self.rows.get(*r)).collect();
@@ -106,7 +154,7 @@ impl Classifier {
         self.filling = Some(Rank::new(0, 0));
     }
 
-    /// Moves what the newest table takes of some rules of the scan.
+    /// Moves a few rules from the scan into the newest table, as far as it takes them.
     fn fill(&mut self) {
         let Some(from) = self.filling else { return };
         let mut some = [0; FILLED_AT_ONCE];
@@ -132,7 +180,7 @@ impl Classifier {
         }
     }
 
-    /// Gives up a table that has too few rules for its cost.
+    /// Removes a table that holds too few rules for its cost; they go back into the scan.
     fn dissolve(&mut self, at: usize) {
         if self.tables[at].len() >= TABLE_PAYS {
             return;
@@ -145,7 +193,7 @@ impl Classifier {
     }
 }
 
-/// A look-up in the scan alone: apart, as it needs no more.
+/// A look-up where there are no tables.
 struct ScanAlone<'a>(&'a Classifier, &'a Key);
 
 /// A look-up in tables, then in the scan.
@@ -167,52 +215,5 @@ impl Search for TablesFirst<'_> {
     fn run<C: Compare>(self, c: C) -> Rank {
         let Self(Classifier { tables, buckets, scan, rows, .. }, key) = self;
         scan.lookup(c, key, rows, best_of(c, tables, buckets, key, rows))
-    }
-}
-
-impl Classify for Classifier {
-    fn insert(&mut self, rule: Rule) {
-        let row = self.rows.add(rule);
-        let taken = self.tables.iter_mut().any(|t| t.insert(&rule, row, &mut self.buckets));
-        if !taken {
-            self.scan.insert(&rule, row, &self.rows);
-        }
-        self.fill();
-        if self.scan.len() >= self.next_choice {
-            self.make_table();
-        }
-    }
-
-    fn remove(&mut self, rule: &Rule) -> bool {
-        let Self { tables, buckets, scan, rows, .. } = self;
-        let in_table = tables
-            .iter_mut()
-            .enumerate()
-            .find_map(|(at, t)| t.remove(rule, buckets).map(|row| (Some(at), row)));
-        let Some((at, row)) = in_table.or_else(|| scan.remove(rule.rank, rows).map(|row| (None, row))) else {
-            return false;
-        };
-        rows.release(row);
-        match at {
-            // The table that is being filled has yet to show what it takes.
-            Some(at) if self.filling.is_none() || at + 1 < self.tables.len() => self.dissolve(at),
-            _ => {}
-        }
-        self.fill();
-        true
-    }
-
-    #[inline]
-    fn lookup(&self, key: &Key) -> Option<Rank> {
-        let rank = if self.tables.is_empty() {
-            self.unit.run(ScanAlone(self, key))
-        } else {
-            self.unit.run(TablesFirst(self, key))
-        };
-        (rank != Rank::LAST).then_some(rank)
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
     }
 }

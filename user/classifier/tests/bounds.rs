@@ -1,8 +1,10 @@
-//! What somebody who may install rules cannot do.
+//! What whoever installs rules cannot make a look-up cost.
+
+mod common;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use whimbrel_classifier::generate::{Mix, Random, packet, pdis, rules};
+use common::rule_sets::{Mix, Random, packet, pdis, rules};
 use whimbrel_classifier::*;
 
 fn host(n: u32) -> Option<Prefix> {
@@ -16,14 +18,14 @@ fn filled(rules: &[Rule]) -> Classifier {
 }
 
 #[test] // Csikor et al. 2019: a tuple for each rule makes tuple space search as long as the list
-fn a_tuple_for_each_rule_makes_no_more_tables_than_pay() {
+fn a_tuple_per_rule_creates_no_more_tables_than_pay() {
     let rules = rules(&pdis(Mix::TupleEach, 10_000, 1));
     let (tables, scanned) = filled(&rules).shape();
     assert!(tables <= 16 && scanned < 1_000, "{tables} tables, {scanned} scanned");
 }
 
 #[test]
-fn rules_that_no_hash_tells_apart_are_scanned_and_nothing_else() {
+fn rules_that_no_hash_separates_are_only_scanned() {
     let rules = rules(&pdis(Mix::Ranges, 3_000, 1));
     assert_eq!(filled(&rules).shape(), (0, 3_000));
 }
@@ -41,7 +43,7 @@ fn one_address_with_thousands_of_port_ranges_overflows_no_bucket() {
 }
 
 #[test]
-fn a_table_that_no_longer_pays_is_given_up() {
+fn a_table_that_no_longer_pays_is_removed() {
     let rules = rules(&pdis(Mix::OneTuple, 1_000, 1));
     let mut c = filled(&rules);
     assert_eq!(c.shape().0, 1);
@@ -56,7 +58,7 @@ fn a_table_that_no_longer_pays_is_given_up() {
 }
 
 #[test]
-fn rules_that_differ_in_a_seldom_field_alone_are_told_apart() {
+fn rules_that_differ_only_in_a_rarely_used_field_are_separated() {
     // The words that a block compares first are the same in all of them.
     let of = |n: u32| Pdi {
         remote: host(1),

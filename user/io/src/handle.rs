@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(feature = "measure")]
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -21,7 +22,9 @@ use crate::host::addresses::{self, Watch};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
+#[cfg(feature = "measure")]
 use crate::ports::memory::{Memory, ports};
+#[cfg(feature = "measure")]
 use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
 use crate::tap::Tapped;
@@ -100,6 +103,7 @@ pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
     spawn(config, both.map(|(front, system)| AfXdp::new(front, system)).collect(), host)
 }
 
+#[cfg(feature = "measure")]
 pub(crate) fn start_on_capture(
     mut config: Config,
     from: &Path,
@@ -110,6 +114,7 @@ pub(crate) fn start_on_capture(
     Ok((spawn(config, vec![ports], Host::default())?, replay))
 }
 
+#[cfg(feature = "measure")]
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
     let (inner, outer) = ports(config.user.shards.into()).map_err(StartError::System)?;
     Ok((spawn(config, inner, Host::default())?, outer))

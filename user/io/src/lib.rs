@@ -22,6 +22,7 @@ mod tap;
 mod thread;
 mod xdp;
 
+#[cfg(feature = "measure")]
 use std::path::Path;
 
 pub use channel::{Receiver, Sender, channel};
@@ -30,7 +31,9 @@ pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;
+#[cfg(feature = "measure")]
 pub use ports::memory::Memory;
+#[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
@@ -49,11 +52,13 @@ impl UserPlane {
     /// are sent are written to another.
     ///
     /// Errors: `System` of the files, of which the first must have frames of Ethernet in the form of libpcap.
+    #[cfg(feature = "measure")]
     pub fn start_on_capture(config: Config, from: &Path, to: &Path) -> Result<(Handle, Replay), StartError> {
         handle::start_on_capture(config, from, to)
     }
 
     /// Starts it on memory instead: what is put into the [`Memory`] is received, what is sent comes out of it.
+    #[cfg(feature = "measure")]
     pub fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
         handle::start_in_memory(config)
     }

@@ -23,6 +23,7 @@ impl<T> Queue<T> {
     }
 
     /// Appends; gives the item back if the queue is full.
+    #[cfg(feature = "measure")]
     pub(crate) fn push(&self, item: T) -> Result<(), T> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         if items.len() >= self.max {

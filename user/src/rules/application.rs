@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use whimbrel_classifier::{Classifier, Classify, Pdi, Rank, Rule};
+use whimbrel_classifier::{Classifier, Pdi, Rank, Rule};
 
 use super::index::{ONE_BY_ONE_MAX, key};
 use super::{Filter, Flow};

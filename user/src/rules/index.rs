@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_classifier::{Classifier, Classify, Fields, Key, Pdi, Rank, Rule};
+use whimbrel_classifier::{Classifier, Fields, Key, Pdi, Rank, Rule};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::SourceInterface;
 

@@ -2,9 +2,9 @@
 //! branches cost that the processor does not foresee.
 
 use serde_json::{Map, Value, json};
-use whimbrel_classifier::generate::{Mix, Random, packet, pdis, rules};
-use whimbrel_classifier::{Classifier, Classify, Key};
+use whimbrel_classifier::{Classifier, Key};
 
+use super::common::rule_sets::{Mix, Random, packet, pdis, rules};
 use super::{KEYS, filled, pass};
 use crate::measure::median;
 

@@ -5,8 +5,8 @@
 
 use std::net::Ipv4Addr;
 
+use crate::upf::classifier::common::rule_sets::Random;
 use serde_json::{Value, json};
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
 use whimbrel_user::{Config, DnIndex, Firewall, FirewallRule, Ipv4Net, Nat, Origin, Verdict};
 

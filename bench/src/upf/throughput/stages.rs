@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
+use crate::upf::classifier::common::rule_sets::Random;
 use serde_json::{Map, Value};
-use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
 use whimbrel_user::{Stage, StageObserver, Verdict};
 

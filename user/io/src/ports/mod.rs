@@ -2,7 +2,9 @@
 
 pub(crate) mod af_xdp;
 pub(crate) mod checksum;
+#[cfg(feature = "measure")]
 pub(crate) mod memory;
+#[cfg(feature = "measure")]
 pub(crate) mod pcap;
 pub(crate) mod segments;
 pub(crate) mod system;

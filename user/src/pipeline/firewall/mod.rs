@@ -17,7 +17,7 @@ mod tcp;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use whimbrel_classifier::{Classifier, Classify, Fields, Key as Packed, Pdi, Rank, Rule};
+use whimbrel_classifier::{Classifier, Fields, Key as Packed, Pdi, Rank, Rule};
 use whimbrel_ids::Instant;
 
 use super::DropReason;

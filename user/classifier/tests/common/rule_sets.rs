@@ -7,21 +7,20 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::key::Fields;
-use crate::rule::{Pdi, Prefix, Rank, Rule};
+use whimbrel_classifier::{Fields, Pdi, Prefix, Rank, Rule};
 
 /// A generator of numbers (splitmix64): small, and the same everywhere.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Of a seed.
-    pub const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The next number.
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -29,17 +28,17 @@ impl Random {
     }
 
     /// A number below a bound, which is not zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// One of a list, which is not empty.
-    pub fn one<T: Copy>(&mut self, list: &[T]) -> T {
+    pub(crate) fn one<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 
     /// True in so many of a hundred cases.
-    pub fn percent(&mut self, share: u64) -> bool {
+    pub(crate) fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
@@ -50,7 +49,7 @@ impl Random {
 
 /// Kinds of rule sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mix {
+pub(crate) enum Mix {
     /// An access list over IPv4: long prefixes, exact destination ports.
     AccessList,
     /// A firewall over IPv4: wildcards, ranges of ports.
@@ -71,7 +70,7 @@ pub enum Mix {
 
 impl Mix {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::AccessList,
         Self::Firewall,
         Self::IpChains,
@@ -83,7 +82,7 @@ impl Mix {
     ];
 
     /// A name for tables.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::AccessList => "acl",
             Self::Firewall => "fw",
@@ -98,20 +97,20 @@ impl Mix {
 }
 
 /// So many PDIs of a mix, and what they are drawn from.
-pub fn pdis(mix: Mix, count: usize, seed: u64) -> Vec<Pdi> {
+pub(crate) fn pdis(mix: Mix, count: usize, seed: u64) -> Vec<Pdi> {
     let mut r = Random::new(seed);
     let sites = Sites::new(count, &mut r);
     (0..count).map(|n| sites.pdi(mix, n, &mut r)).collect()
 }
 
 /// Rules of PDIs: the first has the lowest precedence value and its number is its identity.
-pub fn rules(pdis: &[Pdi]) -> Vec<Rule> {
+pub(crate) fn rules(pdis: &[Pdi]) -> Vec<Rule> {
     let ranks = (0..).map(|n| Rank::new(n, n));
     ranks.zip(pdis).filter_map(|(rank, pdi)| Rule::new(rank, pdi)).collect()
 }
 
 /// A packet that a PDI accepts; what it does not ask for is random.
-pub fn packet(pdi: &Pdi, r: &mut Random) -> Fields {
+pub(crate) fn packet(pdi: &Pdi, r: &mut Random) -> Fields {
     let asked = [pdi.remote, pdi.local, pdi.ue].into_iter().flatten().next();
     let ipv6 = asked.map_or_else(|| r.percent(30), |p| p.address.is_ipv6());
     let local = match (pdi.local, pdi.ue) {
@@ -144,7 +143,7 @@ pub fn packet(pdi: &Pdi, r: &mut Random) -> Fields {
 }
 
 /// A packet of no rule in particular, near the addresses that rules are about.
-pub fn stray(pdis: &[Pdi], r: &mut Random) -> Fields {
+pub(crate) fn stray(pdis: &[Pdi], r: &mut Random) -> Fields {
     let (a, b) = (r.one(pdis), r.one(pdis));
     Fields { remote: packet(&a, r).remote, ..packet(&Pdi { remote: None, ..b }, r) }
 }
@@ -283,7 +282,7 @@ impl Sites {
         };
         let remote = prefix(&[0, 48, 56, 64, 64, 64, 128, 128]);
         let local = prefix(&[48, 56, 64, 64, 64, 128, 128, 128]);
-        Pdi { remote, local, ..self.five_tuple(&ACL, [2, 55], r).without_addresses() }
+        Pdi { remote, local, ue: None, ..self.five_tuple(&ACL, [2, 55], r) }
     }
 
     /// A rule of a session, of either direction.
@@ -374,11 +373,5 @@ impl Sites {
             local_ports: range(r),
             ..Pdi::default()
         }
-    }
-}
-
-impl Pdi {
-    fn without_addresses(self) -> Self {
-        Self { remote: None, local: None, ue: None, ..self }
     }
 }

@@ -6,16 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::key::WORDS;
-use crate::{Classify, Key, Rank, Rule};
+use whimbrel_classifier::measure::PACKED_WORDS;
+use whimbrel_classifier::{Key, Rank, Rule};
 
+use super::common::Classify;
+
+/// Behind every rule.
+const LAST: Rank = Rank::new(u32::MAX, u32::MAX);
 /// No rule.
 const NONE: u32 = u32::MAX;
 
 /// Rules of one tuple.
 #[derive(Clone, Debug)]
 struct Table {
-    mask: [u32; WORDS],
+    mask: [u32; PACKED_WORDS],
     /// Words that the mask asks for.
     words: Vec<u8>,
     /// The first rule of each chain, a power of two of them; chains are in order of rank.
@@ -25,29 +29,29 @@ struct Table {
 }
 
 impl Table {
-    fn new(mask: [u32; WORDS]) -> Self {
+    fn new(mask: [u32; PACKED_WORDS]) -> Self {
         let words = (0u8..).zip(mask).filter(|(_, mask)| *mask != 0).map(|(at, _)| at).collect();
         Self { mask, words, heads: vec![NONE; 4], ranks: Vec::new() }
     }
 
     #[inline]
-    fn chain(&self, words: &[u32; WORDS]) -> usize {
+    fn chain(&self, words: &[u32; PACKED_WORDS]) -> usize {
         let hash = self.words.iter().fold(0u64, |hash, at| {
-            let at = usize::from(*at) % WORDS;
+            let at = usize::from(*at) % PACKED_WORDS;
             (hash.rotate_left(5) ^ u64::from(words[at] & self.mask[at])).wrapping_mul(0x517c_c1b7_2722_0a95)
         });
         (hash >> 32) as usize & (self.heads.len() - 1)
     }
 
     fn best(&self) -> Rank {
-        self.ranks.first().copied().unwrap_or(Rank::LAST)
+        self.ranks.first().copied().unwrap_or(LAST)
     }
 }
 
 /// Tuple space search.
 #[derive(Clone, Debug, Default)]
-pub struct TupleSpace {
-    by_mask: BTreeMap<[u32; WORDS], usize>,
+pub(super) struct TupleSpace {
+    by_mask: BTreeMap<[u32; PACKED_WORDS], usize>,
     tables: Vec<Table>,
     /// The tables by their best rank.
     order: Vec<(Rank, usize)>,
@@ -57,17 +61,12 @@ pub struct TupleSpace {
 }
 
 impl TupleSpace {
-    /// How many tuples there are.
-    pub fn tuples(&self) -> usize {
-        self.order.len()
-    }
-
     /// Puts a rule into its chain, in order of rank.
     fn link(&mut self, table: usize, row: u32) {
         let (rule, _) = self.rules[row as usize];
-        let chain = self.tables[table].chain(&rule.value);
+        let chain = self.tables[table].chain(rule.value());
         let (mut before, mut next) = (NONE, self.tables[table].heads[chain]);
-        while next != NONE && self.rules[next as usize].0.rank < rule.rank {
+        while next != NONE && self.rules[next as usize].0.rank() < rule.rank() {
             (before, next) = (next, self.rules[next as usize].1);
         }
         self.rules[row as usize].1 = next;
@@ -99,7 +98,7 @@ impl TupleSpace {
         if let Ok(at) = self.order.binary_search(&(before, table)) {
             self.order.remove(at);
         }
-        if best != Rank::LAST {
+        if best != LAST {
             let at = self.order.partition_point(|o| *o < (best, table));
             self.order.insert(at, (best, table));
         }
@@ -109,8 +108,8 @@ impl TupleSpace {
 impl Classify for TupleSpace {
     fn insert(&mut self, rule: Rule) {
         let tables = &mut self.tables;
-        let table = *self.by_mask.entry(rule.mask).or_insert_with(|| {
-            tables.push(Table::new(rule.mask));
+        let table = *self.by_mask.entry(*rule.mask()).or_insert_with(|| {
+            tables.push(Table::new(*rule.mask()));
             tables.len() - 1
         });
         let row = match self.free.pop() {
@@ -129,15 +128,15 @@ impl Classify for TupleSpace {
         self.link(table, row);
         let before = self.tables[table].best();
         let ranks = &mut self.tables[table].ranks;
-        ranks.insert(ranks.partition_point(|r| *r < rule.rank), rule.rank);
+        ranks.insert(ranks.partition_point(|r| *r < rule.rank()), rule.rank());
         self.reorder(table, before);
     }
 
     fn remove(&mut self, rule: &Rule) -> bool {
-        let Some(&table) = self.by_mask.get(&rule.mask) else { return false };
-        let chain = self.tables[table].chain(&rule.value);
+        let Some(&table) = self.by_mask.get(rule.mask()) else { return false };
+        let chain = self.tables[table].chain(rule.value());
         let (mut before, mut row) = (NONE, self.tables[table].heads[chain]);
-        while row != NONE && self.rules[row as usize].0.rank != rule.rank {
+        while row != NONE && self.rules[row as usize].0.rank() != rule.rank() {
             (before, row) = (row, self.rules[row as usize].1);
         }
         if row == NONE {
@@ -150,33 +149,33 @@ impl Classify for TupleSpace {
         }
         self.free.push(row);
         let best = self.tables[table].best();
-        self.tables[table].ranks.retain(|r| *r != rule.rank);
+        self.tables[table].ranks.retain(|r| *r != rule.rank());
         self.reorder(table, best);
         true
     }
 
     #[inline]
     fn lookup(&self, key: &Key) -> Option<Rank> {
-        let mut best = Rank::LAST;
+        let mut best = LAST;
         for (first, table) in &self.order {
             if *first >= best {
                 break;
             }
             let table = &self.tables[*table];
-            let mut row = table.heads[table.chain(&key.words)];
+            let mut row = table.heads[table.chain(key.words())];
             while row != NONE {
                 let (rule, next) = &self.rules[row as usize];
-                if rule.rank >= best {
+                if rule.rank() >= best {
                     break;
                 }
                 if rule.matches(key) {
-                    best = rule.rank;
+                    best = rule.rank();
                     break;
                 }
                 row = *next;
             }
         }
-        (best != Rank::LAST).then_some(best)
+        (best != LAST).then_some(best)
     }
 
     fn len(&self) -> usize {

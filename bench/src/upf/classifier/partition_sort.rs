@@ -8,40 +8,19 @@
 
 use std::cmp::Ordering;
 
-use crate::Classify;
-use crate::key::{Key, WORDS, word};
-use crate::rule::{Rank, Rule};
+use whimbrel_classifier::measure::{PACKED_WORDS, PLACES};
+use whimbrel_classifier::{Key, Rank, Rule};
 
-/// Fields: the address words and other words, then what shares a word.
-const FIELDS: usize = 22;
+use super::common::Classify;
+
+/// Fields: those of [`PLACES`], then the remote and the local port.
+const FIELDS: usize = PLACES.len() + 2;
+/// Behind every rule.
+const LAST: Rank = Rank::new(u32::MAX, u32::MAX);
 /// Rules of a set up to which its order of fields may still change.
 const UNSETTLED: usize = 10;
 
-/// Word, lowest bit and bits of each field that is not a port.
-const PLACES: [(usize, u32, u32); FIELDS - 2] = [
-    (word::REMOTE, 0, 32),
-    (word::REMOTE + 1, 0, 32),
-    (word::REMOTE + 2, 0, 32),
-    (word::REMOTE + 3, 0, 32),
-    (word::LOCAL, 0, 32),
-    (word::LOCAL + 1, 0, 32),
-    (word::LOCAL + 2, 0, 32),
-    (word::LOCAL + 3, 0, 32),
-    (word::TEID, 0, 32),
-    (word::SPI, 0, 32),
-    (word::FLOW_LABEL, 0, 32),
-    (word::APPLICATION, 0, 32),
-    (word::NETWORK, 16, 16),
-    (word::NETWORK, 0, 16),
-    (word::PROTOCOL, 24, 8),
-    (word::PROTOCOL, 16, 8),
-    (word::PROTOCOL, 0, 8),
-    (word::FLOW, 24, 8),
-    (word::FLOW, 16, 8),
-    (word::FLOW, 8, 8),
-];
-
-fn part(words: &[u32; WORDS], (at, shift, bits): (usize, u32, u32)) -> u32 {
+fn part(words: &[u32; PACKED_WORDS], (at, shift, bits): (usize, u32, u32)) -> u32 {
     words[at] >> shift & u32::MAX >> (32 - bits)
 }
 
@@ -52,22 +31,22 @@ type Range = (u32, u32);
 fn ranges(rule: &Rule) -> [Range; FIELDS] {
     std::array::from_fn(|field| match PLACES.get(field) {
         Some(place) => {
-            let (value, mask) = (part(&rule.value, *place), part(&rule.mask, *place));
+            let (value, mask) = (part(rule.value(), *place), part(rule.mask(), *place));
             let all = u32::MAX >> (32 - place.2);
             let free = all & !mask;
             if free & free.wrapping_add(1) == 0 { (value, value | free) } else { (0, all) }
         }
         None => {
-            let (from, to) = rule.ports[field - PLACES.len()];
+            let (from, to) = rule.port_ranges()[field - PLACES.len()];
             (from.into(), to.into())
         }
     })
 }
 
 fn values(key: &Key) -> [u32; FIELDS] {
-    let ports = key.ports();
+    let ports = key.port_pair();
     std::array::from_fn(|field| match PLACES.get(field) {
-        Some(place) => part(&key.words, *place),
+        Some(place) => part(key.words(), *place),
         None => ports[field - PLACES.len()].into(),
     })
 }
@@ -152,7 +131,7 @@ impl Sorted {
             None => return false,
             Some(Ok(at)) => {
                 let rules = &mut self.entries[self.sorted[at] as usize].rules;
-                rules.insert(rules.partition_point(|r| r.rank < rule.rank), *rule);
+                rules.insert(rules.partition_point(|r| r.rank() < rule.rank()), *rule);
             }
             Some(Err(at)) => {
                 let entry = Entry { ranges, rules: vec![*rule] };
@@ -169,7 +148,7 @@ impl Sorted {
                 self.sorted.insert(at, place);
             }
         }
-        self.ranks.insert(self.ranks.partition_point(|r| *r < rule.rank), rule.rank);
+        self.ranks.insert(self.ranks.partition_point(|r| *r < rule.rank()), rule.rank());
         true
     }
 
@@ -189,13 +168,13 @@ impl Sorted {
         let Some(Ok(at)) = self.place(&self.in_order(ranges(rule))) else { return false };
         let place = self.sorted[at];
         let rules = &mut self.entries[place as usize].rules;
-        let Ok(n) = rules.binary_search_by_key(&rule.rank, |r| r.rank) else { return false };
+        let Ok(n) = rules.binary_search_by_key(&rule.rank(), Rule::rank) else { return false };
         rules.remove(n);
         if rules.is_empty() {
             self.sorted.remove(at);
             self.free.push(place);
         }
-        if let Ok(n) = self.ranks.binary_search(&rule.rank) {
+        if let Ok(n) = self.ranks.binary_search(&rule.rank()) {
             self.ranks.remove(n);
         }
         true
@@ -218,7 +197,7 @@ impl Sorted {
                     continue 'search;
                 }
             }
-            return entry.rules.iter().find(|r| r.matches(key)).map(|r| r.rank);
+            return entry.rules.iter().find(|r| r.matches(key)).map(Rule::rank);
         }
         None
     }
@@ -226,18 +205,13 @@ impl Sorted {
 
 /// PartitionSort.
 #[derive(Clone, Debug, Default)]
-pub struct PartitionSort {
+pub(super) struct PartitionSort {
     sets: Vec<Sorted>,
     /// The sets that have rules, by their best rank.
     order: Vec<(Rank, usize)>,
 }
 
 impl PartitionSort {
-    /// How many sets there are.
-    pub fn sets(&self) -> usize {
-        self.order.len()
-    }
-
     /// Puts a set to where its best rank now belongs.
     fn reorder(&mut self, set: usize) {
         self.order.retain(|(_, s)| *s != set);
@@ -260,7 +234,7 @@ impl Classify for PartitionSort {
             }
             self.sets.len() - 1
         });
-        if self.sets[set].ranks.first() == Some(&rule.rank) {
+        if self.sets[set].ranks.first() == Some(&rule.rank()) {
             self.reorder(set);
         }
     }
@@ -274,7 +248,7 @@ impl Classify for PartitionSort {
     #[inline]
     fn lookup(&self, key: &Key) -> Option<Rank> {
         let values = values(key);
-        let mut best = Rank::LAST;
+        let mut best = LAST;
         for (first, set) in &self.order {
             if *first >= best {
                 break;
@@ -283,7 +257,7 @@ impl Classify for PartitionSort {
                 best = best.min(rank);
             }
         }
-        (best != Rank::LAST).then_some(best)
+        (best != LAST).then_some(best)
     }
 
     fn len(&self) -> usize {
