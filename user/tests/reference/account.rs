@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_pfcp::ie::{UsageReportTrigger as Trigger, Volume};
+use whimbrel_pfcp::ie::{NtpTime, UsageReportTrigger as Trigger, Volume};
 use whimbrel_pfcp::rule::UsageReport;
 
 /// A usage report.
@@ -18,9 +18,16 @@ pub(crate) struct Used {
     seconds: u32,
     /// Of a rule for events: how many.
     events: usize,
+    /// Times of the first and of the last packet.
+    packets: [Option<NtpTime>; 2],
 }
 
 impl Used {
+    /// Where the model's time is not the UPF's.
+    pub(crate) fn without_times(self) -> Self {
+        Self { packets: [None; 2], ..self }
+    }
+
     pub(crate) fn of(r: &UsageReport) -> Self {
         let octets = r.volume_measurement.map_or([0; 2], |v| {
             assert_eq!(v.total, v.ul.zip(v.dl).map(|(ul, dl)| ul + dl));
@@ -33,6 +40,7 @@ impl Used {
             octets,
             seconds: r.duration_measurement.map_or(0, |d| d.0),
             events: r.event_time_stamps.len(),
+            packets: [r.time_of_first_packet, r.time_of_last_packet],
         }
     }
 }
@@ -63,6 +71,8 @@ pub(crate) struct Account {
     pub(crate) of_quota_events: usize,
     pub(crate) exhausted: bool,
     pub(crate) number: u32,
+    /// Since the last report: the first packet, the last.
+    pub(crate) packets: [Option<Instant>; 2],
 }
 
 impl Account {
@@ -75,6 +85,7 @@ impl Account {
     pub(crate) fn count(&mut self, now: Instant, way: usize, octets: u64) {
         self.run(now);
         self.running = Some(now);
+        self.packets = [self.packets[0].or(Some(now)), Some(now)];
         self.octets[way] += octets;
         self.of_quota[way] += octets;
         let Some(silence) = self.silence else { return };
@@ -146,6 +157,7 @@ impl Account {
             octets: if counts_octets { octets } else { [0; 2] },
             seconds: if self.timed { seconds as u32 } else { 0 },
             events: std::mem::take(&mut self.events),
+            packets: std::mem::take(&mut self.packets).map(|at| at.map(NtpTime::at)),
         }
     }
 }

@@ -1,4 +1,8 @@
 //! The pipeline against a reference model, packet for packet and octet for octet, of both families.
+//!
+//! What becomes of a packet is written three times: by the stages, which know all rules; by the fast form of plain sessions
+//! (`src/pipeline/plain.rs`); and by the program in the driver (`user/io/src/xdp/fast.rs`). The model is the one definition that each is compared
+//! with, by the same sessions, rules and packets: here the first two, in `user/io/src/xdp/reference.rs` all three.
 
 mod account;
 #[path = "../common/mod.rs"]
@@ -8,16 +12,22 @@ mod pair;
 
 use pair::{Pair, SEATS};
 use proptest::prelude::*;
-use whimbrel_user::DropReason;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use whimbrel_user::{Counters, DropReason, Shards, Slot, Verdict};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn every_packet_is_decided_on_as_the_model_decides(
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
     ) {
-        whole_life(1, &steps);
+        whole_life(Pair::new(), &steps);
+        let plain = whole_life(Pair::new().mostly_plain(), &steps);
+        let by_stages = whole_life(Pair::of_stages().mostly_plain(), &steps);
+        assert_eq!(plain, by_stages);
     }
 
     /// Sessions in shards, of which packets arrive at any.
@@ -26,19 +36,82 @@ proptest! {
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
         shards in 1..4u32,
     ) {
-        whole_life(1 << shards, &steps);
+        whole_life(Pair::of_shards(1 << shards), &steps);
     }
 }
 
-fn whole_life(shards: u8, steps: &[(u8, u8, u16)]) {
-    let mut pair = Pair::of_shards(shards).of_both_families();
+/// What was counted.
+fn whole_life(pair: Pair, steps: &[(u8, u8, u16)]) -> Counters {
+    let mut pair = pair.of_both_families();
     for step in steps {
         pair.step(*step);
     }
     for at in 0..SEATS {
         pair.delete(at);
     }
-    assert_eq!(pair.net.upf.u.counters().held, 0);
+    let counters = pair.net.upf.u.counters();
+    assert_eq!(counters.held, 0);
+    counters
+}
+
+/// Steps that are the same each time.
+fn steps(seed: u64, count: usize) -> impl Iterator<Item = (u8, u8, u16)> {
+    let mut random = seed;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 40) as u16
+    };
+    (0..count).map(move |_| (next() as u8, next() as u8, next()))
+}
+
+/// Drops that the fast form of plain sessions decides on itself.
+const OF_PLAIN: [DropReason; 9] = [
+    DropReason::QfiMismatch,
+    DropReason::SpoofedSource,
+    DropReason::FarDrop,
+    DropReason::UeToCore,
+    DropReason::UeToHost,
+    DropReason::UeToUe,
+    DropReason::UeToDenied,
+    DropReason::GateClosed,
+    DropReason::RateExceeded,
+];
+
+/// The comparison above covers every decision that plain sessions take without the stages: the session is plain before and behind the packet.
+#[test]
+fn plain_sessions_forward_and_drop_for_each_of_their_reasons_by_themselves() {
+    let decided = Rc::new(Cell::new([0; DropReason::COUNT + 1]));
+    for seed in 0..40 {
+        let counts = Rc::clone(&decided);
+        let driver = move |u: &mut Shards, now, slots: &mut [Slot]| {
+            for slot in slots {
+                let plain = |u: &mut Shards| u.only().map_or(0, |u| u.plain());
+                let (sessions, before) = (u.counters().sessions, plain(u));
+                u.burst(now, std::slice::from_mut(slot));
+                if before != sessions || plain(u) != before {
+                    continue;
+                }
+                let mut n = counts.get();
+                match slot.verdict {
+                    Verdict::Send(_) => n[DropReason::COUNT] += 1,
+                    Verdict::Drop(reason) => n[reason as usize] += 1,
+                    _ => {}
+                }
+                counts.set(n);
+            }
+        };
+        let mut pair = Pair::with(|_| Box::new(driver)).of_both_families();
+        // One session at a time, of the rules that our SMF asks for or of those with one QER.
+        let (ours, rate) = ([0x2000, 0][seed as usize % 2], [0x40, 0x40, 0, 8][seed as usize % 4]);
+        pair.establish(0, 0x1001 | ours | rate);
+        for step in steps(seed, 60).filter(|(what, ..)| !matches!(what % 24, 0 | 6 | 8..=11)) {
+            pair.step((step.0, 0, step.2));
+        }
+    }
+    let decided = decided.get();
+    assert!(decided[DropReason::COUNT] > 5_000, "forwarded: {}", decided[DropReason::COUNT]);
+    let missing: Vec<_> = OF_PLAIN.into_iter().filter(|r| decided[*r as usize] == 0).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Sessions with the rules that our SMF asks for are plain, whatever rates there are and whatever comes; what the model says of them is asked above.
@@ -92,16 +165,9 @@ fn every_bound_of_what_waits_is_met() {
 #[test]
 fn tunnels_end_ues_come_as_expected_and_slices_are_full() {
     let mut met = [0; 7];
-    let mut random = 1u64;
-    let mut next = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 40) as u16
-    };
-    for _ in 0..60 {
+    for seed in 0..60 {
         let mut pair = Pair::new().of_both_families();
-        for _ in 0..60 {
-            pair.step((next() as u8, next() as u8, next()));
-        }
+        steps(seed, 60).for_each(|step| pair.step(step));
         let c = pair.net.upf.u.counters();
         let dropped = [DropReason::SliceRateExceeded, DropReason::EndMarkerIgnored].map(|r| c.dropped(r));
         let now = [c.relayed, c.end_markers_relayed, c.end_markers_sent, c.predictions_true, c.flows_second]

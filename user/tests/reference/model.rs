@@ -14,7 +14,7 @@ use whimbrel_user::{Buffering, Destination, DnIndex, DropReason, UNKNOWN_PEER_PA
 
 use super::account::{self, Account, Used};
 use super::common::{HELD, SERVER, UPF};
-pub(crate) use rates::{Enforced, Slice};
+pub(crate) use rates::{Enforced, Slice, WINDOW_MS};
 
 /// Ports of the server, of which one at a time may have rules of its own.
 pub(crate) const PORTS: [u16; 2] = [5060, 80];
@@ -27,6 +27,8 @@ pub(crate) const FLOW_QER: u32 = 9;
 pub(crate) struct Tunnel {
     pub(crate) teid: Teid,
     pub(crate) gnb: SocketAddr,
+    /// Type of service of the outer header.
+    pub(crate) tos: u8,
 }
 
 impl Tunnel {
@@ -37,7 +39,12 @@ impl Tunnel {
     }
 
     fn to(self) -> Destination {
-        Destination::N3 { peer: self.gnb, tos: 0 }
+        Destination::N3 { peer: self.gnb, tos: self.tos }
+    }
+
+    /// Whether it ends at the same place.
+    fn is(self, other: Self) -> bool {
+        (self.teid, self.gnb) == (other.teid, other.gnb)
     }
 }
 
@@ -119,6 +126,10 @@ pub(crate) struct Seat {
     pub(crate) was_relay: Option<Teid>,
     /// It is of the slice that has a rate.
     pub(crate) sliced: bool,
+    /// Of the default flow: reflective QoS, and the paging policy.
+    pub(crate) marks: (bool, Option<u8>),
+    /// FAR 1 drops.
+    pub(crate) uplink_dropped: bool,
     pub(crate) action: Action,
     /// Where its packets went last, though they may wait now.
     tunnel: Option<Tunnel>,
@@ -176,6 +187,8 @@ impl Seat {
             relay: None,
             was_relay: None,
             sliced: false,
+            marks: (false, None),
+            uplink_dropped: false,
             action,
             tunnel: None,
             awaited: None,
@@ -198,7 +211,7 @@ impl Seat {
         }
         let Action::Forward(tunnel) = action else { return None };
         let before = self.tunnel.replace(tunnel);
-        before.filter(|before| marker && *before != tunnel).map(Tunnel::end)
+        before.filter(|before| marker && !before.is(tunnel)).map(Tunnel::end)
     }
 
     /// A packet of the UE comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
@@ -272,6 +285,7 @@ impl Seat {
             _ if is_link_local(&octets) => Fate::Dropped(DropReason::LinkScope),
             Err(reason) => Fate::Dropped(reason),
             Ok(_) if !self.is_own(&octets) => Fate::Dropped(DropReason::SpoofedSource),
+            Ok(_) if self.uplink_dropped => Fate::Dropped(DropReason::FarDrop),
             Ok(_) if let Some(reason) = denied(&octets) => Fate::Dropped(reason),
             Ok(met) => match self.enforced(now, 0, met, octets.len(), told) {
                 Err(reason) => Fate::Dropped(reason),
@@ -315,7 +329,7 @@ impl Seat {
                 Err(reason) => Fate::Dropped(reason),
                 Ok(met) => match self.enforced(now, 1, met, octets, told) {
                     Err(reason) => Fate::Dropped(reason),
-                    Ok(()) => Fate::Sent(tunnel.to(), to_gnb(tunnel, met, inner.octets)),
+                    Ok(()) => Fate::Sent(tunnel.to(), to_gnb(tunnel, met, self.marks, inner.octets)),
                 },
             },
         };
@@ -422,17 +436,25 @@ impl Seat {
 /// How long a packet waits for its gNB to be named.
 pub(crate) const UNPLACED_AGE: Duration = Duration::from_millis(500);
 
-/// Why a UE's packet may not go where it is to go: to the UPF itself, to another UE, to a denied network, to none at all.
+/// An address of the UPF's host, which UEs do not reach; one of a denied network, which they do.
+pub(crate) const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+pub(crate) const PERMITTED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 53);
+
+/// Why a UE's packet may not go where it is to go: to the UPF itself or its host, to another UE, to a denied network, to none at all.
 fn denied(inner: &[u8]) -> Option<DropReason> {
     let to: IpAddr = match inner[0] >> 4 {
         4 => <[u8; 4]>::try_from(&inner[16..20]).unwrap().into(),
         _ => <[u8; 16]>::try_from(&inner[24..40]).unwrap().into(),
     };
     match to {
+        IpAddr::V4(PERMITTED) => None,
         IpAddr::V4(a) if a == UPF => Some(DropReason::UeToCore),
+        IpAddr::V4(HOST) => Some(DropReason::UeToHost),
         IpAddr::V4(a) if a.is_loopback() => Some(DropReason::LinkScope),
         IpAddr::V4(a) if a.octets()[..2] == [10, 45] => Some(DropReason::UeToUe),
         IpAddr::V4(a) if a.octets()[..3] == [198, 51, 100] => Some(DropReason::UeToDenied),
+        // An address that a NAT64 translates to the UPF's (RFC 6052).
+        IpAddr::V6(a) if a.segments()[..2] == [0x64, 0xff9b] => Some(DropReason::UeToCore),
         IpAddr::V6(a) if a.to_ipv4_mapped().is_some() => Some(DropReason::LinkScope),
         IpAddr::V6(a) if a.segments()[..3] == [0x2001, 0xdb8, 0x45] => Some(DropReason::UeToUe),
         IpAddr::V6(a) if a.segments()[..3] == [0x2001, 0xdb8, 0x66] => Some(DropReason::UeToDenied),
@@ -441,13 +463,13 @@ fn denied(inner: &[u8]) -> Option<DropReason> {
 }
 
 /// What a gNB is sent: the UE's packet with its QoS flow, if it is of one.
-fn to_gnb(tunnel: Tunnel, met: Met, inner: Vec<u8>) -> Vec<u8> {
-    let flow = match met {
-        Met::Signalling => None,
-        Met::Default => Qfi::new(1),
-        Met::Flow => Qfi::new(2),
+fn to_gnb(tunnel: Tunnel, met: Met, marks: (bool, Option<u8>), inner: Vec<u8>) -> Vec<u8> {
+    let (flow, (rqi, ppi)) = match met {
+        Met::Signalling => (None, (false, None)),
+        Met::Default => (Qfi::new(1), marks),
+        Met::Flow => (Qfi::new(2), (false, None)),
     };
-    let container = flow.map(|qfi| PduSessionInformation::Dl { qfi, rqi: false, ppi: None });
+    let container = flow.map(|qfi| PduSessionInformation::Dl { qfi, rqi, ppi });
     let header = GpduHeader::new(tunnel.teid, container);
     let mut octets = vec![0; header.octets_len()];
     header.write_before(inner.len(), &mut octets).expect("room");

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::account::{Account, Used};
 use super::common::*;
-use super::model::{Action, Enforced, Fate, PORTS, Reports, Seat, Slice, UNPLACED_AGE, Waiting};
+use super::model::{
+    Action, Enforced, Fate, HOST, PERMITTED, PORTS, Seat, Slice, Told, UNPLACED_AGE, WINDOW_MS, Waiting,
+};
 #[allow(unused_imports, reason = "of captures")]
 pub(crate) use steps::is_change;
 use whimbrel_gtpu::{Gtpu, message_type};
@@ -45,6 +47,7 @@ pub(crate) fn isolation() -> Isolation {
         deny: [("198.51.100.0", 24), ("2001:db8:66::", 48)]
             .map(|(address, prefix)| IpNetwork { address: address.parse().unwrap(), prefix })
             .into(),
+        allow: vec![format!("permit in 17 from any to {PERMITTED}").parse().unwrap()],
         gnb_networks: vec![IpNetwork { address: GNB.ip(), prefix: 30 }],
         ..Isolation::default()
     }
@@ -107,6 +110,12 @@ pub(crate) struct Scope {
     pub(crate) predicts: bool,
     /// Sessions share the rate of their slice, so it counts whose packet is first.
     pub(crate) sliced: bool,
+    /// With packets that links of tests do not carry, and rules whose effect is not seen behind a link: type of service of outer headers.
+    pub(crate) wide: bool,
+    /// Each session has a network behind its UE, to which nobody sends: so none is plain, and the stages decide on every packet.
+    pub(crate) stages_only: bool,
+    /// Of most sessions the rules are such that they are plain: of all rules together few are.
+    pub(crate) mostly_plain: bool,
 }
 
 impl Scope {
@@ -119,6 +128,9 @@ impl Scope {
         odd: true,
         predicts: true,
         sliced: true,
+        wide: true,
+        stages_only: false,
+        mostly_plain: false,
     };
 }
 
@@ -196,6 +208,12 @@ impl Pair {
         Self::made(shards, |_| Box::new(|u, now, slots| u.burst(now, slots)))
     }
 
+    /// The same sessions and packets, on which the stages alone decide.
+    pub(crate) fn of_stages() -> Self {
+        let pair = Self::new();
+        Self { scope: Scope { stages_only: true, ..pair.scope }, ..pair }
+    }
+
     /// With something.
     #[allow(dead_code, reason = "of the fast path in the driver")]
     pub(crate) fn with(driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
@@ -208,6 +226,7 @@ impl Pair {
         config.path_failure = Duration::from_secs(1_000_000);
         let mut net = Net::with(config);
         let judge = each(driver(&mut net.upf.u));
+        net.upf.u.set_host_addresses([IpNetwork::host(HOST.into())].into_iter().collect());
         Self::of(net, Scope::ALL, judge)
     }
 }
@@ -236,9 +255,19 @@ impl<U: Plane> Pair<U> {
         }
     }
 
+    /// Most sessions are such as are plain, where they may be.
+    pub(crate) fn mostly_plain(self) -> Self {
+        Self { scope: Scope { mostly_plain: true, ..self.scope }, ..self }
+    }
+
     /// With IPv6 too: some UEs have both, and packets are of either.
     pub(crate) fn of_both_families(self) -> Self {
         Self { both_families: true, ..self }
+    }
+
+    /// Whether the newest session is one of those that are to be plain.
+    fn is_to_be_plain(&self) -> bool {
+        self.scope.mostly_plain && !self.cp_seid.is_multiple_of(8)
     }
 
     pub(crate) fn establish(&mut self, at: usize, mut n: u16) {
@@ -246,12 +275,17 @@ impl<U: Plane> Pair<U> {
         if !self.scope.times {
             n = n & 0x3fff | 0x40; // no rates, and no rule for time
         }
+        if self.is_to_be_plain() {
+            n &= !0x8006; // no rules for ports, one URR
+            n |= if n & 0x180 == 0x080 { 0x100 } else { 0 }; // limits are far
+            n |= if n & 0x600 == 0x400 { 0x200 } else { 0 };
+        }
         // As our SMF asks for it, or with one QER; the second with rates of its own, or without.
         let (ours, twice_metered) = (n & 0x2000 != 0, n & 0x6000 == 0x6000);
         let asked_for = if ours { smf_establishment } else { establishment };
         let mut m = asked_for(self.cp_seid, true, self.both_families && n & 0x1000 != 0);
         let (one_flow, signalling) = (n & 1 != 0, n & 6 == 6);
-        let sliced = self.scope.sliced && self.cp_seid.is_multiple_of(4);
+        let sliced = self.scope.sliced && self.cp_seid.is_multiple_of(4) && !self.is_to_be_plain();
         m.s_nssai = if sliced { Some(SLICE.slice) } else { m.s_nssai };
         m.create_pdrs[0].pdi.qfis = if one_flow { vec![FLOW] } else { vec![] };
         if signalling {
@@ -271,11 +305,31 @@ impl<U: Plane> Pair<U> {
         }
         let mbr = [[1_000_000_000; 2], [64; 2], [0, 1_000_000], [1_000_000_000; 2]][usize::from(n >> 3) % 4];
         let rates = |[ul_kbps, dl_kbps]: [u64; 2]| BitRate { ul_kbps, dl_kbps };
-        let mbrs = [(n & 0x40 == 0).then_some(mbr), twice_metered.then_some([200_000, 64])];
+        let second = [[200_000, 64], [100, 100]][usize::from(n >> 5) % 2];
+        let mbrs = [(n & 0x40 == 0).then_some(mbr), twice_metered.then_some(second)];
         for (qer, mbr) in m.create_qers.iter_mut().zip(mbrs) {
             qer.mbr = mbr.map(rates);
         }
-        let enforced = |(id, mbr): (u32, _)| Enforced::new(self.net.now, id, mbr, [0; 2]);
+        // Over so long that buckets are deep, over less than a fast path takes, and over the usual time.
+        let window_ms =
+            self.scope.wide.then(|| [1_000, 20, WINDOW_MS, WINDOW_MS, WINDOW_MS][self.cp_seid as usize % 5]);
+        m.create_qers[0].averaging_window = window_ms.map(AveragingWindow);
+        let enforced = |(id, mbr): (u32, _)| {
+            let window_ms = window_ms.filter(|_| id == 1).unwrap_or(WINDOW_MS);
+            Enforced::new(self.net.now, id, mbr, [0; 2]).over(window_ms)
+        };
+        let marks = (
+            self.scope.wide && self.cp_seid.is_multiple_of(3),
+            Some(5).filter(|_| self.scope.wide && self.cp_seid.is_multiple_of(7)),
+        );
+        for qer in m.create_qers.iter_mut().filter(|q| q.qfi.is_some()) {
+            (qer.rqi, qer.paging_policy_indicator) =
+                (marks.0.then_some(Rqi::RQI), marks.1.map(PagingPolicyIndicator));
+        }
+        if self.scope.stages_only {
+            let behind = FramedRoute::new(Ipv4Addr::new(198, 18, at as u8, 0), 24).unwrap();
+            m.create_pdrs.iter_mut().for_each(|pdr| pdr.pdi.framed_routes = vec![behind]);
+        }
         let qers = (1..).zip(mbrs).take(m.create_qers.len()).map(enforced).collect();
         let limit = |octets: u64| match n & 0x20 == 0 {
             true => total(octets),
@@ -301,7 +355,7 @@ impl<U: Plane> Pair<U> {
         let action = Action::Buffer { tell: !ours };
         let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers, self.scope.bounds);
         (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
-        (seat.accounts, seat.sliced) = (accounts, sliced);
+        (seat.accounts, seat.sliced, seat.marks) = (accounts, sliced, marks);
         self.seats[at] = Some((session, seat));
         if n & 0x800 == 0 {
             self.step((1, at as u8, n));
@@ -323,7 +377,15 @@ impl<U: Plane> Pair<U> {
         let now = self.net.now;
         let usage: Vec<_> = r.usage_reports.iter().map(Used::of).collect();
         let last = seat.accounts.iter_mut().map(|a| a.report(now, UsageReportTrigger::TERMR));
-        assert_eq!(usage, last.collect::<Vec<_>>());
+        assert_eq!(self.timed(usage), self.timed(last.collect()));
+    }
+
+    /// Reports, without times where these are not the model's.
+    fn timed(&self, mut reports: Vec<Used>) -> Vec<Used> {
+        if !self.scope.times {
+            reports.iter_mut().for_each(|used| *used = used.without_times());
+        }
+        reports
     }
 
     fn modify(&mut self, at: usize, m: SessionModificationRequest) -> SessionModificationResponse {
@@ -456,7 +518,8 @@ impl<U: Plane> Pair<U> {
         (self.told.waiting, self.told.slice, self.told.gave_way) = (told.waiting, told.slice, told.gave_way);
         self.compare_counted();
         assert_eq!(downlink_data, told.downlink_data);
-        let sorted = |mut v: Vec<Used>| {
+        let sorted = |v: Vec<Used>| {
+            let mut v = self.timed(v);
             v.sort_by_key(|used| format!("{used:?}"));
             v
         };

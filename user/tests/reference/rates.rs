@@ -30,9 +30,8 @@ impl Bucket {
         self.filled = now;
     }
 
-    /// 200 ms at full rate.
-    fn take(&mut self, now: Instant, kbps: u64, octets: usize) -> bool {
-        self.fill(now, kbps, 200_000);
+    fn take(&mut self, now: Instant, kbps: u64, window_us: i128, octets: usize) -> bool {
+        self.fill(now, kbps, window_us);
         let passes = self.tokens >= cost(octets);
         self.tokens -= if passes { cost(octets) } else { 0 };
         passes
@@ -52,24 +51,39 @@ pub(crate) struct Enforced {
     /// kbit/s of each direction.
     mbr: Option<[u64; 2]>,
     gbr: [u64; 2],
+    /// Time at full rate that a bucket holds.
+    window_us: i128,
     buckets: [Bucket; 2],
     guaranteed: [Bucket; 2],
 }
 
+/// The window where the SMF names none, in milliseconds.
+pub(crate) const WINDOW_MS: u32 = 200;
+
 impl Enforced {
     pub(crate) fn new(now: Instant, id: u32, mbr: Option<[u64; 2]>, gbr: [u64; 2]) -> Self {
         let full = [Bucket::new(now); 2];
-        Self { id, closed: [false; 2], mbr, gbr, buckets: full, guaranteed: full }
+        let window_us = i128::from(WINDOW_MS) * 1_000;
+        Self { id, closed: [false; 2], mbr, gbr, window_us, buckets: full, guaranteed: full }
+    }
+
+    /// Averaged over another time.
+    pub(crate) fn over(self, window_ms: u32) -> Self {
+        Self { window_us: i128::from(window_ms) * 1_000, ..self }
     }
 
     pub(crate) fn set_mbr(&mut self, now: Instant, mbr: [u64; 2]) {
         if self.mbr != Some(mbr) {
-            *self = Self { closed: self.closed, ..Self::new(now, self.id, Some(mbr), self.gbr) };
+            *self = Self {
+                closed: self.closed,
+                window_us: self.window_us,
+                ..Self::new(now, self.id, Some(mbr), self.gbr)
+            };
         }
     }
 
     pub(super) fn take(&mut self, now: Instant, way: usize, octets: usize) -> bool {
-        self.mbr.is_none_or(|mbr| self.buckets[way].take(now, mbr[way], octets))
+        self.mbr.is_none_or(|mbr| self.buckets[way].take(now, mbr[way], self.window_us, octets))
     }
 
     /// Whether a rate is guaranteed.
@@ -79,7 +93,7 @@ impl Enforced {
 
     /// Whether a packet is within the guaranteed rate, of which it takes.
     pub(super) fn guarantees(&mut self, now: Instant, way: usize, octets: usize) -> bool {
-        self.gbr[way] > 0 && self.guaranteed[way].take(now, self.gbr[way], octets)
+        self.gbr[way] > 0 && self.guaranteed[way].take(now, self.gbr[way], self.window_us, octets)
     }
 }
 

@@ -28,7 +28,8 @@ impl<U: Plane> Pair<U> {
             0 if n % 4 == 0 => self.delete(at),
             0..=3 => {
                 let marker = n & 0x8 != 0;
-                let tunnel = Tunnel { teid: Teid(u32::from(n % 3) + 1), gnb: GNB };
+                let tos = if self.scope.wide { [0, 0xb8, 0x28, 0][usize::from(n >> 4) % 4] } else { 0 };
+                let tunnel = Tunnel { teid: Teid(u32::from(n % 3) + 1), gnb: GNB, tos };
                 let end = seat.set_action(Action::Forward(tunnel), marker);
                 self.change_behind(at, end, switch(tunnel, marker));
             }
@@ -79,7 +80,8 @@ impl<U: Plane> Pair<U> {
             }
             7 => {
                 // Long enough now and then for sessions to be folded again.
-                let passed = if n % 8 == 0 { 61_000_000 } else { u64::from(n) * 10 };
+                let folded_again = if self.scope.mostly_plain { 2 } else { 8 };
+                let passed = if n % folded_again == 0 { 61_000_000 } else { u64::from(n) * 10 };
                 let to = now + Duration::from_micros(if self.scope.times { passed } else { 0 });
                 self.pass_until(to);
             }
@@ -91,15 +93,21 @@ impl<U: Plane> Pair<U> {
                 let update_pdrs = [3, 4].into_iter().zip(pdis).map(update).collect();
                 self.change(at, SessionModificationRequest { update_pdrs, ..Default::default() });
             }
-            9 => self.flow(at, n),
-            10 => self.relay(at),
+            9 if !self.scope.mostly_plain || n % 4 == 0 => self.flow(at, n),
+            10 if !self.scope.mostly_plain || n % 4 == 0 => self.relay(at),
             11 if self.scope.predicts => {
-                let tunnel = Tunnel { teid: Teid(0x6000_0000 | at as u32), gnb: TARGET };
+                let tunnel = Tunnel { teid: Teid(0x6000_0000 | at as u32), gnb: TARGET, tos: 0 };
                 let marker = n & 1 == 0;
                 seat.awaited = Some(Awaited { tunnel, marker, since: now });
                 let on_arrival = Some(OnArrival);
                 let m = SessionModificationRequest { on_arrival, ..switch(tunnel, marker) };
                 self.modify(at, m);
+            }
+            12 if self.scope.wide => {
+                seat.uplink_dropped = n % 3 == 0;
+                let action = if seat.uplink_dropped { ApplyAction::DROP } else { ApplyAction::FORW };
+                let update_fars = vec![UpdateFar { apply_action: Some(action), ..UpdateFar::new(FarId(1)) }];
+                self.change(at, SessionModificationRequest { update_fars, ..Default::default() });
             }
             _ => self.burst(at, u64::from(n) | u64::from(which) << 16),
         }
@@ -159,7 +167,7 @@ impl<U: Plane> Pair<U> {
             m.remove_fars = vec![RemoveFar { far_id: FarId(9) }];
             return self.change(at, m);
         }
-        let to = Tunnel { teid: Teid(0x7000_0000 | at as u32), gnb: GNB };
+        let to = Tunnel { teid: Teid(0x7000_0000 | at as u32), gnb: GNB, tos: 0 };
         let pdi = Pdi {
             f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
             source_interface_type: Some(InterfaceType::N3_FORWARDING),
@@ -187,9 +195,9 @@ impl<U: Plane> Pair<U> {
 /// Packets to the UE go by this tunnel from now on; the one by which they went so far is told that it has ended, if it is to be.
 fn switch(tunnel: Tunnel, marker: bool) -> SessionModificationRequest {
     let mut m = activation(tunnel.teid, tunnel.gnb.ip());
-    let parameters = m.update_fars[0].update_forwarding_parameters.as_mut();
-    if let Some(parameters) = parameters.filter(|_| marker) {
-        parameters.pfcpsmreq_flags = Some(SessionModificationFlags::SNDEM);
+    if let Some(parameters) = &mut m.update_fars[0].update_forwarding_parameters {
+        parameters.transport_level_marking = Some(TransportLevelMarking { value: tunnel.tos, mask: 0xfc });
+        parameters.pfcpsmreq_flags = marker.then_some(SessionModificationFlags::SNDEM);
     }
     m
 }

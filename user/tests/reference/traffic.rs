@@ -19,7 +19,8 @@ impl<U: Plane> Pair<U> {
         let Some((_, seat)) = self.seats[which % SEATS].as_mut() else { return };
         let asks_for_ports = seat.flow.is_some() || seat.signalling.is_some();
         let in_fragments = n >> 14 & if asks_for_ports { 1 } else { 7 } == 0;
-        let kind = kind % 16;
+        // Packets for the link alone have their session unfolded.
+        let kind = if self.scope.mostly_plain && n >> 27 & 3 != 0 { kind % 15 } else { kind % 16 };
         let payload = [0, 40, 1_372, 1_372][n % 4];
         let port = if n >> 12 & 3 == 0 { FLOW_PORT } else { PORTS[n >> 3 & 1] };
         let own = 7 + (n >> 9) as u16 % 8;
@@ -38,6 +39,8 @@ impl<U: Plane> Pair<U> {
             false => udp4(server, ue, (port, own), payload),
             true => udp6(server6, ue6(0), (port, own), payload),
         };
+        let unusual = if self.scope.wide { n >> 25 & 7 } else { 7 };
+        let payload = if unusual == LARGE && matches!(kind, 0..=11) { 1_472 } else { payload };
         let length_at = if six { 21 } else { 19 };
         let network = Origin::N6 { dn: DnIndex(0) };
         let of_flow = port == FLOW_PORT && seat.flow.is_some();
@@ -69,7 +72,7 @@ impl<U: Plane> Pair<U> {
                 }
             }
             0..=5 => {
-                let inner = marked(up(0, payload), mark);
+                let inner = marked(made_unusual(up(0, payload), unusual), mark);
                 let mut octets = g_pdu(seat.teid, qfi, &inner);
                 if n & 0x80 == 0 {
                     octets.extend_from_slice(&[0xee; 5]); // behind the datagram's own length
@@ -80,7 +83,7 @@ impl<U: Plane> Pair<U> {
                 all.push((origin, octets, seat.uplink(now, qfi, whole(inner), told)));
             }
             6..=11 => {
-                let inner = marked(down(ue, payload), mark);
+                let inner = marked(made_unusual(down(ue, payload), unusual), mark);
                 let mut octets = inner.clone();
                 if n & 0x80 == 0 {
                     octets.push(0xee); // behind the packet's own length
@@ -95,6 +98,14 @@ impl<U: Plane> Pair<U> {
                 let nobody_there = "2001:db8:45:77::1".parse().unwrap();
                 let denied = "2001:db8:66::1".parse().unwrap();
                 let (inner, to) = match (six, n >> 21 & 3) {
+                    (false, _) if unusual < 2 => {
+                        let to = [model::HOST, model::PERMITTED][unusual];
+                        (udp4(ue, to, (own, port), payload), port)
+                    }
+                    (true, _) if unusual < 2 => {
+                        let translated = Ipv6Addr::from_bits((0x64_ff9b << 96) | u128::from(UPF.to_bits()));
+                        (udp6(ue6(0), translated, (own, port), payload), port)
+                    }
                     (false, 0) => (udp4(ue, UPF, (own, 2152), payload), 2152),
                     (false, 1) => (udp4(ue, Ipv4Addr::new(10, 45, 0, 6), (own, port), payload), port),
                     (false, 2) => (udp4(ue, Ipv4Addr::new(198, 51, 100, 7), (own, port), payload), port),
@@ -163,6 +174,34 @@ impl<U: Plane> Pair<U> {
             }
         }
     }
+}
+
+/// Kinds of packets that a fast path leaves to the stages: with options or extension headers, with no hop left, larger than a link takes.
+const OPTIONS: usize = 0;
+const LAST_HOP: usize = 1;
+const LARGE: usize = 2;
+
+/// A packet of UDP of one of these kinds, or as it was.
+fn made_unusual(mut packet: Vec<u8>, kind: usize) -> Vec<u8> {
+    let six = packet[0] >> 4 == 6;
+    match kind {
+        OPTIONS if six => {
+            // Hop-by-hop options, of which all is padding (RFC 8200 §4.3).
+            let length = packet.len() as u16 - 40 + 8;
+            packet[4..6].copy_from_slice(&length.to_be_bytes());
+            packet[6] = 0;
+            packet.splice(40..40, [17, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        OPTIONS => {
+            packet[0] = 0x46;
+            let length = packet.len() as u16 + 4;
+            packet[2..4].copy_from_slice(&length.to_be_bytes());
+            packet.splice(20..20, [1, 1, 1, 0]);
+        }
+        LAST_HOP => packet[if six { 7 } else { 8 }] = 1,
+        _ => {}
+    }
+    packet
 }
 
 /// A packet whose header says that there is congestion, or as it was.

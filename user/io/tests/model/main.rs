@@ -27,7 +27,7 @@ use whimbrel_user::{Buffering, Origin};
 use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane, system_clock};
 
 /// What goes on at once, and what waited and goes on with it, come out by one way: nobody can tell which was first.
-const ALONE: Scope = Scope { predicts: false, ..Scope::ALL };
+const ALONE: Scope = Scope { predicts: false, wide: false, ..Scope::ALL };
 /// Bounds of each session alone: those of all together depend on whose packet is first where there are several threads.
 const EACH: Buffering = Buffering { packets: 100_000, octets: 1 << 30, ..BUFFERING };
 const TOGETHER: Scope = Scope { bounds: EACH, sliced: false, ..ALONE };
