@@ -18,7 +18,7 @@ use std::rc::Rc;
 use whimbrel_user::{Counters, DropReason, Shards, Slot, Verdict};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn every_packet_is_decided_on_as_the_model_decides(
