@@ -1,4 +1,4 @@
-//! What is said of applications (TS 23.503 §6.1.2.3): whose packets a rule's Application ID means.
+//! Definitions of applications (TS 23.503 §6.1.2.3): the packets that a rule's Application ID means.
 //!
 //! By an operator, in the UPF's configuration, or by an SMF, as packet flow descriptions (PFDs, TS 29.244 §6.2.5).
 
@@ -11,17 +11,17 @@ use whimbrel_pfcp::ie::SdfFilter;
 use crate::limits::{APPLICATION_FLOWS_MAX, APPLICATION_NAMES_MAX, APPLICATIONS_MAX};
 use crate::rules::Filter;
 
-/// What an operator says of applications.
+/// An operator's definitions of applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applications {
     /// Those that are known from the start, at most [`APPLICATIONS_MAX`].
     pub known: Vec<Application>,
-    /// Servers whose answers about names are believed; of any that the UE asks, where none is named.
+    /// Resolvers whose DNS answers are used; where the list is empty, those of every resolver that the UE asks.
     pub resolvers: Vec<IpAddr>,
 }
 
 impl Applications {
-    /// Whether they can be told. Errors: the first that cannot.
+    /// Checks the definitions. Errors: the first that cannot be used.
     pub fn check(&self) -> Result<(), ApplicationError> {
         if self.known.len() > APPLICATIONS_MAX {
             return Err(ApplicationError::TooMany);
@@ -68,7 +68,7 @@ pub struct Pfd {
     pub names: Vec<DomainName>,
 }
 
-/// What cannot stand among applications.
+/// Why a definition of an application cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationError {
     /// More than [`APPLICATIONS_MAX`].
@@ -77,7 +77,7 @@ pub enum ApplicationError {
     Twice(Box<str>),
     /// More flows than [`APPLICATION_FLOWS_MAX`], or more names than [`APPLICATION_NAMES_MAX`].
     TooLong(Box<str>),
-    /// A description that says nothing.
+    /// A description without flows and names.
     Empty(Box<str>),
 }
 
@@ -123,7 +123,7 @@ impl FromStr for FlowDescription {
     }
 }
 
-/// Where a name is looked for (TS 29.122 §5.14.2.2).
+/// The protocol in whose messages a name is looked for (TS 29.122 §5.14.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DomainNameProtocol {
     /// In either.
@@ -142,7 +142,7 @@ pub struct DomainName {
     name: Box<str>,
     /// Names below it are meant.
     below: bool,
-    whence: DomainNameProtocol,
+    protocol: DomainNameProtocol,
 }
 
 /// Octets of a name (RFC 1035 §2.3.4).
@@ -150,7 +150,7 @@ pub(crate) const NAME_OCTETS_MAX: usize = 255;
 
 impl DomainName {
     /// Of a name, or of `*.` and a name. Errors: where it is neither, as other expressions are not.
-    pub fn new(text: &str, whence: DomainNameProtocol) -> Result<Self, FlowDescriptionError> {
+    pub fn new(text: &str, protocol: DomainNameProtocol) -> Result<Self, FlowDescriptionError> {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         let name = name.strip_suffix('.').unwrap_or(name);
         let fits = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
@@ -158,7 +158,7 @@ impl DomainName {
         if name.len() > NAME_OCTETS_MAX || !name.split('.').all(label) {
             return Err(FlowDescriptionError);
         }
-        Ok(Self { name: name.to_ascii_lowercase().into(), below, whence })
+        Ok(Self { name: name.to_ascii_lowercase().into(), below, protocol })
     }
 
     /// Whether a name, in lower case, is one of those.
@@ -170,20 +170,20 @@ impl DomainName {
         }
     }
 
-    /// Whether it is looked for there.
-    pub(crate) fn is_of(&self, whence: DomainNameProtocol) -> bool {
-        self.whence == DomainNameProtocol::Anywhere || self.whence == whence
+    /// Whether it is looked for in messages of this protocol.
+    pub(crate) fn is_of(&self, protocol: DomainNameProtocol) -> bool {
+        self.protocol == DomainNameProtocol::Anywhere || self.protocol == protocol
     }
 }
 
 impl fmt::Display for DomainName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whence = match self.whence {
+        let protocol = match self.protocol {
             DomainNameProtocol::Anywhere => "",
             DomainNameProtocol::Query => "dns ",
             DomainNameProtocol::ServerName => "tls ",
         };
-        write!(f, "{whence}{}{}", if self.below { "*." } else { "" }, self.name)
+        write!(f, "{protocol}{}{}", if self.below { "*." } else { "" }, self.name)
     }
 }
 

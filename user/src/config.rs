@@ -333,7 +333,7 @@ pub enum ConfigError {
     },
     /// A bound of what waits for UEs that is zero or too high.
     Buffering(BufferingError),
-    /// Applications that cannot be told.
+    /// Definitions of applications that cannot be used.
     Applications(ApplicationError),
     /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
     EchoInterval(Duration),
@@ -438,11 +438,11 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// The largest link MTU: jumbo frames' 9,000 less outer headers.
     pub const MTU_MAX: u16 = 8_940;
-    /// Time between heartbeats unless said otherwise.
+    /// Time between heartbeats by default.
     pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
-    /// How long a silent SMF's sessions are kept unless said otherwise: time to restart an SMF by hand.
+    /// How long a silent SMF's sessions are kept by default: time to restart an SMF by hand.
     pub const PATH_FAILURE: Duration = Duration::from_secs(600);
-    /// Time between echo requests unless said otherwise: no path is to be asked more often (TS 29.281 §7.2.1).
+    /// Time between echo requests by default: no path is to be asked more often (TS 29.281 §7.2.1).
     pub const ECHO_INTERVAL: Duration = Duration::from_secs(60);
     /// Half a megabyte: a quarter of the second cache of a server's core.
     pub const FLOWS_FIRST: u32 = 8_192;

@@ -35,11 +35,11 @@ pub enum Event {
         /// The SMF.
         node: NodeId,
     },
-    /// Somebody else wants the association of an SMF that lives: two SMFs have one node identity.
+    /// Another peer asks for the association of an SMF that answers heartbeats: two SMFs have one node identity.
     AssociationContested {
         /// The node.
         node: NodeId,
-        /// Who wants it.
+        /// The peer that asks for it.
         peer: SocketAddr,
     },
     /// Another SMF of its set goes on for an SMF, from another address; the sessions stay.
@@ -49,7 +49,7 @@ pub enum Event {
         /// Where it is now.
         peer: SocketAddr,
     },
-    /// A session stands.
+    /// A session is established.
     SessionEstablished {
         /// The session.
         session: SessionId,
@@ -68,28 +68,28 @@ pub enum Event {
         peer: SocketAddr,
         /// What is wrong.
         refusal: RuleRefusal,
-        /// As the SMF was told.
+        /// The cause sent to the SMF.
         cause: Cause,
     },
-    /// An SMF has told of applications, or taken back what it had told.
+    /// An SMF has provisioned or removed PFDs of applications (TS 29.244 §6.2.5).
     PfdsProvisioned {
         /// The SMF.
         peer: SocketAddr,
-        /// Of how many.
+        /// The number of applications.
         applications: usize,
     },
-    /// A session is gone.
+    /// A session is deleted.
     SessionDeleted {
         /// The session.
         session: SessionId,
     },
     /// A message was not understood, or not expected.
     BadMessage {
-        /// Who sent it.
+        /// The sender.
         peer: SocketAddr,
         /// Its type; 0 where not even that could be read.
         message_type: u8,
-        /// As the peer was told, if it was.
+        /// The cause sent to the peer, if there was an answer.
         cause: Option<Cause>,
     },
     /// A gNB or UPF does not answer echo requests any longer, or does again.

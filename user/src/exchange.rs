@@ -1,4 +1,4 @@
-//! What the control side and the packet side tell each other. Both directions are plain values for a queue.
+//! Messages between UPF-C and UPF-U: plain values for a queue in both directions.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::config::DnIndex;
 use crate::rules::{SessionRules, upper};
 use crate::session_id::SessionId;
 
-/// What a packet bears that leads to its session.
+/// What in a packet identifies its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionKey {
     /// The local tunnel by which it comes.
@@ -22,7 +22,7 @@ pub enum SessionKey {
 }
 
 impl SessionKey {
-    /// To a UE: every address of a prefix leads to the same.
+    /// Of a packet to a UE: every address of a prefix gives the same key.
     pub(crate) fn to_ue(dn: DnIndex, address: IpAddr) -> Self {
         Self::Ue(
             dn,
@@ -60,9 +60,9 @@ pub enum Change {
         /// What else to do then, once.
         effects: Effects,
     },
-    /// No session has the packets that are led so; of those that wait for one.
+    /// No session has this key: packets that wait for one are dropped.
     NoSession {
-        /// Where they are led.
+        /// The key.
         lead: SessionKey,
         /// The pipeline that asked.
         shard: u8,
@@ -71,7 +71,7 @@ pub enum Change {
     Remove {
         /// The session.
         session: SessionId,
-        /// If its last usage is wanted.
+        /// Names the answer, if the last usage is to be reported.
         token: Option<Token>,
     },
 }
@@ -83,13 +83,13 @@ pub struct Effects {
     pub end_markers: Vec<EndMarker>,
     /// Drop what is buffered (DROBU).
     pub drop_buffered: bool,
-    /// The SMF did not hear of packets that wait: the next one is reported again.
+    /// The SMF has no report of the buffered packets: the next one is reported again.
     pub notify_again: bool,
-    /// Packets that wait, and those that come within that time, are not reported again (DL Buffering Duration).
+    /// Packets that are buffered, and those that come within this time, are not reported again (DL Buffering Duration).
     pub quiet: Option<Duration>,
     /// Usage rules to report at once.
     pub query: Query,
-    /// If usage (queried, or of rules removed) is wanted: names the answer.
+    /// Names the answer, if usage (queried, or of removed rules) is to be reported.
     pub token: Option<Token>,
 }
 
@@ -116,7 +116,7 @@ pub struct EndMarker {
     pub tos: u8,
 }
 
-/// What UPF-U has seen; UPF-C tells the SMF.
+/// What UPF-U has observed; UPF-C reports it to the SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The first packet for a UE without a tunnel was buffered.
@@ -157,14 +157,14 @@ pub enum Report {
         /// It does not.
         failed: bool,
     },
-    /// A UE has come as it was predicted: the session has had the predicted rules since.
+    /// A UE has arrived as predicted: the session has the predicted rules now.
     Arrived {
         /// The session.
         session: SessionId,
     },
-    /// A packet that no session has waits for one, and others may follow.
+    /// A packet without a session waits for one, and others may follow.
     Stray {
-        /// Where it is led.
+        /// The key.
         lead: SessionKey,
         /// The pipeline that asks.
         shard: u8,

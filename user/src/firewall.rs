@@ -1,4 +1,4 @@
-//! What an operator says of the border between UEs and a data network: who may begin what, and behind which addresses UEs stand.
+//! Configuration of the firewall between UEs and a data network: which flows may begin, and to which addresses UEs are translated.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use whimbrel_pfcp::ie::SdfFilter;
 use crate::config::Ipv4Net;
 use crate::rules::{Filter, Flow};
 
-/// The border of a data network. What belongs to a flow that stands passes both ways; a packet that would begin one passes if the first
+/// The firewall of a data network. What belongs to a flow that stands passes both ways; a packet that would begin one passes if the first
 /// rule that it meets allows it. What meets none may begin if it is a UE's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firewall {
@@ -43,9 +43,9 @@ impl Default for Firewall {
 }
 
 impl Firewall {
-    /// Flows unless said otherwise: a hundred each of 2,600 active UEs, in 25 MiB.
+    /// Flows by default: a hundred each of 2,600 active UEs, in 25 MiB.
     pub const FLOWS_MAX: u32 = 262_144;
-    /// Flows of one UE unless said otherwise: several busy browsers behind a UE.
+    /// Flows of one UE by default: several busy browsers behind a UE.
     pub const FLOWS_PER_UE: u16 = 2_048;
 }
 
@@ -62,7 +62,7 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Ports of a UE unless said otherwise.
+    /// Ports of a UE by default.
     pub const PORTS_PER_UE: u16 = 1_024;
 
     /// How many addresses there are.

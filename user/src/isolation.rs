@@ -112,7 +112,7 @@ pub(crate) fn translated(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether no data network has a destination: loopback, the link alone, groups, broadcast, nobody, addresses that are never on a wire.
+/// Whether no data network has a destination: loopback, link-local, multicast, broadcast, unspecified, addresses that are never on a wire.
 pub(crate) fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => matches!(a.octets(), [0 | 127 | 224.., ..] | [169, 254, ..]),

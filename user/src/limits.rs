@@ -17,7 +17,7 @@ pub const FILTERS_PER_PDR_MAX: usize = 16;
 pub const QERS_PER_PDR_MAX: usize = 4;
 /// URRs of one PDR: online and offline charging, monitoring, and one spare.
 pub const URRS_PER_PDR_MAX: usize = 4;
-/// Applications that one UPF knows: an operator's, and what partners have told its SMF.
+/// Applications that one UPF knows: an operator's, and those that partners have provisioned at its SMF.
 pub const APPLICATIONS_MAX: usize = 256;
 /// Flow descriptions of one application: a large provider's networks.
 pub const APPLICATION_FLOWS_MAX: usize = 512;

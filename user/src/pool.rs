@@ -13,7 +13,7 @@ pub const POOL_RESERVED_FIRST_IPV6: u32 = 1;
 
 /// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
 ///
-/// A freed number comes back last: who answers to an address should not change faster than peers forget.
+/// A freed number is reused last: the UE behind an address should not change faster than peers forget it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     first: u64,
@@ -76,13 +76,13 @@ impl Pool {
     }
 
     /// Takes the next free number among those that a word's bits name.
-    fn take_of(&mut self, wanted: u64) -> Option<u64> {
+    fn take_of(&mut self, candidates: u64) -> Option<u64> {
         let words = self.taken.len();
         let begin = self.next as usize / 64;
         // One word more than all: the first may hold free numbers only below where the search begins.
         for i in 0..=words {
             let w = (begin + i) % words;
-            let mut free = !self.taken[w] & wanted;
+            let mut free = !self.taken[w] & candidates;
             if i == 0 {
                 free &= u64::MAX << (self.next % 64);
             }
@@ -145,7 +145,7 @@ impl Pools {
         }
     }
 
-    /// Whether a number is given to somebody.
+    /// Whether a number is in use.
     pub(crate) fn is_taken(&self, number: u64) -> bool {
         match self.pools.iter().find_map(|p| Some((p, p.position(number)?))) {
             Some((pool, at)) => pool.is_taken(at),

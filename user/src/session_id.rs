@@ -9,7 +9,7 @@ use crate::limits::{SESSIONS_MAX, TEID_INDEX_BITS, TEID_INDEX_BITS_MAX};
 pub struct SessionId {
     /// Index in the session tables.
     pub index: u32,
-    /// Changes whenever the index is used anew, so that a late message finds nothing.
+    /// Changes whenever the index is reused, so that a late message finds no session.
     pub generation: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct TeidRound {
 const ROUNDS: [(u32, u32); 3] = [(0x9a3f_52c5, 16), (0xd6e8_feb1, 15), (0xb54c_da5b, 16)];
 
 /// How a TEID is made of a session's index and a tag: both are one word of 32 bits, and the TEID is that word under a permutation with a key
-/// that nobody outside knows. The index has as many bits as the UPF's sessions need, the tag has the rest: it counts the tunnels of an index, so a name
+/// that is secret. The index has as many bits as the UPF's sessions need, the tag has the rest: it counts the tunnels of an index, so a name
 /// comes back only after all others of its index, and no two tunnels have one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Teids {

@@ -1,7 +1,7 @@
 //! PFD management in the UP function: TS 29.244 §6.2.5.3.
 //!
-//! What is told of applications is the whole UPF's, whichever SMF tells it. It ends with the association of who told it: then what the
-//! configuration says counts again, or nothing is the application's. Sessions whose rules name an application get its new descriptions
+//! PFDs apply to the whole UPF, whichever SMF provisions them. They end with the association of that SMF: then the configuration's
+//! definition of the application applies again, or none. Sessions whose rules name an application get its new descriptions
 //! some at a time.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// The applications that a request is about, all of it taken. Errors: what the SMF is told; nothing is taken then.
+    /// Applies a request as a whole; the applications that it changes. Errors: the cause of the answer; nothing is changed then.
     fn take_pfds(
         &mut self,
         key: ReplyKey,
@@ -57,46 +57,46 @@ impl UpfC {
         let association = of_peer.map(|(_, a)| a.id).ok_or((Cause::NoEstablishedPfcpAssociation, None))?;
         if m.applications.is_empty() {
             let all = self.applications.provisioned(None);
-            all.iter().for_each(|id| _ = self.applications.take_back(id));
+            all.iter().for_each(|id| _ = self.applications.remove(id));
             return Ok(all);
         }
-        let told = m.applications.iter().map(|a| application(a).map_err(|e| (e.0, Some(e.1))));
-        let told: Vec<Application> = told.collect::<Result<_, _>>()?;
+        let definitions = m.applications.iter().map(|a| application(a).map_err(|e| (e.0, Some(e.1))));
+        let definitions: Vec<Application> = definitions.collect::<Result<_, _>>()?;
         let new = |a: &&Application| !a.pfds.is_empty() && self.applications.get(&a.id).is_none();
-        if self.applications.len() + told.iter().filter(new).count() > APPLICATIONS_MAX {
+        if self.applications.len() + definitions.iter().filter(new).count() > APPLICATIONS_MAX {
             return Err((Cause::NoResourcesAvailable, Some(APPLICATION_IDS_PFDS)));
         }
-        for said in &told {
-            if said.pfds.is_empty() {
-                self.applications.take_back(&said.id);
+        for definition in &definitions {
+            if definition.pfds.is_empty() {
+                self.applications.remove(&definition.id);
             } else {
-                self.applications.provision(association, said);
+                self.applications.provision(association, definition);
             }
         }
-        Ok(told.into_iter().map(|a| a.id).collect())
+        Ok(definitions.into_iter().map(|a| a.id).collect())
     }
 
-    /// An association ends, and with it what its SMF has told.
+    /// An association ends, and with it the PFDs of its SMF.
     pub(super) fn forget_applications(&mut self, association: u32) {
         let gone = self.applications.provisioned(Some(association));
-        gone.iter().for_each(|id| _ = self.applications.take_back(id));
+        gone.iter().for_each(|id| _ = self.applications.remove(id));
         self.renew(&gone);
     }
 
-    /// The sessions whose rules name one of these are to be given what is said of it now.
+    /// Marks the sessions whose rules name one of these: they get its new definition.
     fn renew(&mut self, applications: &[Box<str>]) {
         let names = |rules: &SessionRules| rules.applications.iter().any(|a| applications.contains(&a.id));
         let those = self.sessions.iter().filter(|(_, s)| names(&s.rules)).map(|(id, _)| id);
         self.outdated.extend(those);
     }
 
-    /// Gives some sessions what is said of their applications now.
+    /// Gives some of the marked sessions the new definitions of their applications.
     pub(super) fn renew_some(&mut self, out: &mut Outbox) {
         for _ in 0..RENEWED_PER_TICK_MAX {
             let Some(session) = self.outdated.pop_first() else { return };
             let Some(rules) = self.with_present_applications(session) else { continue };
             let rules = Arc::new(rules);
-            // That the SMF has confirmed a predicted session is not said by this.
+            // This does not confirm a predicted session.
             self.sessions.set_rules(session, Arc::clone(&rules));
             out.changes.push(Change::Put { session, rules, effects: Effects::default() });
         }
@@ -114,30 +114,30 @@ impl UpfC {
     }
 }
 
-/// What is told of an application. Errors: the cause, and the element that is not understood or too long.
+/// The definition in a request. Errors: the cause, and the IE that is not understood or too long.
 fn application(m: &ApplicationPfds) -> Result<Application, (Cause, u16)> {
     let contents = m.pfd_contexts.iter().flat_map(|c| &c.pfd_contents);
     let pfds =
         contents.map(|c| pfd(c).map_err(|FlowDescriptionError| (Cause::ServiceNotSupported, PFD_CONTENTS)));
-    let said = Application { id: m.application_id.0.clone(), pfds: pfds.collect::<Result<_, _>>()? };
-    said.check().map_err(|_| (Cause::NoResourcesAvailable, APPLICATION_IDS_PFDS))?;
-    Ok(said)
+    let definition = Application { id: m.application_id.0.clone(), pfds: pfds.collect::<Result<_, _>>()? };
+    definition.check().map_err(|_| (Cause::NoResourcesAvailable, APPLICATION_IDS_PFDS))?;
+    Ok(definition)
 }
 
-/// A PFD. What URLs say stands within TLS, and nobody knows what vendors have agreed on: one that needs either is none.
+/// A PFD. URLs are within TLS, and custom PFD content is known to vendors alone: a PFD that needs either is ignored.
 fn pfd(c: &PfdContents) -> Result<Pfd, FlowDescriptionError> {
     if !c.urls.is_empty() || c.custom.is_some() || c.flow_descriptions.is_empty() && c.domain_names.is_empty()
     {
         return Err(FlowDescriptionError);
     }
     let name = |n: &PfdDomainName| {
-        let whence = match n.protocol.as_deref() {
+        let protocol = match n.protocol.as_deref() {
             None => DomainNameProtocol::Anywhere,
             Some("DNS_QNAME") => DomainNameProtocol::Query,
             Some("TLS_SNI") => DomainNameProtocol::ServerName,
             Some(_) => return Err(FlowDescriptionError), // names in certificates are encrypted since TLS 1.3
         };
-        DomainName::new(&n.name, whence)
+        DomainName::new(&n.name, protocol)
     };
     Ok(Pfd {
         flows: c.flow_descriptions.iter().map(|d| d.parse()).collect::<Result<_, _>>()?,

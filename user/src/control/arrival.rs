@@ -25,8 +25,8 @@ pub(super) enum When {
 }
 
 impl When {
-    pub(super) fn of(said: Option<OnArrival>) -> Self {
-        if said.is_some() { Self::OnArrival } else { Self::Now }
+    pub(super) fn of(on_arrival: Option<OnArrival>) -> Self {
+        if on_arrival.is_some() { Self::OnArrival } else { Self::Now }
     }
 }
 

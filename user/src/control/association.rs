@@ -54,9 +54,9 @@ pub(super) struct Association {
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
     next_heartbeat: Option<Instant>,
-    /// What it does with what it is told.
+    /// What it does with load and overload reports.
     pub(super) features: CpFunctionFeatures,
-    pub(super) told: LastReported,
+    pub(super) reported: LastReported,
 }
 
 /// Addresses of an SMF's set that are kept.
@@ -64,7 +64,7 @@ const ALTERNATIVES_MAX: usize = 16;
 /// For so long what was under way from the SMF that had the association before may come: more than a round trip, and less than an SMF that
 /// starts anew needs to have it again. TS 29.244 §5.22.2 says nothing of it, and the Recovery Time Stamp, which a set shares, does not tell.
 /// Where the set counts its requests together, as ours does, a new one of it is known at once.
-const CROSSING: Duration = Duration::from_millis(200);
+const RELEASE_GRACE: Duration = Duration::from_millis(200);
 
 /// Whether a request was numbered after another one; numbers have 24 bits (TS 29.244 §7.2.2.1).
 fn is_after(sequence: u32, other: u32) -> bool {
@@ -72,12 +72,12 @@ fn is_after(sequence: u32, other: u32) -> bool {
 }
 
 /// Where else an SMF may speak from, that speaks from here.
-fn addresses(told: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
+fn addresses(reported: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
     let each = |a: &AlternativeSmfIpAddress| {
         let RemoteGtpuPeer { ipv4, ipv6 } = a.0;
         ipv4.map(IpAddr::V4).into_iter().chain(ipv6.map(IpAddr::V6))
     };
-    told.iter().flat_map(each).filter(|at| *at != here).take(ALTERNATIVES_MAX).collect()
+    reported.iter().flat_map(each).filter(|at| *at != here).take(ALTERNATIVES_MAX).collect()
 }
 
 /// All of them, by node.
@@ -188,7 +188,7 @@ impl UpfC {
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
             features: features.unwrap_or_default(),
-            told: LastReported::default(),
+            reported: LastReported::default(),
         };
         self.associations.by_node.insert(node, association);
     }
@@ -296,8 +296,8 @@ impl UpfC {
         let of = |a: &Association| a.peer.ip() == peer.ip() || a.alternatives.contains(&peer.ip());
         for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| of(a)) {
             let is_new = asked.is_some_and(|n| a.newest.is_none_or(|newest| is_after(n, newest)));
-            let under_way =
-                !is_new && a.former.is_some_and(|(at, left)| at == peer.ip() && now.since(left) < CROSSING);
+            let under_way = !is_new
+                && a.former.is_some_and(|(at, left)| at == peer.ip() && now.since(left) < RELEASE_GRACE);
             if under_way {
                 return false;
             }
@@ -350,7 +350,7 @@ impl UpfC {
         }
     }
 
-    /// SMFs that were silent for too long are given up, and their sessions with them (TS 23.527 §4.4): nobody else would ever end
+    /// SMFs that were silent for too long lose their association and sessions (TS 23.527 §4.4): nothing else would ever end
     /// those.
     pub(super) fn give_up_silent(&mut self, now: Instant, out: &mut Outbox) {
         let patience = self.config.path_failure;

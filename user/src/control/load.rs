@@ -1,4 +1,4 @@
-//! What an SMF is told of the load: TS 29.244 §6.2.3, §6.2.4. It stands in the answers after which the load is another:
+//! Load and overload control information for SMFs: TS 29.244 §6.2.3, §6.2.4. It is in the answers that change the load:
 //! those to establishments and deletions.
 
 use std::time::Duration;
@@ -10,22 +10,22 @@ use whimbrel_pfcp::msg::{LoadControlInformation, OverloadControlInformation};
 use super::UpfC;
 use super::association::Association;
 
-/// The load is told again when it has changed by so many percent: an SMF shares sessions out by tens of them.
+/// The load is reported again when it has changed by this many percent: an SMF distributes sessions by tens of percent.
 const STEP: u8 = 5;
 /// From this load on the UPF asks to be spared: what is left is for sessions that matter and for those on their way.
 const OVERLOAD: u8 = 95;
 /// Of new sessions so many percent are to be kept away for each percent of load beyond it: at 100 nearly all.
 const REDUCTION_PER_PERCENT: u8 = 16;
-/// For how long an overload holds unless it is told again.
+/// How long an overload is valid unless it is reported again.
 const VALIDITY: Duration = Duration::from_secs(60);
 
-/// What one SMF was told last.
+/// What was last reported to one SMF.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastReported {
     load: u8,
     reduction: u8,
     at: Instant,
-    /// Counts what was told (TS 29.244 §6.2.3.3.1).
+    /// The sequence number of the last report (TS 29.244 §6.2.3.3.1).
     sequence: u32,
 }
 
@@ -39,7 +39,7 @@ impl UpfC {
         (used * 100 / most).min(100) as u8
     }
 
-    /// What the SMF of an association is to be told now: nothing, nearly always.
+    /// What is to be reported to the SMF of an association now: nearly always nothing.
     pub(super) fn tell_load(&mut self, now: Instant, association: u32) -> Information {
         let load = self.load();
         match self.associations.by_id_mut(association) {
@@ -52,14 +52,14 @@ impl UpfC {
 /// `base` begins the sequence numbers of this life above those of the former.
 fn tell(a: &mut Association, now: Instant, load: u8, base: u32) -> Information {
     let reduction = load.saturating_sub(OVERLOAD).saturating_mul(REDUCTION_PER_PERCENT);
-    let told = &mut a.told;
-    let again = reduction > 0 && now.since(told.at) * 2 >= VALIDITY;
-    if load.abs_diff(told.load) < STEP && reduction == told.reduction && !again {
+    let reported = &mut a.reported;
+    let again = reduction > 0 && now.since(reported.at) * 2 >= VALIDITY;
+    if load.abs_diff(reported.load) < STEP && reduction == reported.reduction && !again {
         return (None, None);
     }
-    let overload_changed = reduction != told.reduction || again;
-    *told = LastReported { load, reduction, at: now, sequence: told.sequence.wrapping_add(1) };
-    let sequence_number = SequenceNumber(base.wrapping_add(told.sequence));
+    let overload_changed = reduction != reported.reduction || again;
+    *reported = LastReported { load, reduction, at: now, sequence: reported.sequence.wrapping_add(1) };
+    let sequence_number = SequenceNumber(base.wrapping_add(reported.sequence));
     let loads = a.features.has(CpFunctionFeatures::LOAD);
     let overloads = a.features.has(CpFunctionFeatures::OVRL) && overload_changed;
     let information = LoadControlInformation { sequence_number, metric: Metric(load) };

@@ -348,8 +348,12 @@ impl UpfC {
             }
             _ => None,
         };
-        let told = response.as_ref().map(|_| cause);
-        out.events.push(Event::BadMessage { peer: key.peer, message_type: key.message_type, cause: told });
+        let answered = response.as_ref().map(|_| cause);
+        out.events.push(Event::BadMessage {
+            peer: key.peer,
+            message_type: key.message_type,
+            cause: answered,
+        });
         if let Some(response) = response {
             // The sender's SEID could not be read: zero (TS 29.244 §7.2.2.4.2).
             let seid = (key.message_type >= message_type::SESSION_ESTABLISHMENT_REQUEST).then_some(Seid(0));

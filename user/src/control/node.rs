@@ -1,4 +1,4 @@
-//! What a UP function does of itself with its associations: it sets one up (TS 29.244 §6.2.6.3), tells what it can do (TS 29.244
+//! What a UP function does on its own initiative with its associations: it sets one up (TS 29.244 §6.2.6.3), reports its features (TS 29.244
 //! §6.2.7.3), and asks to be left (TS 29.244 §6.2.8.3).
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::{Outbox, UpfC};
 use crate::event::Event;
 
 impl UpfC {
-    /// Asks an SMF for an association. It is repeated until N1; who wants one all the same asks again.
+    /// Asks an SMF for an association. The request is sent N1 times; after that the caller may ask again.
     pub fn associate(&mut self, now: Instant, smf: SocketAddr, out: &mut Outbox) {
         let request = AssociationSetupRequest {
             node_id: self.config.node_id.clone(),

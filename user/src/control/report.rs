@@ -101,7 +101,7 @@ impl UpfC {
         }
     }
 
-    /// TS 29.244 §6.2.9: every SMF is told, for each may have sessions there.
+    /// TS 29.244 §6.2.9: reported to every SMF, since each may have sessions there.
     fn report_path(&mut self, now: Instant, peer: IpAddr, failed: bool, out: &mut Outbox) {
         out.events.push(Event::Path { peer, failed });
         let of = |a: IpAddr| match a {

@@ -14,7 +14,7 @@ use crate::pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
-/// Former rules that wait for a packet thread to let go of them: with a thousand filters each, two hundred megabytes.
+/// Former rules that wait until no packet thread uses them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
 /// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and who
 /// answers to an address should not change faster than peers forget.
@@ -261,7 +261,7 @@ impl Sessions {
     }
 }
 
-/// Former rules of many filters. Who has them last frees them, at some ten nanoseconds a filter, and that is not to be a packet thread.
+/// Former rules with many filters. The last owner frees them, at some ten nanoseconds a filter; that must not be a packet thread.
 #[derive(Default)]
 struct Retired(VecDeque<Arc<SessionRules>>);
 
@@ -274,7 +274,7 @@ impl Retired {
         }
     }
 
-    /// Frees some of the oldest, those that nobody else has; the others are looked at another time.
+    /// Frees some of the oldest, as far as no packet thread has them; the others are looked at another time.
     fn free(&mut self) {
         for _ in 0..self.0.len().min(RETIRED_AT_ONCE) {
             if let Some(rules) = self.0.pop_back().filter(|rules| Arc::strong_count(rules) > 1) {

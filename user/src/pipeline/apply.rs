@@ -100,7 +100,7 @@ impl UpfU {
         }
         if let Some(s) = self.sessions.get(index).filter(|_| effects.notify_again) {
             s.state.notified = false;
-            s.state.error_told = false;
+            s.state.error_reported = false;
         }
         self.arm(index);
         self.sessions.fold(index);
@@ -241,7 +241,7 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         generation: id.generation,
         notified: false,
         inactive: false,
-        error_told: false,
+        error_reported: false,
         awaited: false,
         rearm: false,
         last_packet: now,
@@ -303,7 +303,7 @@ fn replace(
     }
     let all = |r: &SessionRules| r.fars.iter().map(|f| (f.far_id, f.action, f.tunnel)).collect::<Vec<_>>();
     let (before, after) = (all(&old), all(rules));
-    s.error_told &= before == after;
+    s.error_reported &= before == after;
     // Of packets that wait as they did the SMF knows, or will when it is due, whatever else there is for others.
     let waits = |(_, action, _): &&(_, ApplyAction, _)| action.has(ApplyAction::BUFF);
     if !before.iter().filter(waits).eq(after.iter().filter(waits)) {

@@ -19,7 +19,7 @@ const TOGETHER: usize = 32;
 /// Octets of a packet that its headers usually have.
 const HEADERS_OCTETS: usize = 52;
 /// No session.
-const NOBODY: u32 = u32::MAX;
+const NO_SESSION: u32 = u32::MAX;
 
 /// A step of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +40,20 @@ pub enum Stage {
     Rewrite,
 }
 
-/// Told at the end of each step: a measurement reads the clock.
+/// Called at the end of each step: a measurement reads the clock.
 pub trait StageObserver {
     /// The step is over.
     fn done(&mut self, stage: Stage);
 
-    /// A packet was decided on. The time of the next one: a measurement has it depend on that verdict, as far as a processor can tell, so
-    /// that no packet's memory is waited for beside another's.
+    /// A packet was decided on. Returns the time of the next one: a measurement makes it depend on that verdict, so that the processor
+    /// cannot overlap the cache misses of two packets.
     #[inline]
     fn decided(&mut self, now: Instant, _verdict: &Verdict) -> Instant {
         now
     }
 }
 
-/// Nobody watches.
+/// No observer.
 impl StageObserver for () {
     #[inline]
     fn done(&mut self, _: Stage) {}
@@ -73,7 +73,7 @@ struct Item {
 }
 
 const NOTHING: Item =
-    Item { inner: None, ingress: Ingress::NETWORK, payload_at: 0, session: NOBODY, outer: None };
+    Item { inner: None, ingress: Ingress::NETWORK, payload_at: 0, session: NO_SESSION, outer: None };
 
 impl UpfU {
     /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
@@ -82,7 +82,7 @@ impl UpfU {
         self.burst_observed(now, slots, &mut ());
     }
 
-    /// [`Self::burst`], with someone who is told of its steps.
+    /// [`Self::burst`] with an observer of its steps.
     pub fn burst_observed(&mut self, now: Instant, slots: &mut [Slot], observer: &mut impl StageObserver) {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
@@ -139,9 +139,9 @@ impl UpfU {
                 }
                 Origin::N6 { dn } => {
                     let network = self.networks.get(usize::from(dn.0));
-                    network.and_then(|n| n.addresses.find(inner.destination)).unwrap_or(NOBODY)
+                    network.and_then(|n| n.addresses.find(inner.destination)).unwrap_or(NO_SESSION)
                 }
-                Origin::Frames { .. } => NOBODY,
+                Origin::Frames { .. } => NO_SESSION,
             };
             self.sessions.prefetch(item.session);
         }
@@ -158,7 +158,7 @@ impl UpfU {
         for (item, slot) in items.iter().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
-                Origin::N6 { dn } if item.session == NOBODY => {
+                Origin::N6 { dn } if item.session == NO_SESSION => {
                     self.predictions.prefetch(SessionKey::Ue(dn, inner.destination));
                 }
                 Origin::N3 { .. } if self.sessions.generation(item.session).is_none() => {

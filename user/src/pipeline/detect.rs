@@ -90,7 +90,7 @@ const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
 
 /// The PDR's place, by its filters.
 ///
-/// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
+/// An uplink packet whose filters match while its QoS flow is another one's is distinguished from one that nothing matches:
 /// the UE or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
 fn asked<C: Pdu>(rules: &SessionRules, ingress: Ingress, pdu: &C, names: Names) -> Result<u8, DropReason> {
     let qfi = ingress.qfi();

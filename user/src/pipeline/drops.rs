@@ -99,7 +99,7 @@ drop_reasons! {
     RateExceeded = "rate_exceeded",
     /// The slice's rate is used up.
     SliceRateExceeded = "slice_rate_exceeded",
-    /// The slice's rate is nearly used up, or the UE's buffer fills, and the packet's ends cannot be told of it by a mark.
+    /// The slice's rate is nearly used up, or the UE's buffer fills, and the packet's ends do not understand ECN marks.
     EarlyDrop = "early_drop",
     /// A URR's quota is used up.
     QuotaExhausted = "quota_exhausted",

@@ -5,7 +5,7 @@
 //! A UE's address is the source address that it uses: learnt with its first frame that a rule lets pass, up to a bound
 //! a session, and forgotten after silence. As long as one session has it no other may use it. A frame for a known
 //! address goes to that session, whether it comes from the data network or from another UE; one for a group goes to
-//! the data network and to every other session of it; one for an address that nobody has used goes to the data network
+//! the data network and to every other session of it; one for an unknown address goes to the data network
 //! if a UE sends it, and nowhere if the data network does. Nothing goes back to where it came from.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ pub(super) struct Learnt {
     pub(super) last: Instant,
 }
 
-/// Who is where on one data network.
+/// MAC addresses of one data network, and the session of each.
 #[derive(Default)]
 pub(super) struct Switch {
     by_mac: BTreeMap<Mac, u32>,
@@ -259,7 +259,7 @@ pub(super) fn forget_silent(
     }
 }
 
-/// Tells the SMF, if a URR asks for it (MACAR).
+/// Reports to the SMF, if a URR asks for it (MACAR).
 fn report(
     rules: &SessionRules,
     state: &mut State,
@@ -268,8 +268,8 @@ fn report(
     detected: Vec<Mac>,
     removed: Vec<Mac>,
 ) {
-    let wanted = |u: &&crate::rules::Urr| u.triggers.has(ReportingTriggers::MACAR);
-    let Some(urr) = rules.urrs.iter().find(wanted) else { return };
+    let reports_macs = |u: &&crate::rules::Urr| u.triggers.has(ReportingTriggers::MACAR);
+    let Some(urr) = rules.urrs.iter().find(reports_macs) else { return };
     let Some(usage) = state.usage.iter_mut().find(|u| u.urr_id == urr.urr_id) else { return };
     let mut reports = Vec::with_capacity(1);
     usage.report(urr, now, UsageReportTrigger::MACAR, &mut reports);

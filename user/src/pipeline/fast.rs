@@ -8,7 +8,7 @@
 //! No packet of a session overtakes another. A session is offloaded only when none is still on its way up: for a moment its entry is watched
 //! ([`state::WATCHED`]), and the program counts what it hands up. If one goes up later that only this pipeline can decide on, those after
 //! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. Of a packet that it has not read to its end
-//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not snapshot at (IPv4's options) goes up by
+//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not read (IPv4's options) goes up by
 //! itself.
 
 use std::collections::VecDeque;
@@ -308,7 +308,7 @@ impl Offloader {
     /// Takes a session back, if it is offloaded or about to be.
     pub(super) fn reclaim(&mut self, index: u32, hot: &mut Hot) {
         let Some(entry) = self.path.entries().get(index as usize) else { return };
-        // Its address may become that of a session elsewhere, which nobody is to snapshot for here.
+        // Its address may become that of a session elsewhere, which must not be found here.
         if hot.is_offloaded() {
             entry.lock();
             hot.read(entry);

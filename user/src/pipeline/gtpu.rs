@@ -169,7 +169,7 @@ impl UpfU {
         self.in_session(now, index, ingress, &inner, packet)
     }
 
-    /// The peer is told, to its GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527
+    /// Sends an Error Indication to the peer's GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527
     /// §5.3.2).
     #[cold]
     pub(super) fn unknown_tunnel(
@@ -195,7 +195,7 @@ impl UpfU {
         Some((index, place))
     }
 
-    /// TS 23.527 §5.3, §5.3.1: a peer says that it does not know a tunnel: the SMF is told, once until the rules change.
+    /// TS 23.527 §5.3, §5.3.1: a peer does not know a tunnel: reported to the SMF, once until the rules change.
     fn tunnel_lost(&mut self, e: ErrorIndication, hops: u8) -> Verdict {
         let index = self.remote.get(&(e.teid, e.peer));
         let session = index.and_then(|i| self.sessions.get(*i));
@@ -203,7 +203,7 @@ impl UpfU {
             return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::UnknownTunnel));
         };
         self.shared.counters.error_indications_received += 1;
-        if !std::mem::replace(&mut session.state.error_told, true) {
+        if !std::mem::replace(&mut session.state.error_reported, true) {
             self.shared.report(Report::ErrorIndication {
                 session: session.state.id(),
                 teid: e.teid,

@@ -10,7 +10,7 @@ use super::inner::mark_congestion;
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
-use super::slice::is_told;
+use super::slice::is_marked;
 use super::stages::{Ingress, Pdu, flow_of};
 use super::{DropReason, Verdict};
 use crate::buffering::Buffering;
@@ -74,7 +74,7 @@ impl Held {
 /// When a packet has waited for too long.
 pub(super) fn deadline(state: &State, age: Duration) -> Option<Instant> {
     let aged = state.held.aged(age)?;
-    // The SMF may have said to wait longer.
+    // The SMF may have asked to wait longer.
     Some(state.quiet_until.map_or(aged, |until| until.max(aged)))
 }
 
@@ -89,7 +89,7 @@ pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
         state.counters.dropped += 1;
         shared.recycle(packet);
         if state.held.is_empty() {
-            // What the SMF was told of is gone; the next packet is told of anew.
+            // The packet that was reported to the SMF is gone; the next one is reported again.
             (state.notified, state.notice) = (false, None);
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn hold<C: Pdu>(
             Ok(fill) => {
                 let early = bounds.early_drop && !pdu.knows_ecn() && !guaranteed;
                 let early = early && shared.waited_since.is_none();
-                if early && is_told(FULL - fill, FULL, &mut shared.random) {
+                if early && is_marked(FULL - fill, FULL, &mut shared.random) {
                     return Verdict::Drop(DropReason::EarlyDrop);
                 }
                 match shared.hold(octets) {

@@ -46,10 +46,10 @@ pub(super) struct State {
     /// The SMF knows that no packets come.
     pub(super) inactive: bool,
     /// The SMF knows that a peer lost the tunnel.
-    pub(super) error_told: bool,
+    pub(super) error_reported: bool,
     /// Something is predicted of it: its UE may come by another gNB.
     pub(super) awaited: bool,
-    /// The deadline is to be computed anew.
+    /// The deadline is to be computed again.
     pub(super) rearm: bool,
     pub(super) last_packet: Instant,
     /// Of the rules: no others in this pipeline have it. Zero where no packet meets a filter.
@@ -60,9 +60,9 @@ pub(super) struct State {
     pub(super) deadline: Option<Instant>,
     pub(super) next_advertisement: Option<Instant>,
     pub(super) held: Held,
-    /// What the SMF is told when its delay is over, if packets still wait then.
+    /// The report for the SMF when its delay is over, if packets are still buffered then.
     pub(super) notice: Option<Box<(Instant, Report)>>,
-    /// Until when packets that wait are not reported anew.
+    /// Until when buffered packets are not reported again.
     pub(super) quiet_until: Option<Instant>,
     /// When to see whether it can be folded; zero before the first look.
     pub(super) fold_at: Instant,

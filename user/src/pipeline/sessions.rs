@@ -19,7 +19,7 @@ use crate::session_id::SessionId;
 /// the places of all blocks stay in the first cache.
 const BLOCK: usize = PAGE_OCTETS / size_of::<Hot>();
 
-/// How long a session that the stages had to snapshot at stays unfolded, at least.
+/// How long a session that the stages decided on stays unfolded, at least.
 const FOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// A session, apart from its hot part.

@@ -3,8 +3,8 @@
 //! A session's own rates are its QERs'. A slice's rate is below their sum, so now and then it is not enough; then
 //!
 //! - packets within a flow's guaranteed rate (GBR) pass all the same, and what they take the others lack;
-//! - the others are told before it is too late: when half of the bucket is gone, a growing part of those whose ends know ECN is marked
-//!   (RFC 3168), and of those whose ends do not is dropped (RFC 7567), up to [`TOLD_MAX`] when the bucket is nearly empty;
+//! - the others are marked before it is too late: when half of the bucket is gone, a growing part of those whose ends know ECN is marked
+//!   (RFC 3168), and of those whose ends do not is dropped (RFC 7567), up to [`MARKED_MAX`] when the bucket is nearly empty;
 //! - what finds no tokens at all is dropped.
 //!
 //! Sessions of all shards take from one bucket, without a lock.
@@ -22,15 +22,15 @@ use crate::session_id::mix;
 
 /// Depth of the bucket, in time at full rate: the queue of a router that is not to add more delay than a handover.
 const WINDOW_MS: u64 = 50;
-/// Of 65,536 packets, so many are told of congestion when the bucket is nearly empty: one in ten, as RFC 2309's authors propose.
-const TOLD_MAX: u64 = 6_554;
+/// Of 65,536 packets, so many are marked of congestion when the bucket is nearly empty: one in ten, as RFC 2309's authors propose.
+const MARKED_MAX: u64 = 6_554;
 
 /// What may become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     /// It passes.
     Whole,
-    /// It passes, and its ends are to be told of congestion.
+    /// It passes, and its ends are to be marked of congestion.
     Marked,
     /// It does not.
     Dropped(DropReason),
@@ -79,26 +79,26 @@ impl Shaper {
         if tokens < cost {
             return Pass::Dropped(DropReason::SliceRateExceeded);
         }
-        let told = is_told(tokens, depth, random);
-        if told && !knows_ecn {
+        let marked = is_marked(tokens, depth, random);
+        if marked && !knows_ecn {
             return Pass::Dropped(DropReason::EarlyDrop);
         }
         if !self.change(|tokens| (tokens >= cost).then(|| tokens - cost)) {
             return Pass::Dropped(DropReason::SliceRateExceeded); // another thread was faster
         }
-        if told { Pass::Marked } else { Pass::Whole }
+        if marked { Pass::Marked } else { Pass::Whole }
     }
 }
 
-/// Whether a packet's ends are told: by chance, the likelier the emptier the bucket.
-pub(super) fn is_told(tokens: i64, depth: i64, random: &mut u64) -> bool {
+/// Whether a packet's ends are marked: by chance, the likelier the emptier the bucket.
+pub(super) fn is_marked(tokens: i64, depth: i64, random: &mut u64) -> bool {
     let half = depth / 2;
     let lacking = u128::from((half - tokens).max(0).unsigned_abs());
     if lacking == 0 {
         return false;
     }
     *random = mix(*random);
-    let of_65536 = lacking * u128::from(TOLD_MAX) / u128::from(half.max(1).unsigned_abs());
+    let of_65536 = lacking * u128::from(MARKED_MAX) / u128::from(half.max(1).unsigned_abs());
     u128::from(*random & 0xffff) < of_65536
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn ends_that_know_ecn_are_marked_and_the_others_dropped_before_there_are_no_tokens() {
-        // A little above the rate: as many are told as are too many before the bucket is empty.
+        // A little above the rate: as many are marked as are too many before the bucket is empty.
         let [whole, marked, early, late] = second(&Shaper::new(RATE), 93, false, false);
         assert!(marked == 0 && early > 200 && late == 0 && whole > 9_900, "{whole} {early} {late}");
         let [whole, marked, early, late] = second(&Shaper::new(RATE), 93, false, true);

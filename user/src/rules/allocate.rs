@@ -159,18 +159,18 @@ impl<'a> Allocator<'a> {
         {
             return Err(RuleRefusal::PrefixLength(id));
         }
-        let mut told = UeIpAddress { destination: a.destination, ..UeIpAddress::default() };
+        let mut given = UeIpAddress { destination: a.destination, ..UeIpAddress::default() };
         match a.ipv4 {
-            Some(Choice::Choose) => told.ipv4 = Some(Choice::Given(self.choose_ipv4(d)?)),
+            Some(Choice::Choose) => given.ipv4 = Some(Choice::Given(self.choose_ipv4(d)?)),
             Some(Choice::Given(given)) => self.take_ipv4(d, given, id)?,
             None => {}
         }
         match a.ipv6 {
-            Some(Choice::Choose) => told.ipv6 = Some(Choice::Given(self.choose_ipv6(d)?)),
+            Some(Choice::Choose) => given.ipv6 = Some(Choice::Given(self.choose_ipv6(d)?)),
             Some(Choice::Given(given)) => self.take_ipv6(d, given, id)?,
             None => {}
         }
-        Ok((told.ipv4.is_some() || told.ipv6.is_some()).then_some(told))
+        Ok((given.ipv4.is_some() || given.ipv6.is_some()).then_some(given))
     }
 
     pub(super) fn data_network(&self, d: &Draft) -> Option<&'a DataNetwork> {

@@ -41,7 +41,7 @@ impl Names {
         self
     }
 
-    /// What tells it from all others in a word: none, or the only one. `None` where there are several.
+    /// Its names as a set, where it has one at most. `None` where there are several.
     pub(crate) fn word(self) -> Option<u32> {
         (self.0[1] == 0).then_some(self.0[0])
     }
@@ -114,13 +114,14 @@ impl Eq for Flows {}
 impl Application {
     /// With numbers that `next` gives. A description that `former` has as well keeps its number, so that flows stay known by it.
     pub(crate) fn new(
-        said: &applications::Application,
+        definition: &applications::Application,
         former: Option<&Self>,
         mut next: impl FnMut() -> u32,
     ) -> Self {
         let number = next();
         let filters = |p: &Pfd| p.flows.iter().map(|f| f.filter.clone()).collect::<Vec<_>>();
-        let (named, by_flows): (Vec<&Pfd>, Vec<_>) = said.pfds.iter().partition(|p| !p.names.is_empty());
+        let (named, by_flows): (Vec<&Pfd>, Vec<_>) =
+            definition.pfds.iter().partition(|p| !p.names.is_empty());
         let named = named.into_iter().map(|p| {
             let (flows, names) = (filters(p).into(), p.names.clone().into());
             let known = former.and_then(|f| f.named.iter().find(|n| n.flows == flows && n.names == names));
@@ -128,7 +129,7 @@ impl Application {
         });
         let named = named.collect();
         let flows = by_flows.into_iter().flat_map(filters).collect();
-        Self { id: said.id.clone(), number, flows: Flows::of(flows), named }
+        Self { id: definition.id.clone(), number, flows: Flows::of(flows), named }
     }
 
     /// One that no packet is of: its descriptions have gone.
@@ -155,8 +156,8 @@ impl Application {
     }
 
     /// The descriptions that a name, in lower case, is one of.
-    pub(crate) fn of_name(&self, name: &[u8], whence: DomainNameProtocol, found: &mut Names) {
-        let has = |n: &&Named| n.names.iter().any(|d| d.is_of(whence) && d.has(name));
+    pub(crate) fn of_name(&self, name: &[u8], protocol: DomainNameProtocol, found: &mut Names) {
+        let has = |n: &&Named| n.names.iter().any(|d| d.is_of(protocol) && d.has(name));
         self.named.iter().filter(has).for_each(|n| found.insert(n.number));
     }
 }
@@ -169,7 +170,7 @@ pub(crate) struct Known {
     number: u32,
 }
 
-/// Who has told of an application. What an SMF says takes the place of the configuration's, until it takes it back.
+/// Sources of an application's definition. An SMF's PFDs replace the configuration's until it removes them.
 #[derive(Debug, Default)]
 struct KnownApplication {
     configured: Option<Arc<Application>>,
@@ -186,9 +187,9 @@ impl KnownApplication {
 impl Known {
     pub(crate) fn new(configured: &[applications::Application]) -> Self {
         let mut known = Self::default();
-        for said in configured {
-            let application = Application::new(said, None, || known.next());
-            known.all.entry(said.id.clone()).or_default().configured = Some(Arc::new(application));
+        for definition in configured {
+            let application = Application::new(definition, None, || known.next());
+            known.all.entry(definition.id.clone()).or_default().configured = Some(Arc::new(application));
         }
         known
     }
@@ -213,25 +214,25 @@ impl Known {
     }
 
     /// What an SMF says of an application from now on.
-    pub(crate) fn provision(&mut self, association: u32, said: &applications::Application) {
-        let former = self.get(&said.id);
-        let application = Arc::new(Application::new(said, former.as_deref(), || self.next()));
-        self.all.entry(said.id.clone()).or_default().provisioned = Some((association, application));
+    pub(crate) fn provision(&mut self, association: u32, definition: &applications::Application) {
+        let former = self.get(&definition.id);
+        let application = Arc::new(Application::new(definition, former.as_deref(), || self.next()));
+        self.all.entry(definition.id.clone()).or_default().provisioned = Some((association, application));
     }
 
-    /// What SMFs have said of an application is taken back. Whether they had said something.
-    pub(crate) fn take_back(&mut self, id: &str) -> bool {
-        let Some(told) = self.all.get_mut(id) else { return false };
-        let had = told.provisioned.take().is_some();
-        self.all.retain(|_, told| told.present().is_some());
+    /// Removes the PFDs of an application that SMFs have provisioned. Whether there were any.
+    pub(crate) fn remove(&mut self, id: &str) -> bool {
+        let Some(known) = self.all.get_mut(id) else { return false };
+        let had = known.provisioned.take().is_some();
+        self.all.retain(|_, known| known.present().is_some());
         had
     }
 
-    /// The applications of which SMFs have said something; one of them, or any.
+    /// The applications with PFDs of SMFs: of one association, or of any.
     pub(crate) fn provisioned(&self, by: Option<u32>) -> Vec<Box<str>> {
-        let of = |told: &KnownApplication| {
-            told.provisioned.as_ref().is_some_and(|(a, _)| by.is_none_or(|by| by == *a))
+        let of = |known: &KnownApplication| {
+            known.provisioned.as_ref().is_some_and(|(a, _)| by.is_none_or(|by| by == *a))
         };
-        self.all.iter().filter(|(_, told)| of(told)).map(|(id, _)| id.clone()).collect()
+        self.all.iter().filter(|(_, known)| of(known)).map(|(id, _)| id.clone()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a session's filters compare, as far as it tells one flow from another.
+//! The fields that a session's filters compare, which separate one flow from another.
 
 use super::{Filter, Pdr, SessionKind};
 

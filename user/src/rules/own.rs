@@ -1,6 +1,6 @@
 //! A session's rules as two parts: what is its own, and the shape that many sessions share.
 //!
-//! An operator's UEs are served by a handful of shapes. Who keeps millions of sessions keeps a shape once.
+//! An operator's UEs are served by a handful of shapes. With millions of sessions, each shape is stored once.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -42,7 +42,7 @@ impl SessionRules {
             tunnel: self.fars.iter().find_map(|f| f.tunnel),
             mbr_kbps: [(); 2].map(|()| rates.next().unwrap_or([0; 2])),
         };
-        let nobody = Own {
+        let none = Own {
             ue_ipv4: self.ue_ipv4.map(|_| Ipv4Addr::UNSPECIFIED),
             ue_ipv6: self.ue_ipv6.map(|_| Ipv6Addr::UNSPECIFIED),
             tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
@@ -51,7 +51,7 @@ impl SessionRules {
             tunnel: Some(SOME_TUNNEL),
             mbr_kbps: [[0; 2]; 2],
         };
-        let shape = self.clone().with(&nobody);
+        let shape = self.clone().with(&none);
         (shape.clone().with(&own) == *self).then_some((own, shape))
     }
 

@@ -1,4 +1,4 @@
-//! Why a rule set is refused, and what the SMF is told.
+//! Why a rule set is refused, and the cause that is sent to the SMF.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub enum RuleRefusal {
     TooManyTunnels(PdrId),
     /// A network instance that is not configured.
     UnknownNetworkInstance(PdrId, Box<str>),
-    /// Which data network is meant cannot be told.
+    /// The data network is ambiguous.
     NoNetworkInstance,
     /// An address family of which the network has no pool, or whose pools are empty.
     PoolEmpty {
@@ -56,7 +56,7 @@ pub enum RuleRefusal {
     PrefixLength(PdrId),
     /// An application together with filters, or in a session that is not of IP.
     ApplicationId(PdrId),
-    /// An application that nobody has told of.
+    /// An application that is neither configured nor provisioned.
     UnknownApplication(PdrId, Box<str>),
     /// Predefined rules; none is configured.
     PredefinedRule(PdrId),

@@ -32,7 +32,7 @@ pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> Outcome {
     }
 }
 
-/// As much as can be said: four terabits a second.
+/// The highest rate that fits: four terabits a second.
 fn guaranteed(kbps: u64) -> u32 {
     u32::try_from(kbps).unwrap_or(u32::MAX)
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::account::{Account, Used};
 use super::common::*;
 use super::model::{
-    Action, Enforced, Fate, HOST, PERMITTED, PORTS, Seat, Slice, Told, UNPLACED_AGE, WINDOW_MS, Waiting,
+    Action, Enforced, Fate, HOST, PERMITTED, PORTS, Reports, Seat, Slice, UNPLACED_AGE, WINDOW_MS, Waiting,
 };
 #[allow(unused_imports, reason = "of captures")]
 pub(crate) use steps::is_change;
@@ -305,7 +305,7 @@ impl<U: Plane> Pair<U> {
         }
         let mbr = [[1_000_000_000; 2], [64; 2], [0, 1_000_000], [1_000_000_000; 2]][usize::from(n >> 3) % 4];
         let rates = |[ul_kbps, dl_kbps]: [u64; 2]| BitRate { ul_kbps, dl_kbps };
-        let second = [[200_000, 64], [100, 100]][usize::from(n >> 5) % 2];
+        let second = [[200_000, 64], [100, 100]][usize::from(n >> 3) % 2];
         let mbrs = [(n & 0x40 == 0).then_some(mbr), twice_metered.then_some(second)];
         for (qer, mbr) in m.create_qers.iter_mut().zip(mbrs) {
             qer.mbr = mbr.map(rates);
