@@ -38,7 +38,7 @@ impl History {
 
     /// A gNB reported the UE's position.
     pub fn reports(&mut self, report: Report) {
-        // A report that is late or said twice tells nothing new.
+        // A late or repeated report adds nothing.
         if self.positions.last().is_some_and(|last| last.at_ms >= report.at_ms) {
             return;
         }

@@ -12,7 +12,7 @@ pub(crate) const SAMPLE_MS: u64 = 500;
 const HYSTERESIS_DB: f64 = 3.0;
 const TIME_TO_TRIGGER_MS: u64 = 1_000;
 /// Drivers differ in which way they take: each road seems longer or shorter to each by up to this.
-const TASTE: f64 = 0.35;
+const PREFERENCE: f64 = 0.35;
 /// Share of junctions with a red light, and the longest stop.
 const RED_LIGHTS: f64 = 0.3;
 const RED_LIGHT_MS: f64 = 20_000.0;
@@ -60,10 +60,10 @@ impl Trip {
 
 /// The junctions of the quickest way, as this driver sees it.
 fn route(city: &City, from: usize, to: usize, random: &mut Random) -> Vec<usize> {
-    let taste = random.number();
+    let preference = random.number();
     let seconds = |from: usize, to: usize, length: f64, speed: f64| {
-        let mut random = Random::new(taste ^ (from as u64) << 32 ^ to as u64);
-        length / speed * random.between(1.0 - TASTE, 1.0 + TASTE)
+        let mut random = Random::new(preference ^ (from as u64) << 32 ^ to as u64);
+        length / speed * random.between(1.0 - PREFERENCE, 1.0 + PREFERENCE)
     };
     let mut reached: Vec<Option<(u64, usize)>> = vec![None; city.junctions()];
     let mut open = BinaryHeap::from([(Reverse(0u64), from, from)]);

@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_drives_faster_than_a_road_allows_and_no_cell_serves_for_less_than_the_time_to_trigger(number in any::<u64>()) {
+    fn no_trip_is_faster_than_its_roads_and_no_cell_serves_for_less_than_the_time_to_trigger(number in any::<u64>()) {
         let city = City::new(1, Size::SMALL);
         let trip = Trip::new(&city, number);
         for pair in trip.samples.windows(2) {
@@ -29,7 +29,7 @@ proptest! {
 }
 
 #[test]
-fn trips_cross_cells_and_every_cell_serves_somebody() {
+fn trips_cross_cells_and_every_cell_serves_some_trip() {
     let city = City::new(1, Size::SMALL);
     let trips: Vec<Trip> = (0..300).map(|n| Trip::new(&city, n)).collect();
     let handovers: usize = trips.iter().map(|t| t.handovers().count()).sum();

@@ -204,7 +204,7 @@ impl Heap {
         moved: &mut impl FnMut(Owner, Place),
     ) -> (Option<usize>, usize) {
         let mut records = 0;
-        // The last record's move frees the region, which may be filled anew at once.
+        // The last record's move frees the region, which may be reused at once.
         while self.regions[region].generation == generation && offset < self.regions[region].used {
             if records == records_max {
                 return (Some(offset), records);
@@ -257,7 +257,7 @@ impl Heap {
     }
 
     /// Pages out a step of a region, and returns whether that was the last one. A region with a file is written in one cycle and paged out in
-    /// the next one, unless it was changed meanwhile: nobody waits for the disk.
+    /// the next one, unless it was changed meanwhile: no caller waits for the disk.
     fn page_out(&mut self, region: usize, generation: u32, offset: &mut usize) -> bool {
         let state = &mut self.regions[region];
         if state.generation != generation || !matches!(state.state, State::Fast | State::Writing) {
@@ -284,7 +284,7 @@ impl Heap {
     fn finish(&mut self, cycle: &Cycle) {
         self.stats.cycles += 1;
         let on_time = self.stats.cycles.is_multiple_of(u64::from(self.config.decay_cycles.max(1)));
-        // One octet in a hundred at the end of its counter: hotness can no longer be told apart at the top.
+        // One octet in a hundred at the end of its counter: the hottest can no longer be distinguished.
         let saturated = cycle.saturated * 100 > self.config.fast_octets;
         if on_time || saturated {
             self.epoch += 1;

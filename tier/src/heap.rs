@@ -216,7 +216,7 @@ impl Heap {
         Ok(self.memory.octets(region, offset, usize::from(header.len)))
     }
 
-    /// Writes a record anew, and says where it is from now on.
+    /// Rewrites a record; returns its new place.
     ///
     /// # Errors
     /// [`Error::NotHere`], and those of [`Heap::insert`]; the record is then as it was.

@@ -135,7 +135,7 @@ impl Memory {
     /// The caller's octets of a record.
     pub(crate) fn octets(&self, region: usize, offset: usize, len: usize) -> &[u8] {
         let at = self.at(region, offset + HEADER_OCTETS, len);
-        // SAFETY: `len` octets are mapped there, and nobody writes while `self` is borrowed.
+        // SAFETY: `len` octets are mapped there, and there is no writer while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }
     }
 
@@ -186,7 +186,7 @@ impl Memory {
             let offset = (region * REGION_OCTETS) as libc::off_t;
             let descriptor = self.file.as_ref().map(AsRawFd::as_raw_fd);
             // The hole that MADV_REMOVE made is filled with blocks again, for the reason given in `grow`. Without them the region is not
-            // written to a full disk: it is mapped anew without backing.
+            // written to a full disk: it is mapped again without backing.
             // SAFETY: the descriptor is open as long as `self.file`.
             let reserved = descriptor.is_some_and(|descriptor| unsafe {
                 libc::posix_fallocate(descriptor, offset, REGION_OCTETS as libc::off_t) == 0

@@ -14,7 +14,7 @@ use whimbrel_ids::Teid;
 
 /// Packets of a burst, as `pipeline/burst.rs` takes them.
 const BURST: usize = 32;
-/// Bursts that are timed together: so few that nobody else has the processor meanwhile, most of the time.
+/// Bursts that are timed together: so few that most of the time no other thread runs in between.
 const BURSTS: usize = 40;
 /// Times that is done; the shortest counts.
 const ROUNDS: usize = 20_000;

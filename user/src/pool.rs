@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// Takes a free number: the one that stands where the session `like` does among all, so that who has the number can find the session
+    /// Takes a free number: the one that stands where the session `like` does among all, so that the session can be found from the number
     /// there; or else the next one whose lowest bits, as many as tell so many shards apart, are those of `like`; or else any.
     pub(crate) fn take_any(&mut self, (like, shards): (u32, u8)) -> Option<u64> {
         debug_assert!(shards.is_power_of_two() && shards <= SHARDS_MAX);

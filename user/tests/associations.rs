@@ -50,10 +50,10 @@ fn smf_node() -> NodeId {
 #[test] // TS 29.244 §6.2.7.2, TS 23.502 §4.4.3.2: of an association that stands, and of none
 fn an_smf_updates_its_association() {
     let mut net = small(10);
-    let nobody = NodeId::Ipv4([127, 0, 0, 99].into());
-    let cause = updated(&mut net, update(nobody, CpFunctionFeatures::default()));
+    let unknown = NodeId::Ipv4([127, 0, 0, 99].into());
+    let cause = updated(&mut net, update(unknown, CpFunctionFeatures::default()));
     assert_eq!(cause, Cause::NoEstablishedPfcpAssociation);
-    // Without the features nothing is told of the load.
+    // Without the features there is no load control information.
     assert_eq!(updated(&mut net, update(smf_node(), CpFunctionFeatures::default())), Cause::RequestAccepted);
     for n in 1..=5 {
         assert_eq!(net.establish(establishment(n, true, false)).load_control_information, None);
@@ -75,7 +75,7 @@ fn another_smf_of_a_set_goes_on_from_its_own_address() {
     let establishment = Message::from(establishment(2, true, false)).to_octets(Some(Seid(0)), 900);
     let modification = Message::from(activation(GNB_TEID, GNB.ip())).to_octets(Some(session.up_seid), 901);
 
-    // One that nobody announced is a stranger.
+    // An address that was not announced is refused.
     let strange = says(&mut net, &modification);
     let of = |m: &Message| match m {
         Message::SessionModificationResponse(m) => m.cause,
@@ -131,37 +131,37 @@ fn a_session_is_given_to_another_smf() {
         Cause::SessionContextNotFound,
         "it is not the former's any more"
     );
-    // The former starts anew: the session stands.
+    // The former restarts: the session stays.
     net.ask(None, association(2).into());
     assert_eq!(net.upf.c.sessions().map(|(_, cp)| cp).collect::<Vec<_>>(), [Seid(77)]);
 }
 
-#[test] // TS 29.244 §6.2.3: the load is told when it has changed, with numbers that grow
-fn the_load_is_told() {
+#[test] // TS 29.244 §6.2.3: the load is reported when it has changed, with growing sequence numbers
+fn load_is_reported_when_it_changes() {
     let mut net = small(100);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for n in 1..=20 {
         let m = net.establish(establishment(n, true, false));
         assert_eq!(m.overload_control_information, None);
-        told.extend(m.load_control_information);
+        reported.extend(m.load_control_information);
     }
-    let metrics: Vec<u8> = told.iter().map(|t| t.metric.0).collect();
+    let metrics: Vec<u8> = reported.iter().map(|t| t.metric.0).collect();
     assert_eq!(metrics, [5, 10, 15, 20], "in steps");
-    assert!(told.windows(2).all(|w| w[0].sequence_number < w[1].sequence_number));
+    assert!(reported.windows(2).all(|w| w[0].sequence_number < w[1].sequence_number));
     assert_eq!(net.upf.c.load(), 20);
 }
 
 #[test] // TS 29.244 §6.2.4: from 95 percent on a UPF asks to be spared, the more the fuller; and says when it is over
-fn an_overload_is_told_and_ends() {
+fn overload_is_reported_and_ends() {
     let mut net = small(100);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut sessions = Vec::new();
     for n in 1..=100 {
         let m = net.establish(establishment(n, true, false));
-        told.extend(m.overload_control_information.map(|o| o.metric.0));
+        reported.extend(m.overload_control_information.map(|o| o.metric.0));
         sessions.push(net.seated(n, &m));
     }
-    assert_eq!(told, [16, 32, 48, 64, 80]);
+    assert_eq!(reported, [16, 32, 48, 64, 80]);
     let last = sessions.split_off(90);
     let ended: Vec<u8> = last
         .iter()
@@ -292,7 +292,7 @@ fn what_the_former_smf_of_a_set_says_late() {
     net.upf.pfcp(net.now, SMF, &Message::from(answer).to_octets(None, 1), &mut net.out);
     net.upf.pfcp(net.now, SMF, &heartbeat(899), &mut net.out);
     assert_eq!(peers(&net), [other], "these were under way");
-    assert!(net.out.datagrams.iter().all(|(to, _)| *to == other), "nobody is there to hear");
+    assert!(net.out.datagrams.iter().all(|(to, _)| *to == other), "no report goes to the ended association");
     net.upf.pfcp(net.now, SMF, &heartbeat(901), &mut net.out);
     assert_eq!(peers(&net), [SMF], "the set has asked this since: it goes on in its turn");
     net.upf.pfcp(net.now, other, &heartbeat(901), &mut net.out);
@@ -319,7 +319,7 @@ fn another_smf_of_a_set_gets_the_reports() {
     let (one, two) = (net.idle_session(1, true, false), net.idle_session(2, true, false));
     net.downlink(&udp4(SERVER, one.ipv4.unwrap(), (1, 2), 0));
     assert_eq!(sent(&mut net), [(SMF, report)]);
-    // Nobody answers: both are asked.
+    // Neither answers: both get heartbeats.
     net.advance(net.now + Duration::from_secs(4));
     let asked: Vec<SocketAddr> = sent(&mut net).into_iter().filter(|s| s.1 == report).map(|s| s.0).collect();
     assert_eq!(asked, [SMF, other]);

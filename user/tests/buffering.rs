@@ -1,4 +1,4 @@
-//! Buffering action rules (TS 29.244 §5.2.4): how much is kept for an idle UE, and when the SMF is told.
+//! Buffering action rules (TS 29.244 §5.2.4): how much is buffered for an idle UE, and when the SMF gets a report.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn bar(packets: Option<u8>, duration: Option<PackedTimer>, delay: Option<u8>) ->
     }
 }
 
-#[test] // TS 29.244 §5.2.4.2: of the first packet that waits the SMF is told, after the delay, once
+#[test] // TS 29.244 §5.2.4.2: the first buffered packet is reported to the SMF, after the delay, once
 fn a_tunnel_for_what_gnbs_forward_takes_no_notice_back_and_asks_for_none() {
     for delay in [None, Some(2)] {
         let mut net = Net::new();
@@ -87,8 +87,8 @@ fn a_tunnel_for_what_gnbs_forward_takes_no_notice_back_and_asks_for_none() {
         assert_eq!(net.modify(&s, m).cause, Cause::RequestAccepted);
         assert_eq!(down(&mut net, &s), Verdict::Taken);
         after_ms(&mut net, 500);
-        let told = net.reports().iter().filter(|(_, _, m)| m.downlink_data_report.is_some()).count();
-        assert_eq!(told, 1, "{delay:?}");
+        let reported = net.reports().iter().filter(|(_, _, m)| m.downlink_data_report.is_some()).count();
+        assert_eq!(reported, 1, "{delay:?}");
     }
 }
 
@@ -147,8 +147,8 @@ fn answer_to_the_report_changes_buffering() {
     assert_eq!(net.outputs().len(), 3, "in one piece");
 }
 
-#[test] // TS 29.244 §5.2.4.2: after the buffering duration the next packet is told of again
-fn after_the_buffering_duration_the_smf_is_told_again() {
+#[test] // TS 29.244 §5.2.4.2: after the buffering duration the next packet is reported again
+fn next_packet_after_the_buffering_duration_is_reported_again() {
     let mut net = Net::new();
     let s = idle(&mut net, None, None);
     down(&mut net, &s);
@@ -225,7 +225,7 @@ fn packets_of_all_are_bounded() {
     assert_eq!(all, [taken, taken, taken, Verdict::Drop(DropReason::BuffersExhausted)]);
 }
 
-#[test] // and the SMF, which was told of what is gone, is told of what comes
+#[test] // a packet after the dropped ones is reported to the SMF again
 fn packets_that_wait_too_long_are_dropped() {
     let mut net = with(|b| b.age = Duration::from_secs(10));
     let s = net.idle_session(1, true, false);
@@ -245,7 +245,7 @@ fn packets_that_wait_too_long_are_dropped() {
     assert_eq!((net.upf.u.counters().held, net.dropped(DropReason::BufferAge)), (0, 3));
     assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dropped, 3);
     down(&mut net, &s);
-    assert_eq!(net.reports().len(), 1, "told anew");
+    assert_eq!(net.reports().len(), 1, "reported again");
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!((net.outputs().len(), net.upf.u.next_deadline()), (1, None));
 }
@@ -264,7 +264,7 @@ fn packets_wait_as_long_as_the_smf_says() {
     net.modify(&s, SessionModificationRequest { update_fars: vec![buffer()], ..Default::default() });
     down(&mut net, &s);
     after_ms(&mut net, 10_000);
-    assert_eq!(net.dropped(DropReason::BufferAge), 1, "what it said is over with the UE's return");
+    assert_eq!(net.dropped(DropReason::BufferAge), 1, "the buffering duration ends with the UE's return");
 }
 
 fn buffer() -> UpdateFar {
@@ -272,7 +272,7 @@ fn buffer() -> UpdateFar {
 }
 
 #[test] // RFC 7567, RFC 3168: where the operator wants it
-fn early_drop_begins_at_half_and_spares_who_knows_ecn() {
+fn early_drop_begins_at_half_and_spares_ecn_capable_packets() {
     for (early_drop, ecn) in [(false, false), (true, false), (true, true)] {
         let mut net = with(|b| (b.packets_per_session, b.early_drop) = (2_000, early_drop));
         let s = net.idle_session(1, true, false);

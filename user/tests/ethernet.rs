@@ -72,7 +72,7 @@ fn frames_go_to_the_network_and_back_by_the_address_learnt() {
     let mut net = switch();
     let s = session(&mut net, 1);
     let down = frame(mac(1), SERVER, 0x88b5, b"down");
-    assert_eq!(net.packet(FROM_NETWORK, &down).0, Verdict::Drop(DropReason::UnknownMac), "nobody yet");
+    assert_eq!(net.packet(FROM_NETWORK, &down).0, Verdict::Drop(DropReason::UnknownMac), "not learned yet");
     let first = frame(SERVER, mac(1), 0x88b5, b"up");
     assert_eq!(up(&mut net, &s, &first), (FRAMES, first));
     let (verdict, octets) = net.packet(FROM_NETWORK, &down);
@@ -313,7 +313,7 @@ fn filter_of_both_directions_is_named_by_the_other() {
     let to_server = frame(SERVER, mac(1), 0x88b5, b"");
     assert_eq!(up(&mut net, &s, &to_server).0, Verdict::Drop(DropReason::FarDrop));
     assert_eq!(up(&mut net, &s, &frame(mac(9), mac(1), 0x88b5, b"")).0, FRAMES);
-    // A name that nobody has.
+    // An unknown data network name.
     let unknown = EthernetPacketFilter { ethernet_filter_id: Some(EthernetFilterId(8)), ..name };
     let create_pdrs = vec![rule(13, SourceInterface::Access, unknown, FarId(9))];
     let r = net.modify(&s, SessionModificationRequest { create_pdrs, ..Default::default() });

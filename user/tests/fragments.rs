@@ -90,11 +90,7 @@ fn a_ues_later_fragment_is_of_the_flow_that_it_comes_by() {
     let s = session(net, 1);
     let [first, later] = fragments4(s.ipv4.unwrap(), SERVER, (7, 5060), 9);
     let mut by_flow_2 = |inner: &[u8]| net.packet(from_gnb(), &g_pdu(s.teid, 2, inner)).0;
-    assert_eq!(
-        by_flow_2(&later),
-        Verdict::Drop(DropReason::QfiMismatch),
-        "nobody knows yet of what it is a part"
-    );
+    assert_eq!(by_flow_2(&later), Verdict::Drop(DropReason::QfiMismatch), "its first fragment has not come");
     for part in [first, later] {
         assert!(matches!(by_flow_2(&part), Verdict::Send(Destination::N6 { .. })));
     }

@@ -70,7 +70,7 @@ fn the_longest_prefix_leads() {
     assert_eq!(packets(&net, &newest), 1);
     net.delete(&narrow);
     net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0));
-    assert_eq!(packets(&net, &newest), 2, "it is not taken from who has it");
+    assert_eq!(packets(&net, &newest), 2, "the session that has it keeps it");
     net.delete(&newest);
     net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0));
     assert_eq!(packets(&net, &wide), 2);

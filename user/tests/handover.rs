@@ -162,7 +162,7 @@ fn several_tunnels_of_a_session_up_to_the_bound() {
     }
 }
 
-#[test] // an error indication about the forwarding tunnel tells which one it is
+#[test] // an error indication about the forwarding tunnel names it
 fn error_indication_of_the_forwarding_tunnel_names_it() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -230,7 +230,7 @@ fn flows_that_share_a_tunnel_get_one_end_marker() {
     assert_eq!(net.outputs().len(), 1);
 }
 
-#[test] // TS 29.281 §7.3.2: an end marker for a tunnel that leads to no other, or to nobody
+#[test] // TS 29.281 §7.3.2: an end marker for a tunnel that leads to no other, or to none
 fn end_marker_for_an_idle_or_unknown_tunnel_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);

@@ -273,7 +273,7 @@ fn a_ue_does_not_reach_the_gnbs_of_any_session() {
     let (s, t) = (net.session(1, true, false), net.session(2, true, false));
     let other_gnb = Ipv4Addr::new(192, 0, 2, 66);
     let p = ip4(s.ipv4.unwrap(), other_gnb, UDP, &datagram(2152, &g_pdu(Teid(1), 1, &[0x45])));
-    assert_eq!(net.uplink(&s, &p).0, N6, "nobody's yet");
+    assert_eq!(net.uplink(&s, &p).0, N6, "no session has it yet");
     net.modify(&t, activation(Teid(9), other_gnb.into()));
     assert_eq!(net.uplink(&s, &p).0, Verdict::Drop(DropReason::UeToCore));
 }
@@ -347,7 +347,7 @@ fn uplink_before_the_gnb_is_known_waits_until_the_smf_names_it() {
     assert_eq!(net.packet(from_gnb(), &up(&s, 0)).0, N6);
     assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 0);
     net.advance(START + Duration::from_millis(500));
-    assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 3, "those of nobody");
+    assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 3, "those of unknown peers");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! N3 as gNBs and strangers use it: paths, echoes, error indications, malformed GTP-U; and what TS 33.513 asks of it.
+//! N3 as gNBs and unknown peers use it: paths, echoes, error indications, malformed GTP-U; and what TS 33.513 asks of it.
 //!
 //! Not here: confidentiality, integrity and replay protection of N3 and N9 (TS 33.513 §4.2.2.1 to §4.2.2.4) are the
 //! transport's (IPsec between gNB and UPF, TS 33.501 §9.3), which the host provides below these sockets.
@@ -36,7 +36,7 @@ fn echoes(net: &mut Net) -> Vec<u16> {
     .collect()
 }
 
-/// Node reports since the last look: which type, about whom.
+/// Node reports since the last look: type and peer.
 fn node_reports(net: &mut Net) -> Vec<(NodeReportType, Option<Ipv4Addr>)> {
     let mut all = Vec::new();
     for (_, octets) in std::mem::take(&mut net.out.datagrams) {
@@ -97,7 +97,7 @@ fn peer_that_restarted() {
     assert_eq!(net.reports().len(), 1);
 }
 
-#[test] // TS 29.281 §7.2.1, TS 29.244 §6.2.9, TS 23.527 §5.4: path failure is told once, and recovery
+#[test] // TS 29.281 §7.2.1, TS 29.244 §6.2.9, TS 23.527 §5.4: path failure and recovery are each reported once
 fn path_failure_and_recovery_are_reported_to_the_smf() {
     let mut net = supervised();
     let s = net.session(1, true, false);
@@ -120,14 +120,14 @@ fn path_failure_and_recovery_are_reported_to_the_smf() {
     assert_eq!(net.upf.u.counters().paths_failed, 0);
 }
 
-#[test] // a stranger, or an answer to nothing, does not make a path alive
+#[test] // an echo response of another peer, or without a request, does not restore a path
 fn echo_response_counts_only_from_the_peer_and_to_the_request() {
     let mut net = supervised();
     net.session(1, true, false);
     advance(&mut net, 60);
     let asked = echoes(&mut net)[0];
-    let stranger = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
-    for (origin, sequence) in [(stranger, asked), (from_gnb(), asked ^ 1)] {
+    let other_peer = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
+    for (origin, sequence) in [(other_peer, asked), (from_gnb(), asked ^ 1)] {
         let (verdict, _) = net.packet(origin, echo_response(sequence).as_ref());
         assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnexpected));
     }
@@ -216,11 +216,11 @@ fn error_indication_from_another_address_than_the_tunnels_has_no_effect() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let m = error_indication(GNB_TEID, GNB.ip(), 2152);
-    let stranger = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
-    assert_eq!(net.packet(stranger, m.as_ref()).0, Verdict::Drop(DropReason::ErrorIndicationForged));
+    let other_peer = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
+    assert_eq!(net.packet(other_peer, m.as_ref()).0, Verdict::Drop(DropReason::ErrorIndicationForged));
     // In its own name it knows no tunnel.
     let own = error_indication(GNB_TEID, "127.0.0.66".parse().unwrap(), 2152);
-    assert_eq!(net.packet(stranger, own.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(other_peer, own.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
     assert!(net.reports().is_empty());
     assert!(matches!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(_)));
 }
@@ -335,8 +335,8 @@ fn zero_length_g_pdu() {
     assert_eq!(net.packet(from_gnb(), &g_pdu(s.teid, 1, &[])).0, Verdict::Drop(DropReason::InnerMalformed));
     let bare = [&[0x30, message_type::G_PDU, 0, 0][..], &s.teid.0.to_be_bytes()].concat();
     assert_eq!(net.packet(from_gnb(), &bare).0, Verdict::Drop(DropReason::InnerMalformed));
-    let nobody = [&[0x30, message_type::G_PDU, 0, 0][..], &[0; 4]].concat();
-    assert_eq!(net.packet(from_gnb(), &nobody).0, Verdict::Drop(DropReason::UnknownTunnel));
+    let teid_zero = [&[0x30, message_type::G_PDU, 0, 0][..], &[0; 4]].concat();
+    assert_eq!(net.packet(from_gnb(), &teid_zero).0, Verdict::Drop(DropReason::UnknownTunnel));
 }
 
 #[test] // TS 23.501 §5.6.10.4: a packet of MTU+1 goes on whole, never cut, held or not

@@ -24,7 +24,7 @@ const GROUPS: [u16; 24] =
 struct Ie {
     kind: u16,
     value: Value,
-    /// Said instead of the true length.
+    /// Written instead of the true length.
     length: Option<u16>,
 }
 
@@ -407,7 +407,7 @@ fn association_without_recovery_time_stamp_or_node() {
             matches!(&answer, Some(Message::AssociationSetupResponse(r)) if r.cause == Cause::MandatoryIeMissing),
             "{answer:?}"
         );
-        bench.unharmed("an association of nobody");
+        bench.unharmed("an association that does not exist");
     }
 }
 
@@ -566,7 +566,7 @@ fn outer_header_creation_of_few_octets_or_unknown_description() {
     }
 }
 
-#[test] // TS 29.244 §8.2.64: description 6, and those that nobody knows
+#[test] // TS 29.244 §8.2.64: description 6, and unknown ones
 fn outer_header_removal_of_each_description() {
     let mut bench = Bench::new();
     for description in 0..=255u8 {
@@ -808,35 +808,35 @@ fn second_session_for_an_address_in_use() {
 #[test] // a datagram that says to come from the SMF but for its address
 fn forged_source_address() {
     let mut bench = Bench::new();
-    let stranger: SocketAddr = "127.0.0.66:8805".parse().unwrap();
+    let unknown_peer: SocketAddr = "127.0.0.66:8805".parse().unwrap();
     let seid = bench.canary.up_seid;
     for m in [
         Message::from(activation(Teid(5), Ipv4Addr::new(127, 0, 0, 66).into())),
         SessionDeletionRequest {}.into(),
     ] {
         let octets = m.to_octets(Some(seid), 5);
-        bench.net.upf.pfcp(bench.net.now, stranger, &octets, &mut bench.net.out);
-        bench.unharmed("a stranger");
+        bench.net.upf.pfcp(bench.net.now, unknown_peer, &octets, &mut bench.net.out);
+        bench.unharmed("an unknown peer");
     }
     let release = Message::from(AssociationReleaseRequest { node_id: SMF.ip().into() }).to_octets(None, 6);
-    bench.net.upf.pfcp(bench.net.now, stranger, &release, &mut bench.net.out);
-    bench.unharmed("a stranger's release");
+    bench.net.upf.pfcp(bench.net.now, unknown_peer, &release, &mut bench.net.out);
+    bench.unharmed("an unknown peer's release");
     let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(u32::MAX) };
     bench.net.upf.pfcp(
         bench.net.now,
-        stranger,
+        unknown_peer,
         &Message::from(heartbeat).to_octets(None, 7),
         &mut bench.net.out,
     );
-    bench.unharmed("a stranger's restart");
-    // A new session by a stranger in the SMF's name.
+    bench.unharmed("an unknown peer's restart");
+    // A new session by an unknown peer in the SMF's name.
     let octets = Message::from(establishment(9, true, false)).to_octets(Some(Seid(0)), 8);
-    bench.net.upf.pfcp(bench.net.now, stranger, &octets, &mut bench.net.out);
+    bench.net.upf.pfcp(bench.net.now, unknown_peer, &octets, &mut bench.net.out);
     assert_eq!(bench.net.upf.c.session_count(), 1);
-    bench.unharmed("a stranger's session");
+    bench.unharmed("an unknown peer's session");
 }
 
-#[test] // TS 23.527 §4.3: the UPF restarts between request and answer; what the SMF knew is nobody's
+#[test] // TS 23.527 §4.3: the UPF restarts between request and answer; the sessions that the SMF knew do not exist
 fn upf_restarts_between_request_and_answer() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -846,7 +846,7 @@ fn upf_restarts_between_request_and_answer() {
     assert_eq!(r.cause, Cause::SessionContextNotFound);
     let late = g_pdu(s.teid, 1, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
     assert_eq!(net.packet(from_gnb(), &late).0, Verdict::Drop(DropReason::UnknownTunnel));
-    assert_eq!(net.outputs().len(), 1, "the gNB is told by an error indication");
+    assert_eq!(net.outputs().len(), 1, "an error indication goes to the gNB");
     let r = net.establish(establishment(1, true, false));
     assert_eq!(r.cause, Cause::NoEstablishedPfcpAssociation, "the SMF learns of it at once");
 }

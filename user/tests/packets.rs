@@ -25,7 +25,7 @@ fn uplink_loses_its_outer_header_and_goes_to_the_data_network() {
     assert_eq!((net.upf.u.counters().ul_packets, net.upf.u.counters().ul_octets), (1, 48));
 }
 
-#[test] // TS 29.281 §5.2.2.7: the flow is told to the gNB
+#[test] // TS 29.281 §5.2.2.7: the gNB gets the QFI
 fn downlink_gets_the_header_of_its_tunnel_and_flow() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -63,14 +63,14 @@ fn spoofed_source_is_dropped_and_counted() {
     assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dropped, 2);
 }
 
-#[test] // TS 29.281 §7.3.1, §4.4.2.3, §4.3.0; TS 23.527 §5.3.2: told to the peer's port
+#[test] // TS 29.281 §7.3.1, §4.4.2.3, §4.3.0; TS 23.527 §5.3.2: error indication to the peer's port
 fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let wrong = Teid(s.teid.0 ^ 1 << 31);
-    // Of one peer, of two, and of more than are told together.
+    // Of one peer, of two, and of more than get one each.
     let (each, all) = (ERROR_INDICATIONS_PER_PEER_MAX as usize, ERROR_INDICATIONS_PER_SECOND_MAX as usize);
-    for (others, told) in [(0, each), (2, all - each)] {
+    for (others, indicated) in [(0, each), (2, all - each)] {
         for other in 0..=others {
             let peer = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 9 + other).into(), 40_000);
             for _ in 0..500 / (others as usize + 1) {
@@ -81,15 +81,15 @@ fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
             }
         }
         let outputs = net.outputs();
-        assert_eq!(outputs.len(), told);
+        assert_eq!(outputs.len(), indicated);
         if others == 0 {
-            let told = error_indication(wrong, UPF.into(), 40_000);
-            assert_eq!(outputs[0], (to_gnb(), told.as_ref().to_vec()));
+            let indicated = error_indication(wrong, UPF.into(), 40_000);
+            assert_eq!(outputs[0], (to_gnb(), indicated.as_ref().to_vec()));
         }
     }
 }
 
-#[test] // TS 29.244 §6.3.5, §6.3.5.2; TS 23.527 §5.3.1: the SMF is told once
+#[test] // TS 29.244 §6.3.5, §6.3.5.2; TS 23.527 §5.3.1: reported to the SMF once
 fn error_indication_of_a_gnb_is_reported() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -235,7 +235,7 @@ fn rates_are_kept_within_a_burst() {
 }
 
 #[test] // TS 29.244 §5.2.1: the lowest value of precedence first; each flow has its QFI
-fn flows_are_told_apart_by_filters_in_order_of_precedence() {
+fn flows_are_distinguished_by_filters_in_order_of_precedence() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let voice = |pdr_id, source, far_id| CreatePdr {

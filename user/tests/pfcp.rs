@@ -14,7 +14,7 @@ use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::*;
 
 #[test] // TS 29.244 §6.2.6
-fn association_tells_what_the_upf_can_do() {
+fn association_setup_response_has_the_features_of_the_upf() {
     let mut net = Net::without_association(config());
     let Message::AssociationSetupResponse(m) = net.ask(None, association(1).into()) else { panic!() };
     assert_eq!((m.cause, m.node_id), (Cause::RequestAccepted, NodeId::Ipv4(UPF)));
@@ -58,7 +58,7 @@ fn repeated_request_is_answered_from_the_cache() {
     assert_eq!(net.upf.c.session_count(), 1);
 }
 
-#[test] // DESIGN §4 rule 8: who does not know whether we heard it asks again
+#[test] // a repeated request gets the same answer
 fn repeated_cp_f_seid_is_the_same_session() {
     let mut net = Net::new();
     let first = net.establish(establishment(1, true, true));
@@ -92,7 +92,7 @@ fn repeated_cp_f_seid_with_another_address_or_network_is_a_new_session() {
 }
 
 #[test] // TS 29.244 §5.21, table 8.2.1-1
-fn exhausted_pool_is_told_and_a_freed_address_is_given_again() {
+fn exhausted_pool_is_refused_and_a_freed_address_is_reused() {
     let mut net = Net::new();
     // A /29 has eight addresses: network, gateway and broadcast are not given.
     let all: Vec<_> = (1..=5).map(|i| net.idle_session(i, true, false)).collect();
@@ -124,7 +124,7 @@ fn static_address_is_taken_when_free() {
     assert!(!dynamic.contains(&fixed));
 }
 
-#[test] // TS 29.244 table 8.2.1-1: each wrong rule set and what the SMF is told
+#[test] // TS 29.244 table 8.2.1-1: each wrong rule set and the cause of the answer
 fn wrong_rule_sets_are_refused_with_their_causes() {
     type Spoil = fn(&mut SessionEstablishmentRequest);
     const FAILED: Cause = Cause::RuleCreationModificationFailure;
@@ -294,7 +294,7 @@ fn modification_answers_with_usage_asked_for() {
 }
 
 #[test] // TS 29.244 §7.2.2.4.2, table 8.2.1-1
-fn messages_about_no_session_are_told_so() {
+fn messages_for_an_unknown_session_get_session_context_not_found() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     net.delete(&s);
@@ -313,7 +313,7 @@ fn messages_about_no_session_are_told_so() {
     assert_eq!(net.upf.c.session_count(), 1);
 }
 
-#[test] // a stranger who guesses a SEID does nothing
+#[test] // an unknown peer that guesses a SEID has no effect
 fn session_is_not_touched_from_another_address() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -366,7 +366,7 @@ fn sessions_of_a_restarted_smf_are_deleted() {
     assert_eq!((r.cause, net.upf.c.associations().count()), (Cause::RequestAccepted, 0));
 }
 
-#[test] // two SMFs behind one address are told apart by their ports
+#[test] // two SMFs behind one address are distinguished by their ports
 fn restart_of_one_smf_leaves_its_neighbour_alone() {
     let mut net = Net::new();
     net.session(1, true, false);

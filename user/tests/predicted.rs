@@ -95,7 +95,7 @@ fn a_session_begins_with_a_packet_to_its_ue_as_its_rules_say() {
     let mut net = Net::new();
     let forwards = predicted_session(&mut net, 1);
     assert_eq!(net.downlink(&down(&forwards, 10)).0, to_target());
-    // No tunnel is known yet: the packet waits, and the SMF is told.
+    // No tunnel is known yet: the packet is buffered and reported to the SMF.
     let r = predict(&mut net, Some(Seid(0)), 0x72_0000, establishment(2, true, false).into());
     let Some(Message::SessionEstablishmentResponse(r)) = r else { panic!("{r:?}") };
     let holds = net.seated(2, &r);
@@ -126,19 +126,19 @@ fn a_spoofed_first_packet_is_dropped() {
 }
 
 #[test]
-fn packets_that_nobody_predicted_are_filtered() {
+fn packets_without_a_prediction_are_filtered() {
     let mut net = Net::new();
     let s = predicted_session(&mut net, 1);
-    let stranger = Session { teid: Teid(s.teid.0 ^ 1), ..s.clone() };
-    assert_eq!(net.packet(from_target(), &up(&stranger)).0, Verdict::Drop(DropReason::UnknownTunnel));
-    let nobody = udp4(SERVER, Ipv4Addr::new(10, 46, 9, 9), (2, 1), 10);
-    let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &nobody);
+    let unknown = Session { teid: Teid(s.teid.0 ^ 1), ..s.clone() };
+    assert_eq!(net.packet(from_target(), &up(&unknown)).0, Verdict::Drop(DropReason::UnknownTunnel));
+    let unpredicted = udp4(SERVER, Ipv4Addr::new(10, 46, 9, 9), (2, 1), 10);
+    let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &unpredicted);
     assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
     // The address of the one network is not that of the other.
     let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &down(&s, 10));
     assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
     let c = net.upf.u.counters();
-    // Other shards than that of the prediction have none to look for, and the stranger's tunnel is of any.
+    // Other shards than that of the prediction have none to look for, and the unknown tunnel is of any.
     let looked = if SHARDS == 1 { 3..=3 } else { 1..=2 };
     assert!(looked.contains(&(c.predictions_false + c.predictions_filtered)));
     assert_eq!(c.predictions_true, 0);
@@ -162,7 +162,7 @@ fn a_prediction_is_past_after_five_seconds_and_leaves_nothing() {
 }
 
 #[test]
-fn a_ue_that_the_smf_never_speaks_of_is_let_go() {
+fn arrived_session_that_the_smf_never_confirms_is_released() {
     let mut net = Net::new();
     let (lost, kept) = (predicted_session(&mut net, 1), predicted_session(&mut net, 2));
     for s in [&lost, &kept] {

@@ -128,7 +128,7 @@ fn a_guaranteed_flow_has_its_rate_while_others_overload_the_slice() {
 }
 
 #[test] // RFC 3168 §5, RFC 7567
-fn ends_that_know_ecn_are_told_by_a_mark_and_the_others_by_an_early_loss() {
+fn ecn_capable_packets_are_marked_and_others_dropped_early() {
     let mut net = net();
     let s = session(&mut net, 1, SNssai::sst(1));
     let kinds = [(down(&s, 1, ECT), 1_860), (down(&s, 2, NOT_ECT), 1_860), (down(&s, 3, CE), 100_000)];
@@ -140,7 +140,7 @@ fn ends_that_know_ecn_are_told_by_a_mark_and_the_others_by_an_early_loss() {
     assert!(marked > 20 && early > 20, "{marked} {early}");
     let came = second(&mut net, &kinds);
     assert!(came[0][usize::from(CE)] > 5, "{came:?}");
-    assert_eq!(came[1][usize::from(CE)], 0, "who does not know ECN is not marked");
+    assert_eq!(came[1][usize::from(CE)], 0, "packets without ECN are not marked");
     assert_eq!(sum(&came[1]), came[1][usize::from(NOT_ECT)]);
     assert!(came[2][usize::from(CE)] == sum(&came[2]) && sum(&came[2]) > 0, "{came:?}");
 }
@@ -180,7 +180,7 @@ fn a_packet_that_the_slice_stops_costs_its_flow_nothing() {
     assert_eq!(net.dropped(DropReason::RateExceeded), 0);
 }
 
-#[test] // RFC 3168: told before the buffer is full
+#[test] // RFC 3168: marked before the buffer is full
 fn packets_that_wait_are_marked_when_half_of_the_buffer_is_used() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
@@ -193,7 +193,7 @@ fn packets_that_wait_are_marked_when_half_of_the_buffer_is_used() {
     assert!(came.iter().all(|p| is_sound(p)));
     let marks: Vec<_> = came.iter().map(|p| p[1] & 3).collect();
     assert_eq!(marks, [vec![ECT; HELD / 2], vec![CE; HELD / 2]].concat());
-    // Who does not know ECN loses nothing before the bound.
+    // Packets without ECN are not dropped before the bound.
     net.modify(
         &s,
         SessionModificationRequest {

@@ -103,14 +103,14 @@ fn without_room_for_them_they_are_dropped_at_once() {
 #[test]
 fn those_that_upf_c_does_not_know_either_are_dropped_by_their_own_names() {
     let net = &mut net(64);
-    let stranger = Session {
+    let unknown = Session {
         up_seid: Seid(1),
         cp_seid: Seid(1),
         teid: Teid(0x7700_0001),
         ipv4: Some("10.45.0.200".parse().unwrap()),
         ipv6: None,
     };
-    assert_eq!(packets(net, &stranger, 1), [Verdict::Taken; 2], "the answer comes after");
+    assert_eq!(packets(net, &unknown, 1), [Verdict::Taken; 2], "the answer comes after");
     assert_eq!((net.dropped(DropReason::UnknownTunnel), net.dropped(DropReason::UnknownUeAddress)), (1, 1));
     let outputs = net.outputs();
     let [(_, error)] = outputs.as_slice() else { panic!("{outputs:?}") };

@@ -127,7 +127,7 @@ fn dropped_packets_are_not_usage() {
     assert_eq!(total(&r.usage_reports[0]), 0);
 }
 
-/// Likewise, each once: what nobody answers is said again.
+/// The same, each once: a report without an answer is repeated.
 fn newly_reported(net: &mut Net, known: &mut u32) -> Vec<UsageReport> {
     let mut new = reported(net);
     new.retain(|u| u.ur_seqn.0 == std::mem::replace(known, (*known).max(u.ur_seqn.0 + 1)));
@@ -173,20 +173,21 @@ fn starts_of_traffic_are_counted_up_to_threshold_and_quota() {
     let update_urrs = vec![update];
     net.modify(&s, SessionModificationRequest { update_urrs, ..Default::default() });
     assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()), "of the traffic that started before");
-    assert!(net.delete(&s).usage_reports[0].event_time_stamps.is_empty(), "each event is told once");
+    assert!(net.delete(&s).usage_reports[0].event_time_stamps.is_empty(), "each event is reported once");
 }
 
-#[test] // what no threshold reports is told before there is too much of it for a datagram
-fn many_events_are_all_told() {
+#[test] // events without a threshold are reported before they exceed a datagram
+fn many_events_are_all_reported() {
     let (mut net, mut known) = (Net::new(), 0);
     let s = session(&mut net, events(ReportingTriggers::default()));
-    let mut told = 0;
+    let mut reported = 0;
     for n in 0..300 {
         at(&mut net, n * 11);
         down(&mut net, &s);
-        told += newly_reported(&mut net, &mut known).iter().map(|u| u.event_time_stamps.len()).sum::<usize>();
+        reported +=
+            newly_reported(&mut net, &mut known).iter().map(|u| u.event_time_stamps.len()).sum::<usize>();
     }
-    assert_eq!(told, 256);
+    assert_eq!(reported, 256);
     assert_eq!(net.delete(&s).usage_reports[0].event_time_stamps.len(), 44);
 }
 

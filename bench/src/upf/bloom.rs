@@ -2,7 +2,7 @@
 //! front of it and with eight.
 //!
 //! The filters are full: predictions were made in each of the eight periods. Packets are as in the throughput experiment, but some are
-//! for UEs that nobody knows, in the paper's share.
+//! for unknown UEs, in the paper's share.
 
 use std::hint::black_box;
 use std::io;
@@ -31,8 +31,8 @@ const SESSIONS: u32 = 10_000;
 const PACKETS: usize = 32_768;
 const BURST: usize = 32;
 /// Addresses among which those of unknown UEs are drawn, behind all others.
-const STRANGERS: u32 = 4_000_000;
-const FIRST_STRANGER: u32 = 1_000_000;
+const UNKNOWN_UES: u32 = 4_000_000;
+const FIRST_UNKNOWN_UE: u32 = 1_000_000;
 /// Between two of the eight periods, and how many there are.
 const PERIOD: Duration = Duration::from_millis(625);
 const PERIODS: u32 = 8;
@@ -137,7 +137,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
 fn world(predictions: u32) -> (Population, Instant) {
     let mut world = Population::new(SESSIONS);
     // Addresses are looked for in one array, as long as the highest that has a session.
-    let (_, last) = world.another(SESSIONS, FIRST_STRANGER + STRANGERS);
+    let (_, last) = world.another(SESSIONS, FIRST_UNKNOWN_UE + UNKNOWN_UES);
     world.upf.apply(START, last);
     let first = SESSIONS + 1;
     let mut now = START;
@@ -171,7 +171,7 @@ fn measured(
             packets.draw(world, Traffic::Downlink, random);
             for slot in &mut packets.slots {
                 if random.below(10_000) < UNKNOWN {
-                    lead_to(slot, FIRST_STRANGER + random.below(STRANGERS.into()) as u32);
+                    lead_to(slot, FIRST_UNKNOWN_UE + random.below(UNKNOWN_UES.into()) as u32);
                 }
             }
             let before = seen(world);

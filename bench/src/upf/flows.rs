@@ -341,7 +341,7 @@ pub(super) fn draws(kind: usize, flows: u32, rounds: usize) -> Vec<u32> {
             (f64::from(flows).powf(u) as u32).min(flows - 1)
         }
     };
-    // A flow's rank says nothing of where it lies.
+    // A flow's rank is independent of its place in memory.
     let spread = |n: u32| ((u64::from(n) * 0x9e37_79b1) % u64::from(flows)) as u32;
     (0..ROUND * rounds.min(16)).map(|_| spread(one())).collect()
 }

@@ -1,4 +1,4 @@
-//! Handover and paging while packets come: what is lost, what overtakes, what waits, by who keeps the packets meanwhile.
+//! Handover and paging while packets come: packets lost, reordered and delayed, by where they are buffered meanwhile.
 //!
 //! The UPF is the real one, driven in virtual time, and asked what the SMF asks it; gNBs, the path between and the host that keeps packets
 //! are modelled. Their figures are the paper's where it has them, and printed.
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// Who keeps packets meanwhile.
+/// Where packets are buffered meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeper {
     /// The UPF, in the session (the product's `handover.downlink: buffer`).
@@ -88,7 +88,7 @@ impl Keeper {
         }
     }
 
-    /// What the UPF is told when the UE leaves; a forwarding tunnel leads to this tunnel of the target.
+    /// The N4 request to the UPF when the UE leaves; a forwarding tunnel leads to this tunnel of the target.
     fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
         match self {
             Self::Upf => departure(&[], true, &Marks::default()),
@@ -97,7 +97,7 @@ impl Keeper {
         }
     }
 
-    /// What it is told when the UE has come to this tunnel.
+    /// The N4 request when the UE has come to this tunnel.
     fn arrived(self, target: Teid) -> SessionModificationRequest {
         let downlink = match self {
             Self::Host => Downlink::To(at_gnb(target)),
@@ -373,7 +373,7 @@ fn outcome(keeper: Keeper, buffer: u16, wait: Duration, others: usize) -> Outcom
 const LOST: [DropReason; 3] =
     [DropReason::BufferFull, DropReason::BuffersExhausted, DropReason::BufferDiscarded];
 
-/// Names what is measured in a network namespace, to who is there already.
+/// Environment variable that names the measurement, for the process inside the network namespace.
 const INSIDE: &str = "WHIMBREL_BENCH_HANDOVER";
 const TCP: &str = "TCP through handovers";
 const LIVE: &str = "handovers by kind of I/O";

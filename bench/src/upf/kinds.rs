@@ -155,7 +155,7 @@ fn delays(
     shown: &mut Vec<Delay>,
 ) -> io::Result<()> {
     let plane = kind.plane(UES)?;
-    // What takes frames at once elsewhere would have nobody see them; a program that takes none has interfaces take what is redirected.
+    // What takes frames at once elsewhere would have them seen by none; a program that takes none has interfaces take what is redirected.
     let _programs = fast::pass(ran, network)?;
     deliver(ran, network)?;
     let gnb = ran.socket(SocketAddr::new(GNB.into(), 2152))?;

@@ -30,7 +30,7 @@ pub(crate) enum Experiment {
     Classifier(classifier::Options),
     /// Flow state: access time over active flows of each way to keep it (Synergy, figures 10 and 12).
     Flows(flows::Options),
-    /// Handover and paging at 10,000 packets a second: lost, reordered, longest delay, by who keeps the packets, and live by kind of I/O
+    /// Handover and paging at 10,000 packets a second: lost, reordered, longest delay, by where packets are buffered, and live by kind of I/O
     /// (L25GC table 2, Synergy figure 12).
     Handover(handover::Options),
     /// Packet threads that share the sessions: packets a second, and of a core's time, where packets arrive at their thread and where they

@@ -1,4 +1,4 @@
-//! A UPF with as many sessions as wanted, and packets of theirs in memory.
+//! A UPF with a given number of sessions, and their packets in memory.
 
 use std::net::Ipv4Addr;
 
@@ -146,7 +146,7 @@ impl Packets {
         Self { slots: Packet::many(count, 2048).map(slot).collect(), up, down: inner }
     }
 
-    /// A new packet in each buffer, each of a UE drawn anew.
+    /// A new packet in each buffer, each of a newly drawn UE.
     pub(super) fn draw(&mut self, of: &Population, traffic: Traffic, random: &mut Random) {
         for slot in &mut self.slots {
             let n = random.below(u64::from(of.sessions())) as u32;

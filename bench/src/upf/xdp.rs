@@ -41,7 +41,7 @@ pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 /// Beyond the router, where packets end.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub(super) const UES: u32 = 1_000;
-/// Datagrams in a row that nobody cuts before the UPF's kernel.
+/// Datagrams of one segmentation offload (UDP GSO), not segmented before the UPF's kernel.
 const ROW: usize = 32;
 /// Datagrams of one system call of the generator.
 const BATCH: usize = 64;
@@ -81,7 +81,7 @@ impl Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     SocketsAndTun,
-    /// The same, where packets come in rows that nobody has cut.
+    /// The same, where packets come in unsegmented rows.
     Rows,
     RingsAndTun,
     Rings,
@@ -118,7 +118,7 @@ pub(super) enum Way {
 impl Way {
     const ALL: [Self; 2] = [Self::Up, Self::Down];
 
-    /// Who sends.
+    /// The sender.
     pub(super) fn local(self) -> IpAddr {
         if self == Self::Up { GNB.into() } else { ROUTER.into() }
     }
@@ -136,7 +136,7 @@ pub(super) struct Load<'a> {
     pub(super) ways: &'a [Way],
     /// Of a UE's packet.
     pub(super) octets: usize,
-    /// In rows that nobody has cut.
+    /// In unsegmented rows.
     pub(super) rows: bool,
     pub(super) within: Duration,
 }
@@ -459,13 +459,13 @@ impl Plane {
         let stop = Arc::new(AtomicBool::new(false));
         let generator = |&way: &Way| {
             let pid = if way == Way::Up { ran.pid() } else { network.pid() };
-            let (datagrams, told, rows) = (self.datagrams(way, load.octets), Arc::clone(&stop), load.rows);
+            let (datagrams, stopped, rows) = (self.datagrams(way, load.octets), Arc::clone(&stop), load.rows);
             thread::spawn(move || {
                 Namespace::enter(pid)?;
                 if rows {
-                    generate_rows(way.local(), way, &datagrams, &told)
+                    generate_rows(way.local(), way, &datagrams, &stopped)
                 } else {
-                    generate(way.local(), &datagrams, &told)
+                    generate(way.local(), &datagrams, &stopped)
                 }
             })
         };
@@ -514,7 +514,7 @@ pub(super) fn packet_to(to: Ipv4Addr, from: Ipv4Addr, octets: usize) -> Vec<u8> 
     p
 }
 
-/// Sends datagrams in turn until told to stop; how many a second.
+/// Sends datagrams in turn until stopped; how many a second.
 pub(super) fn generate(
     local: IpAddr,
     datagrams: &[(SocketAddr, Vec<u8>)],

@@ -203,7 +203,7 @@ pub(crate) struct Block<const N: usize, const CHUNKS: usize> {
     pair: Pair,
     /// The pair leaves of most packets one rule or two: then it is worth its branch, else all columns are compared at
     /// once.
-    pair_tells: bool,
+    pair_separates: bool,
     /// Columns of all other words that some rule asks for; of blocks of one chunk, none.
     others: Vec<(u8, [Word<N>; CHUNKS])>,
 }
@@ -223,7 +223,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
             more: [0; CHUNKS],
             len: 0,
             pair,
-            pair_tells: true,
+            pair_separates: true,
             others: Vec::new(),
         }
     }
@@ -349,7 +349,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
         Some(row)
     }
 
-    /// Chooses the first words anew, for the rules that are here.
+    /// Chooses the first words again, for the present rules.
     pub(crate) fn choose(&mut self, rows: &Rows) {
         let pair = choose_pair(self.rows().iter().map(|row| rows.get(*row)));
         if pair != self.pair {
@@ -374,7 +374,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
             (0..len).filter(meets).count()
         });
         let (left, packets) = left.fold((0, 0), |(sum, n), left| (sum + left, n + 1));
-        self.pair_tells = left <= 2 * packets;
+        self.pair_separates = left <= 2 * packets;
     }
 
     /// A block of these rules, for which there must be room.
@@ -396,24 +396,24 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     /// Rank of the first rule that a packet matches, or [`Rank::LAST`]. `words` are of this block's pair.
     ///
     /// The first words of all rules without a branch, then all columns of the chunks that have rules left, then the
-    /// rest of each rule. Where many rules are left for that, because somebody made rules that differ in the rest
+    /// rest of each rule. Where many rules are left for that, because rules were made that differ in the rest
     /// alone, the rest is compared by columns too.
     #[inline(always)]
     pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &Key, rows: &Rows) -> Rank {
         // A block of one chunk is compared as a whole, so that no more of it is read than the columns.
         let used = if CHUNKS == 1 { &self.chunks[..] } else { &self.chunks[..self.len().div_ceil(N)] };
-        let pair_tells = CHUNKS > 1 && self.pair_tells;
+        let pair_separates = CHUNKS > 1 && self.pair_separates;
         let mut some = 0u128;
         for chunks in used.chunks(64 / N).rev() {
             let mut bits = 0u64;
             for chunk in chunks.iter().rev() {
-                let some = if pair_tells { c.pair(words, chunk) } else { c.all(words, chunk) };
+                let some = if pair_separates { c.pair(words, chunk) } else { c.all(words, chunk) };
                 bits = bits << N | u64::from(some);
             }
             some = some << 64 | u128::from(bits);
         }
         let mut one_by_one = ONE_BY_ONE_MAX;
-        if !pair_tells {
+        if !pair_separates {
             // Where some rules ask for more, all are compared: whether the next one does is what no processor foresees.
             let more = self.more != [0; CHUNKS];
             while some != 0 {

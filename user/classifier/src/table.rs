@@ -16,7 +16,7 @@ pub(crate) const TABLES_MAX: usize = 16;
 const BUCKET: usize = 8;
 /// Buckets of a line on average, above which the lines are doubled: of lines twice as full, many would overflow.
 const LOAD: usize = 2;
-/// The bucket that is always empty: where a look-up goes that finds none, so that it need not be told apart.
+/// The bucket that is always empty: where a look-up goes that finds none, so that no branch is needed.
 const NO_BUCKET: u32 = 0;
 
 /// Words and their bits that are hashed; a mask of zero is no part.
@@ -28,7 +28,7 @@ pub(crate) fn covers(parts: &Parts, rule: &Rule) -> bool {
 }
 
 /// The hash of a packet's or rule's words: multiplications by random odd numbers, universal in the sense of Dietzfelbinger
-/// et al., so that who does not know the numbers cannot aim at a line.
+/// et al., so that nobody without the numbers can aim at a line.
 #[inline(always)]
 pub(crate) fn hash(parts: &Parts, factors: &[u64; 3], words: &[u32; WORDS]) -> u32 {
     let mut sum = 0u64;

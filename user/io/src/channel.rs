@@ -20,7 +20,7 @@ struct Gate {
     event: Event,
 }
 
-/// The end of those who send: as many as want one.
+/// The sending end, of which there may be several.
 #[derive(Debug)]
 pub struct Sender<T> {
     values: mpsc::Sender<T>,
@@ -28,7 +28,7 @@ pub struct Sender<T> {
     max: usize,
 }
 
-/// The end of the one who receives.
+/// The receiving end.
 #[derive(Debug)]
 pub struct Receiver<T> {
     values: mpsc::Receiver<T>,
@@ -49,7 +49,7 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value. Errors: gives it back if too many wait, or nobody receives any longer.
+    /// Sends a value. Errors: gives it back if too many wait, or the receiver is gone.
     pub fn send(&self, value: T) -> Result<(), T> {
         if self.gate.waiting.fetch_add(1, Ordering::SeqCst) >= self.max {
             self.gate.waiting.fetch_sub(1, Ordering::SeqCst);

@@ -40,7 +40,7 @@ pub struct DataNetworkDevice {
 pub struct RouterLink {
     /// The interface.
     pub interface: String,
-    /// Who takes what UEs send: an IPv4 and an IPv6 address at most.
+    /// Next hops for uplink packets: an IPv4 and an IPv6 address at most.
     pub routers: Vec<IpAddr>,
     /// The VLAN on another interface that its frames go by, where the kernel does not say so itself: it does of its own VLAN devices, and
     /// not of a software switch's ports.

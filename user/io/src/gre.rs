@@ -8,7 +8,7 @@ use crate::ports::checksum::{folded, sum};
 const GRE: u8 = 47;
 /// Hops that a tunnel's packet may take (RFC 1700 §"IP time to live", the kernel's default too).
 const HOPS: u8 = 64;
-/// IPv4's flag that nobody may fragment.
+/// The Don't Fragment flag of IPv4.
 const WHOLE: u8 = 0x40;
 /// Congestion was experienced (RFC 3168 §5), and the bits that say so.
 const CE: u8 = 3;
@@ -20,7 +20,7 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// The router's, of the same family.
     pub remote: IpAddr,
-    /// Tells tunnels between the same ends apart, both ways.
+    /// Distinguishes tunnels between the same ends, both ways.
     pub key: Option<u32>,
 }
 
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test] // RFC 6040 §4.2, figure 4: the outer header says CE
-    fn congestion_on_the_way_is_told_or_the_packet_dropped() {
+    fn congestion_mark_of_the_tunnel_is_copied_or_the_packet_dropped() {
         for v4 in [true, false] {
             let mut w = written(tunnel(v4, None), &inner(true, 0));
             if v4 {

@@ -45,7 +45,7 @@ pub struct Handle {
     threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
     fast: Option<Arc<FastMemory>>,
-    /// Tells the packet threads of the host's addresses.
+    /// Sends the host's addresses to the packet threads.
     watch: Option<Watch>,
     host: Host,
 }
@@ -181,7 +181,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
     }
     if let Some(known) = addresses {
         let shared = Arc::clone(&handle.shared);
-        let tell = move |host: Arc<HostAddresses>| {
+        let send = move |host: Arc<HostAddresses>| {
             for thread in &shared.threads {
                 // Full for a burst's time at most: a packet thread empties its queue before each burst.
                 let mut request = Request::HostAddresses(Arc::clone(&host));
@@ -193,7 +193,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
                 }
             }
         };
-        handle.watch = Some(Watch::start(known, tell).map_err(StartError::System)?);
+        handle.watch = Some(Watch::start(known, send).map_err(StartError::System)?);
     }
     Ok(handle)
 }
@@ -204,7 +204,7 @@ impl Handle {
         self.threads.len() as u8
     }
 
-    /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path lets go of the session before this
+    /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path releases the session before this
     /// returns, so no packet is decided on by the old rules any more.
     pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
         if let (Some(fast), Change::Put { session, .. } | Change::Remove { session, .. }) =
@@ -242,7 +242,7 @@ impl Handle {
         self.published().fold(IoCounters::default(), |sum, counters| sum + counters.1)
     }
 
-    /// What each thread has told last.
+    /// The last reported counters of each thread.
     fn published(&self) -> impl Iterator<Item = MutexGuard<'_, (Counters, IoCounters)>> {
         let all = self.shared.threads.iter();
         all.map(|t| t.counters.lock().unwrap_or_else(PoisonError::into_inner))
@@ -281,7 +281,7 @@ impl Handle {
         self.shared.threads.iter().for_each(|t| t.requests.wake());
     }
 
-    /// Whether the packet threads run. They end only when told to, or by a defect of ours.
+    /// Whether the packet threads run. They end only when stopped, or by a defect of this program.
     pub fn is_running(&self) -> bool {
         !self.threads.is_empty() && self.threads.iter().all(|t| !t.is_finished())
     }

@@ -43,12 +43,12 @@ impl Tap {
         Ok(Self { on: AtomicBool::new(false), lost: AtomicU64::new(0), queue })
     }
 
-    /// Whether copies are wanted. Relaxed: a burst more or less does not matter.
+    /// Whether copies are taken. Relaxed: a burst more or less does not matter.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Says whether copies are wanted; what waits stays.
+    /// Sets whether copies are taken; those that wait stay.
     pub(crate) fn set(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }

@@ -29,7 +29,7 @@ pub const CHANGES_AT_ONCE: usize = 32;
 const SPINS: u32 = 8;
 /// Sleep at most, so that a lost wake-up costs no more than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
-/// Pause after a failed reception, so that a device that somebody deleted does not keep a core busy.
+/// Pause after a failed reception, so that a deleted device does not keep a core busy.
 const ERROR_PAUSE: Duration = Duration::from_millis(5);
 /// How long an end marker waits where there is a fast path: packets to the same tunnel that a driver has decided on may still be in its
 /// hands, and it comes behind the last (TS 23.501 §5.8.2.9). A burst of 64, many times over.
@@ -162,7 +162,7 @@ struct Worker<'s, P> {
     reports: VecDeque<Report>,
     /// End markers that wait.
     ends_of_paths: VecDeque<(Instant, Destination, Packet)>,
-    /// What the first thread is to be told of paths, and found no room.
+    /// Path uses for the first thread that found no room.
     path_uses: VecDeque<(IpAddr, PathUse)>,
     published: Instant,
     /// Where N3 is, for copies of what leaves it.
@@ -171,7 +171,7 @@ struct Worker<'s, P> {
     copies: Vec<Tapped>,
 }
 
-/// Runs until told to stop.
+/// Runs until stopped.
 pub(crate) fn run<P: Ports>(
     (shared, ends): (&Shared, Ends),
     mut upf: UpfU,
@@ -358,7 +358,7 @@ impl<P: Ports> Worker<'_, P> {
         {
             return self.ends.requests.awake();
         }
-        // What passes by the thread is to be told as often as if it came here.
+        // Packets of the fast path are reported as often as if they came here.
         let longest = if self.fast { PUBLISH_EVERY } else { SLEEP_MAX };
         let end_of_path = self.ends_of_paths.front().map(|(at, ..)| *at);
         let next = [self.upf.next_deadline(), self.upf.next_offload(), end_of_path];

@@ -90,7 +90,7 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
         io.fast_uplink >= before.fast_uplink + 400 && io.fast_downlink >= before.fast_downlink + 400
     };
     eventually(all_fast, || format!("{before:?} {:?}", net.handle.io_counters()));
-    // Somebody else's address: dropped there, by its name, and counted with the session.
+    // Another UE's address: dropped there, by its name, and counted with the session.
     for _ in 0..10 {
         let other = Ipv4Addr::from_bits(ue.to_bits() + 1);
         gnb.send_to(&g_pdu(teid, &ping4(other, SERVER, 1, 56)), (UPF, 2152)).unwrap();
@@ -148,7 +148,7 @@ fn ipv6_packets_of_a_ue_are_the_drivers_too() {
             }
         }
     }
-    // Somebody else's address.
+    // Another UE's address.
     let other = Ipv6Addr::from_bits(ue.to_bits() + (1 << 64));
     gnb.send_to(&g_pdu(teid, &ping6(other, SERVER_IPV6, 1, 56)), (UPF, 2152)).unwrap();
     let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 1;
@@ -286,7 +286,7 @@ fn neighbours_that_the_operator_has_set_stay_so() {
     let (_, teid, ue, _) = net.session();
     let gnb = ran.socket(GNB.into());
     let (begun, mut sequence) = (Instant::now(), 1);
-    // Longer than what the kernel said is good for.
+    // Longer than a neighbour entry is valid.
     while begun.elapsed() < Duration::from_millis(2_500) {
         (_, sequence) = until_fast(&net, &gnb, teid, ue, sequence);
     }

@@ -1,4 +1,4 @@
-//! Packets that are too long for a link: whoever sent them is told (RFC 1191, RFC 8201), or they go in fragments; both ways, both
+//! Packets that are too long for a link: their sender gets an ICMP error (RFC 1191, RFC 8201), or they go in fragments; both ways, both
 //! families, whether the data network is reached through the kernel or past it.
 
 mod common;
@@ -53,15 +53,15 @@ fn server() -> Namespace {
     server
 }
 
-/// What comes to the gNB, until it is what is wanted: an inner packet.
-fn until(gnb: &UdpSocket, mut ask: impl FnMut(), wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+/// What comes to the gNB, until it is the expected inner packet.
+fn until(gnb: &UdpSocket, mut ask: impl FnMut(), expected: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     for _ in 0..100 {
         ask();
         let end = Instant::now() + Duration::from_millis(200);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             let Some(message) = answered(gnb, left.max(Duration::from_millis(1))) else { break };
             let payload = Gtpu::parse(&message).unwrap().payload.to_vec();
-            if wanted(&payload) {
+            if expected(&payload) {
                 return payload;
             }
         }
@@ -119,12 +119,12 @@ fn a_ue_learns_the_mtu_beyond_the_upf() {
         let ue6 = Ipv6Addr::from_bits(prefix.to_bits() | 9);
         let gnb = ran.socket(GNB.into());
         // Fragmentation needed and DF set; packet too big: each with the MTU.
-        let told =
+        let error =
             until(&gnb, || uplink(&gnb, teid, &whole4(ue, MTU)), |p| p[0] == 0x45 && p[20..22] == [3, 4]);
-        assert_eq!(told[26..28], (NARROW as u16).to_be_bytes());
+        assert_eq!(error[26..28], (NARROW as u16).to_be_bytes());
         let long = ping6(ue6, SERVER_IPV6, 1, MTU - 48);
-        let told = until(&gnb, || uplink(&gnb, teid, &long), |p| p[0] == 0x60 && p[40] == 2);
-        assert_eq!(told[44..48], (NARROW as u32).to_be_bytes());
+        let error = until(&gnb, || uplink(&gnb, teid, &long), |p| p[0] == 0x60 && p[40] == 2);
+        assert_eq!(error[44..48], (NARROW as u32).to_be_bytes());
         // What fits passes whole, and what may be fragmented passes in fragments, there and back.
         let fits = whole4(ue, NARROW);
         let reply = until(&gnb, || uplink(&gnb, teid, &fits), |p| p[0] == 0x45 && p[20] == 0 && p[9] == 1);

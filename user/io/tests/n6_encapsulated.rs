@@ -36,7 +36,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// `carry` is told which of the descriptors has something.
+    /// Calls `carry` with the readable descriptor.
     fn between(descriptors: Vec<RawFd>, mut carry: impl FnMut(usize) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -44,7 +44,7 @@ impl Relay {
             let entry = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
             let mut polled: Vec<_> = descriptors.iter().map(entry).collect();
             while !stopped.load(Ordering::Relaxed) {
-                // SAFETY: as many entries as said, which live through the call.
+                // SAFETY: as many entries as given, which live through the call.
                 unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as _, 20) };
                 let ready = polled.iter().enumerate().filter(|(_, p)| p.revents & libc::POLLIN != 0);
                 ready.map(|(i, _)| i).collect::<Vec<_>>().into_iter().for_each(&mut carry);
@@ -177,7 +177,7 @@ fn far_end(server: &Namespace, tunnel: Tunnel) -> Relay {
     let socket = server.enter(move || {
         let socket = gre_socket(v4);
         let to = SocketAddr::new(tunnel.local, 0);
-        // The standard library connects a socket of any kind, if it is told that it is one of UDP.
+        // The standard library connects a socket of any kind, if it is made as one of UDP.
         let socket = UdpSocket::from(std::os::fd::OwnedFd::from(socket));
         socket.connect(to).unwrap();
         File::from(std::os::fd::OwnedFd::from(socket))

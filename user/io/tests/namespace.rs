@@ -245,8 +245,8 @@ fn af_xdp_on_a_bridge_works_behind_the_driver() {
     };
     let rings = net.handle.rings().unwrap();
     assert_eq!((rings.interface.as_str(), rings.in_driver, rings.zero_copy), ("br0", false, false));
-    let told = net.handle.notices().iter().map(ToString::to_string).collect::<String>();
-    assert!(told.contains("br0 has its XDP program behind the driver"), "{told}");
+    let notices = net.handle.notices().iter().map(ToString::to_string).collect::<String>();
+    assert!(notices.contains("br0 has its XDP program behind the driver"), "{notices}");
     let gnb = ran.socket(GNB.into());
     let by_rings = || {
         let io = net.handle.io_counters();

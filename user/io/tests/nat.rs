@@ -40,12 +40,12 @@ fn udp4(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> 
     [p, udp].concat()
 }
 
-/// The next packet for a UE that is wanted.
-fn at_ue(gnb: &UdpSocket, teid: Teid, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+/// The next packet for a UE that is expected.
+fn at_ue(gnb: &UdpSocket, teid: Teid, expected: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     for _ in 0..100 {
         let message = answered(gnb, SURELY).expect("a packet");
         let message = Gtpu::parse(&message).unwrap();
-        if message.teid == teid && wanted(message.payload) {
+        if message.teid == teid && expected(message.payload) {
             return message.payload.to_vec();
         }
     }
@@ -102,9 +102,9 @@ fn seen_and_answered(
     let (n, seen) = socket.recv_from(&mut b).unwrap();
     assert_eq!((&b[..n], seen.ip()), (&b"ask"[..], OUTSIDE.into()));
     assert_eq!((seen.port() >= 1024, seen.port() % 2), (true, 1), "as odd as the UE's");
-    // A stranger's comes first, and only the answer arrives.
-    let stranger = server.socket(Ipv4Addr::new(203, 0, 113, 3).into());
-    stranger.send_to(b"unasked", seen).unwrap();
+    // One of another host comes first, and only the answer arrives.
+    let other = server.socket(Ipv4Addr::new(203, 0, 113, 3).into());
+    other.send_to(b"unasked", seen).unwrap();
     let unasked = || {
         let c = net.handle.counters();
         c.dropped(DropReason::FirewallUnasked) > 0
@@ -134,7 +134,7 @@ fn seen_and_answered(
     gnb.send_to(&g_pdu(teid, &udp4(own, (SERVER, 1).into(), b"ask")), (UPF, 2152)).unwrap();
     let error = at_ue(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 3);
     assert_eq!((&error[12..16], &error[40..44]), (&SERVER.octets()[..], &ue.octets()[..]));
-    // They are told each 20 ms; and the first packets may be the device's, until it is known how a router is reached by rings.
+    // They are published every 20 ms; and the first packets may be the device's, until it is known how a router is reached by rings.
     let more = || {
         gnb.send_to(&g_pdu(teid, &udp4(own, far, b"ask")), (UPF, 2152)).unwrap();
         enough(&net.handle.io_counters())

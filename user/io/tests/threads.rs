@@ -104,7 +104,7 @@ fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
     assert_eq!((c.dl_packets, c.dropped.iter().sum::<u64>(), io.hand_over_full), (all, 0, 0));
 }
 
-/// A change that the SMF was told of holds for packets at whatever thread they arrive.
+/// A change that is answered applies to packets at whatever thread they arrive.
 #[test]
 fn a_packet_that_follows_a_change_meets_it_at_any_thread() {
     let (mut net, memory, _) = in_memory(0);

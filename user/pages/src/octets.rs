@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::Pages;
 
-/// Octets of a fixed number that are somebody's alone.
+/// A fixed number of octets with one owner.
 pub struct Octets {
     at: NonNull<u8>,
     len: usize,

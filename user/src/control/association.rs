@@ -62,7 +62,7 @@ pub(super) struct Association {
 /// Addresses of an SMF's set that are kept.
 const ALTERNATIVES_MAX: usize = 16;
 /// For so long what was under way from the SMF that had the association before may come: more than a round trip, and less than an SMF that
-/// starts anew needs to have it again. TS 29.244 §5.22.2 says nothing of it, and the Recovery Time Stamp, which a set shares, does not tell.
+/// restarts needs to send it again. TS 29.244 §5.22.2 does not cover this, and the Recovery Time Stamp, which a set shares, does not show it.
 /// Where the set counts its requests together, as ours does, a new one of it is known at once.
 const RELEASE_GRACE: Duration = Duration::from_millis(200);
 
@@ -157,7 +157,7 @@ impl UpfC {
         });
         self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
         let alternatives = addresses(&m.alternative_smf_ip_addresses, key.peer.ip());
-        // What we asked for ourselves is there, also if it was another SMF of the set whom we asked.
+        // What we asked for ourselves is there, also if another SMF of the set was asked.
         for at in alternatives.iter().chain([&key.peer.ip()]) {
             self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
         }
@@ -329,7 +329,7 @@ impl UpfC {
     /// A peer says when it last started; if later than known, its sessions are of its former life (TS
     /// 23.527 §4.2).
     pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
-        // A request may come from any port; where several SMFs share an address, only the port tells them apart.
+        // A request may come from any port; where several SMFs share an address, only the port distinguishes them.
         let here = self.associations.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
         let of_peer = |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
         self.associations.by_node.values_mut().filter(|a| of_peer(a)).for_each(|a| a.silent = None);

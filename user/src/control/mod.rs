@@ -93,7 +93,7 @@ pub struct UpfC {
     /// Sessions that stand for a predicted UE alone, and until when.
     provisional: BTreeSet<(Instant, SessionId)>,
     applications: Known,
-    /// Sessions whose rules name applications of which something else is said by now.
+    /// Sessions whose rules name applications with new definitions.
     outdated: BTreeSet<SessionId>,
 }
 

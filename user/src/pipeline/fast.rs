@@ -1,14 +1,14 @@
 //! Plain sessions offloaded to a fast path: a program in the driver that decides on their packets as [`super::plain`] does.
 //!
-//! What such a session's packets need lies in memory that both share, an [`FastEntry`] a session. Who decides on a packet, the program
-//! or this pipeline, takes the entry's lock for that moment, so both count into the same figures and neither misses what the other did.
-//! To take a session back, for a change of rules or whatever else is not a packet that passes, is to take its lock for good: from then
-//! on the program hands its packets up, and what it counted is here, to the octet.
+//! The state that such a session's packets need is in memory shared with the program, one [`FastEntry`] a session. The program, or this
+//! pipeline, holds the entry's lock while it decides on a packet, so both update the same counters and token buckets.
+//! A session is reclaimed, for a change of rules or anything else but a packet that passes, by taking its lock for good: from then
+//! on the program passes its packets up, and the pipeline has the program's counts to the octet.
 //!
 //! No packet of a session overtakes another. A session is offloaded only when none is still on its way up: for a moment its entry is watched
-//! ([`state::WATCHED`]), and the program counts what it hands up. If one goes up later that only this pipeline can decide on, those after
-//! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. Of a packet that it has not read to its end
-//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not read (IPv4's options) goes up by
+//! ([`state::WATCHED`]), and the program counts what it passes up. If a later packet needs this pipeline, those after it go up too
+//! ([`state::BEHIND`]), until this pipeline has decided on it and watches again. For a packet that the program has not read to its end
+//! (IPv6 extension headers, so later fragments) it sets [`FastEntry::missed`]. A packet that it does not read (IPv4 options) goes up by
 //! itself.
 
 use std::collections::VecDeque;
@@ -30,15 +30,15 @@ const WATCH_MAX: Duration = Duration::from_millis(50);
 /// Sessions that are looked at between two bursts: some microseconds.
 const LOOKS: usize = 64;
 
-/// Who may use an entry.
+/// The owner of an entry.
 pub mod state {
-    /// Nobody: the session's packets go up.
+    /// None: the session's packets go up.
     pub const NONE: u32 = 0;
-    /// The same, and they are counted ([`super::FastEntry::passed`]).
+    /// None, and packets that go up are counted ([`super::FastEntry::passed`]).
     pub const WATCHED: u32 = 1;
-    /// Whoever makes it [`BUSY`] first.
+    /// Free: the first to set [`BUSY`] has the lock.
     pub const FREE: u32 = 2;
-    /// The one who made it so, until he makes it what it was.
+    /// The holder of the lock, until it restores the former state.
     pub const BUSY: u32 = 3;
     /// The pipeline: its rules are about to change.
     pub const RECALLED: u32 = 4;
@@ -117,8 +117,8 @@ impl FastEntry {
     /// The gate for packets to the UE is closed.
     pub const DL_CLOSED: u16 = 2;
 
-    /// Has packets go up from now on, until the pipeline has seen to the session: by whoever is to change its rules, before he says
-    /// that they are changed. A program that decides on a packet has the time to.
+    /// From now on packets go up, until the pipeline has handled the session. To be called before a change of rules is announced; waits
+    /// for a program that is deciding on a packet.
     pub fn recall(&self) {
         let offloaded = |state| matches!(state, state::FREE | state::WATCHED | state::BEHIND);
         let mut now = self.state.load(Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl FastEntry {
     }
 
     /// No UE is looked for here any more.
-    fn belongs_to_nobody(&self) {
+    fn clear_addresses(&self) {
         self.ue_ipv4.store(0, Ordering::Relaxed);
         self.ue_ipv6.store(0, Ordering::Relaxed);
     }
@@ -181,7 +181,7 @@ pub trait FastPath: Send {
     /// The sessions, by index; those beyond are not offloaded.
     fn entries(&self) -> &[FastEntry];
 
-    /// Where the session of a UE's address is said: its index and one, or zero.
+    /// The place that maps a UE's address to its session: the index plus one, or zero.
     fn ipv4(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64>;
 
     /// The same of a UE's prefix of 64 bits.
@@ -221,12 +221,12 @@ pub(super) struct Offloader {
     watched: VecDeque<Watched>,
     /// Sessions that are offloaded.
     offloaded: u64,
-    told: FastPathCounters,
+    collected: FastPathCounters,
 }
 
 impl Offloader {
     pub(super) fn new(path: Box<dyn FastPath>) -> Self {
-        Self { path, watched: VecDeque::new(), offloaded: 0, told: FastPathCounters::default() }
+        Self { path, watched: VecDeque::new(), offloaded: 0, collected: FastPathCounters::default() }
     }
 
     /// Begins to watch a session, if it can be offloaded.
@@ -254,8 +254,8 @@ impl Offloader {
         entry.passed.store(0, Ordering::Relaxed);
         entry.missed.store(0, Ordering::Relaxed);
         entry.state.store(state::WATCHED, Ordering::Release);
-        for said in [of_ipv4, of_prefix].into_iter().flatten() {
-            said.store(u64::from(index) + 1, Ordering::Release);
+        for place in [of_ipv4, of_prefix].into_iter().flatten() {
+            place.store(u64::from(index) + 1, Ordering::Release);
         }
         hot.set_watched(true);
         self.watched.push_back(Watched { index, watch, passed: 0, since: None, first: None });
@@ -314,10 +314,10 @@ impl Offloader {
             hot.read(entry);
             hot.set_offloaded(false);
             self.offloaded -= 1;
-            entry.belongs_to_nobody();
+            entry.clear_addresses();
             entry.state.store(state::NONE, Ordering::Release);
         } else if hot.is_watched() {
-            entry.belongs_to_nobody();
+            entry.clear_addresses();
             entry.state.store(state::NONE, Ordering::Release);
             hot.set_watched(false);
         } else {
@@ -327,7 +327,7 @@ impl Offloader {
             let (ue, prefix) = hot.addresses();
             let of_ipv4 = ue.and_then(|ue| self.path.ipv4(dn, ue));
             let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
-            of_ipv4.into_iter().chain(of_prefix).for_each(|said| said.store(0, Ordering::Release));
+            of_ipv4.into_iter().chain(of_prefix).for_each(|place| place.store(0, Ordering::Release));
         }
     }
 
@@ -385,7 +385,7 @@ impl Offloader {
 
     /// Adds what was counted there since the last call.
     pub(super) fn collect_counters(&mut self, to: &mut Counters) {
-        let (now, before) = (self.path.counted(), self.told);
+        let (now, before) = (self.path.counted(), self.collected);
         to.ul_packets += now.ul_packets - before.ul_packets;
         to.ul_octets += now.ul_octets - before.ul_octets;
         to.dl_packets += now.dl_packets - before.dl_packets;
@@ -393,6 +393,6 @@ impl Offloader {
         for (to, (now, before)) in to.dropped.iter_mut().zip(now.dropped.iter().zip(before.dropped)) {
             *to += now - before;
         }
-        self.told = now;
+        self.collected = now;
     }
 }

@@ -3,7 +3,7 @@
 //! In two levels. The first is small enough for a core's second cache and holds the flows that were used last; the second is large, in
 //! memory. An entry comes into the first with one of the further packets of its flow that pass: what waits for a UE, is dropped, or
 //! comes once (a scan of ports) drives nothing out of it. An entry says which rule, and under which rules: each session has a number
-//! that no rules had before, so that a change of rules makes its entries strangers without a look at them. Entries count nothing, so one
+//! that no rules had before, so that a change of rules invalidates its entries without a search. Entries count nothing, so one
 //! that gives way costs the next packet of its flow a look at the filters, and nothing else.
 
 use std::net::IpAddr;
@@ -179,7 +179,7 @@ impl Level {
     }
 }
 
-/// Who knew which rule a packet meets.
+/// The level that knew which rule a packet meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The first level.
@@ -241,7 +241,7 @@ impl Flows {
         }
     }
 
-    /// The answer of a flow, and who had it. It counts as used if packets with that answer pass.
+    /// The answer of a flow, and the level that had it. It counts as used if packets with that answer pass.
     #[inline]
     pub(super) fn find(
         &mut self,

@@ -16,7 +16,7 @@ use crate::session_id::{SessionId, mix};
 /// Time for the later fragments: as long as a host waits at least (RFC 1122 §3.3.2).
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A packet in fragments. Its identification is its sender's, so all else that tells it from others counts too.
+/// A packet in fragments. Its identification is chosen by its sender, so the other fields that distinguish it are compared too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Whole {
     session: SessionId,

@@ -180,7 +180,7 @@ impl UpfU {
     ) -> Verdict {
         let wrong = self.shared.guesses.wrong(now, peer.ip());
         self.shared.counters.peers_suspended += u64::from(wrong.suspends);
-        if wrong.tell && self.shared.common.may_send_error(now) {
+        if wrong.indicate && self.shared.common.may_send_error(now) {
             let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
             self.shared.counters.error_indications_sent += 1;

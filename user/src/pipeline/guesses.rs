@@ -2,7 +2,7 @@
 //!
 //! Each is counted (`unknown_tunnel`), and answered by an error indication within two bounds, of all peers and of each. A peer that names more in a
 //! second than a gNB does after a restart of this UPF is suspended for a while: packets of a session are taken from it only if that session's rules
-//! name it, not because others' do. So a gNB that guesses hits nobody's tunnel but its own; the permutation of TEIDs
+//! name it, not because others' do. So a gNB that guesses hits no tunnel but its own; the permutation of TEIDs
 //! ([`Teids`](crate::session_id::Teids)) keeps guesses from being better than chance.
 
 use std::net::IpAddr;
@@ -32,8 +32,8 @@ pub(super) struct Guesses(Vec<Peer>);
 /// What is to be done about a tunnel that no session has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// The peer may be told.
-    pub(super) tell: bool,
+    /// An Error Indication may be sent to the peer.
+    pub(super) indicate: bool,
     /// It was suspended by this one.
     pub(super) suspends: bool,
 }
@@ -45,7 +45,7 @@ impl Guesses {
             Some(at) => at,
             None => self.place(address),
         };
-        let Some(peer) = self.0.get_mut(at) else { return Wrong { tell: false, suspends: false } };
+        let Some(peer) = self.0.get_mut(at) else { return Wrong { indicate: false, suspends: false } };
         if peer.second != now.as_secs() {
             (peer.second, peer.wrong, peer.answered) = (now.as_secs(), 0, 0);
         }
@@ -56,9 +56,9 @@ impl Guesses {
             suspends = peer.suspended_until <= now;
             peer.suspended_until = now + SUSPENDED_FOR;
         }
-        let tell = peer.answered < ERROR_INDICATIONS_PER_PEER_MAX;
-        peer.answered += u32::from(tell);
-        Wrong { tell, suspends }
+        let indicate = peer.answered < ERROR_INDICATIONS_PER_PEER_MAX;
+        peer.answered += u32::from(indicate);
+        Wrong { indicate, suspends }
     }
 
     /// A place for one more. One that is suspended gives way last.
@@ -98,15 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_names_too_many_wrong_tunnels_in_a_second_is_suspended_and_told_no_more() {
+    fn peer_with_too_many_unknown_tunnels_in_a_second_is_suspended_and_gets_no_error_indication() {
         let (mut guesses, now) = (Guesses::default(), Instant(1_800_000_000_000_000));
-        let said: Vec<_> = (0..=UNKNOWN_TUNNELS_PER_PEER_MAX).map(|_| guesses.wrong(now, peer(1))).collect();
-        assert_eq!(said.iter().filter(|w| w.tell).count(), ERROR_INDICATIONS_PER_PEER_MAX as usize);
-        assert_eq!(said.iter().position(|w| w.suspends), Some(UNKNOWN_TUNNELS_PER_PEER_MAX as usize));
+        let answers: Vec<_> =
+            (0..=UNKNOWN_TUNNELS_PER_PEER_MAX).map(|_| guesses.wrong(now, peer(1))).collect();
+        assert_eq!(answers.iter().filter(|w| w.indicate).count(), ERROR_INDICATIONS_PER_PEER_MAX as usize);
+        assert_eq!(answers.iter().position(|w| w.suspends), Some(UNKNOWN_TUNNELS_PER_PEER_MAX as usize));
         assert!(guesses.suspends(now, peer(1)) && !guesses.suspends(now, peer(2)));
-        assert_eq!(guesses.wrong(now, peer(2)), Wrong { tell: true, suspends: false });
+        assert_eq!(guesses.wrong(now, peer(2)), Wrong { indicate: true, suspends: false });
         let next = now + Duration::from_secs(1);
-        assert!(guesses.wrong(next, peer(1)).tell, "in the next second it is told again");
+        assert!(guesses.wrong(next, peer(1)).indicate, "in the next second it gets Error Indications again");
         assert!(guesses.suspends(now + SUSPENDED_FOR - Duration::from_secs(1), peer(1)));
         assert!(!guesses.suspends(now + SUSPENDED_FOR, peer(1)));
     }

@@ -147,7 +147,7 @@ pub struct Slot {
     pub origin: Origin,
     /// The packet.
     pub packet: Packet,
-    /// What is to be done with it. Before a burst: what another shard said of it, if it comes from there, and else
+    /// What is to be done with it. Before a burst: the verdict of another shard, if the packet comes from there, and else
     /// [`Verdict::Pending`].
     pub verdict: Verdict,
 }
@@ -351,7 +351,7 @@ impl UpfU {
         let ue = match self.shared.firewall(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {
             None => inner.destination,
             Some(Behind::Ue(ue)) => ue,
-            Some(Behind::Nobody(reason)) => return Verdict::Drop(reason),
+            Some(Behind::NoUe(reason)) => return Verdict::Drop(reason),
             Some(Behind::Shard(to)) if hops == 0 => return Verdict::Hand { to, hops: 1 },
             Some(Behind::Shard(_)) => return Verdict::Drop(DropReason::FirewallUnasked),
             Some(Behind::Unknown) => {

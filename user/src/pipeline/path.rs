@@ -1,4 +1,4 @@
-//! Supervision of the paths to gNBs and other UPFs: who does not answer echo requests is reported.
+//! Supervision of the paths to gNBs and other UPFs: a peer that does not answer echo requests is reported.
 //!
 //! Spec: TS 29.281 §7.2.1 (echo requests), TS 23.527 §5.2, §5.4 (what a restart and a
 //! path failure mean), TS 29.244 §6.2.9 (node report).
@@ -44,7 +44,7 @@ impl Path {
     }
 }
 
-/// What a shard tells the first one, which supervises paths, of a peer.
+/// A shard's use of a path, for the first shard, which supervises paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathUse {
     /// A tunnel leads there from now on.
@@ -119,7 +119,7 @@ impl Paths {
             }
             if path.sent < N3_REQUESTS {
                 if path.sent == 0 {
-                    // Not to be guessed, so that nobody answers in the peer's place.
+                    // Unpredictable, so that no other host can answer for the peer.
                     self.seed = mix(self.seed);
                     path.sequence = self.seed as u16;
                 }
@@ -147,7 +147,7 @@ impl Paths {
         shared.common.set_paths_in_doubt(self.in_doubt > 0);
     }
 
-    /// An echo response; false if nobody asked for it.
+    /// An echo response; false if there was no request.
     fn answered(&mut self, now: Instant, peer: IpAddr, sequence: u16, shared: &mut Shared) -> bool {
         let asked = self.by_address.get(&peer).is_some_and(|p| p.sent > 0 && p.sequence == sequence);
         if asked {

@@ -1,6 +1,6 @@
 //! The addresses of gNBs and other UPFs that sessions name: GTP-U comes from there and from nowhere else (TS 29.281 §4.3.0).
 //!
-//! A session's own rules name one gNB. In a handover its packets come by another one before the SMF has said so; that is believed of a gNB
+//! A session's own rules name one gNB. In a handover its packets come by another one before the SMF has updated the rules; that is accepted from a gNB
 //! which rules of any session of this UPF name. All pipelines share the table: fingerprints of addresses, each with the number of tunnels that lead
 //! there, found without a lock and in a bounded number of steps.
 
@@ -223,7 +223,7 @@ impl UpfU {
         self.unplaced.0.front().map(|u| u.since + UNPLACED_AGE)
     }
 
-    /// Drops those whose gNB nobody has named.
+    /// Drops those whose gNB no rule has named in time.
     pub(super) fn expire_waiting(&mut self, now: Instant) {
         while self.waiting_deadline().is_some_and(|at| at <= now)
             && let Some(waiting) = self.unplaced.0.pop_front()

@@ -27,7 +27,7 @@ use crate::config::DnIndex;
 use crate::limits::TUNNELS_PER_SESSION_MAX;
 use crate::rules::{Far, NONE, Own, Pdr, Qer, SessionKind, SessionRules, Tunnel, upper};
 
-/// Shapes of rules that are told apart; sessions of others are not folded. An operator has a handful: a data network's, times those
+/// Shapes of rules that are kept; sessions of further shapes are not folded. An operator has a handful: a data network's, times those
 /// of idle and active UEs.
 const SHAPES_MAX: usize = 64;
 /// A session that may count fewer octets than this before something is due is not folded: it would soon be unfolded.
@@ -74,13 +74,13 @@ pub(super) enum Decision {
     Forward,
     /// It is dropped; the session has counted it.
     Drop(DropReason),
-    /// The stages are to say. Nothing has changed.
+    /// The stages are to decide. Nothing has changed.
     Full,
     /// The same, because something may be due: afterwards the session is soon plain again.
     Due,
-    /// Whoever borrows the session from the fast path is to ask again. Nothing has changed.
+    /// To be asked again while the session is reclaimed from the fast path. Nothing has changed.
     Offloaded,
-    /// Who has its second meter is to ask again. Nothing has changed.
+    /// To be asked again with the second meter. Nothing has changed.
     TwiceMetered,
 }
 
@@ -185,7 +185,7 @@ impl Hot {
         self.flags & flag::NO_GNB != 0
     }
 
-    /// Decides on a packet from the UE, by way of its gNB; with the second meter, if there is one and somebody has it. `reaches`: whether
+    /// Decides on a packet from the UE, by way of its gNB; with the second meter, if the caller has it. `reaches`: whether
     /// its destination is one that UEs reach.
     #[inline]
     pub(super) fn uplink(
@@ -288,7 +288,7 @@ impl Hot {
         let elapsed_us = now.0.saturating_sub(w.filled.0);
         if elapsed_us > 0 {
             let window_ms = u64::from(self.window_ms);
-            // Of a direction that is not policed nobody looks at the tokens.
+            // Tokens of a direction that is not policed are never read.
             w.ul_tokens = meter::refilled(w.ul_tokens, elapsed_us, self.ul_kbps.into(), window_ms);
             w.dl_tokens = meter::refilled(w.dl_tokens, elapsed_us, self.dl_kbps.into(), window_ms);
             w.filled = now;
@@ -574,7 +574,7 @@ impl Cold {
         {
             usage.absorb(urr, &hot.counted());
         }
-        // As many as QERs have rates; of the others nobody looks at the meter.
+        // As many as QERs have rates; the meters of the others are never read.
         let first = Meter::of(w.ul_tokens, w.dl_tokens, w.filled);
         let mut metered = [Some(first), second.map(|s| s.meter)].into_iter().flatten();
         let mut meter = |q: &Qer| if q.has_rates() { metered.next() } else { None };

@@ -2,7 +2,7 @@
 //!
 //! Most UEs have one session of two PDRs without filters. Such a session is *plain*: what a packet needs of it is two cache lines
 //! ([`Hot`]), the rest is folded small ([`Cold`]). The others, and plain ones while something happens to them that is not a packet
-//! that passes, are a [`SessionU`]. Nobody else can tell: [`Sessions::get`] unfolds, [`Sessions::fold`] folds what can be folded.
+//! that passes, are a [`SessionU`]. No other module sees the difference: [`Sessions::get`] unfolds, [`Sessions::fold`] folds what can be folded.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub(super) struct Sessions {
     shapes: Shapes,
     /// How many are plain.
     plain: u64,
-    /// To whom plain sessions are offloaded, if to anybody.
+    /// Offloads plain sessions, if there is a fast path.
     offloader: Option<Offloader>,
 }
 

@@ -7,7 +7,7 @@
 //! sessions of different shards share is in [`Common`], and no packet of a usual session touches it.
 //!
 //! Some things are the first shard's: Ethernet sessions, which a switch joins, and the supervision of paths. Framed routes and addresses
-//! outside the pools are too few to be in a common index: who does not know such an address asks the next shard.
+//! outside the pools are too few to be in a common index: a shard that does not know such an address asks the next one.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -94,7 +94,7 @@ pub(super) struct PerSecond(AtomicU64);
 impl PerSecond {
     /// Counts once more; whether that is within the bound.
     pub(super) fn once_more(&self, now: Instant, max: u32) -> bool {
-        // The second is above, the count below; a thread whose clock is behind does not begin the past second anew.
+        // The second is above, the count below; a thread whose clock is behind does not restart the past second.
         let second = now.as_secs() << 32;
         let counted = |old: u64| Some(if old < second { second | 1 } else { old.saturating_add(1) });
         let old = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted).unwrap_or_default();

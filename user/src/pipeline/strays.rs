@@ -3,7 +3,7 @@
 //!
 //! UPF-C answers an SMF when it has decided, not when each pipeline has heard of it: behind a flood of changes a gNB's or a server's first packet can come
 //! before the session. If UPF-C has the session, the packet waits for it, and goes before those that come later; if not, it is dropped as it
-//! would have been at once. Only where the operator wants it (`Buffering::strays`): strangers' packets then cost a buffer and a question each.
+//! would have been at once. Only where the operator configures it (`Buffering::strays`): packets of unknown senders then cost a buffer and a query each.
 
 use std::collections::VecDeque;
 

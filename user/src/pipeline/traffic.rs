@@ -1,7 +1,7 @@
 //! Starts and stops of traffic, and the events that a URR counts (TS 29.244 §5.2.2.2.1, §8.2.19, §8.2.40).
 //!
 //! An event is a start of what the rule counts: of its service data flows, or of the application that its PDRs name. Traffic starts
-//! with the first packet that the rule counts, and anew with the first one after a silence.
+//! with the first packet that the rule counts, and again with the first one after a silence.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::rules::Urr;
 /// Silence after which traffic has stopped, where the SMF gives no Inactivity Detection Time: that of a UDP flow (RFC 4787 §4.3).
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Events of one report: when there are so many, it is due, whatever the threshold is. Each is told by its time, in eight octets, and
+/// Events of one report: when there are so many, it is due, whatever the threshold is. Each is reported by its time, in eight octets, and
 /// a report is to fit a datagram.
 pub(super) const EVENTS_PER_REPORT_MAX: usize = 128;
 
@@ -58,13 +58,13 @@ impl Traffic {
         urr.triggers.has(ReportingTriggers::STOPT) && self.last.is_none()
     }
 
-    /// When traffic has stopped, if nothing more comes, and somebody wants to know.
+    /// When traffic has stopped, if nothing more comes, if a URR asks for it.
     pub(super) fn stops_at(&self, urr: &Urr) -> Option<Instant> {
         let last = self.last.filter(|_| urr.triggers.has(ReportingTriggers::STOPT))?;
         Some(last + silence(urr))
     }
 
-    /// Whether it has stopped by now, and nobody was told.
+    /// Whether it has stopped by now, and it is not reported yet.
     pub(super) fn stopped(&mut self, urr: &Urr, now: Instant) -> bool {
         let stopped = self.stops_at(urr).is_some_and(|at| at <= now);
         if stopped {

@@ -262,7 +262,7 @@ impl Usage {
             .then_some(UsageReportTrigger::TIMTH)
     }
 
-    /// What counts towards a threshold: a monitoring time does not begin that anew.
+    /// What counts towards a threshold: a monitoring time does not reset it.
     fn since_threshold(&self) -> Octets {
         self.monitoring.as_ref().map_or(self.since_report, |m| self.since_report.with(m.carried))
     }

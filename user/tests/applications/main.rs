@@ -123,7 +123,7 @@ impl Net {
 }
 
 #[test]
-fn an_application_of_flows_is_told_by_them() {
+fn application_is_detected_by_its_flows() {
     let (net, games) = (&mut net(), Ipv4Addr::new(203, 0, 113, 9));
     let s = session(net, 1);
     assert_eq!(net.sends(&s, games, 17, &udp((5000, 9), b"")), GATE);
@@ -149,19 +149,19 @@ fn an_application_is_named_when_its_traffic_starts_and_stops() {
     assert!(net.passes(&s, games), "TCP is not of it");
     net.sends(&s, games, 17, &udp((5000, 9), b""));
     net.later(Duration::from_secs(10));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for report in net.reports().into_iter().flat_map(|(_, _, r)| r.usage_reports) {
         let of = report.application_detection_information.map(|d| d.application_id.0);
-        told.push((report.usage_report_trigger, of, report.event_time_stamps.len()));
+        reported.push((report.usage_report_trigger, of, report.event_time_stamps.len()));
     }
     let games: Option<Box<str>> = Some("games".into());
-    told.dedup(); // what is not answered is said again
+    reported.dedup(); // a report without an answer is repeated
     let [start, stop] = [UsageReportTrigger::START, UsageReportTrigger::STOPT];
-    assert_eq!(told, [(start, games.clone(), 1), (stop, games, 0)]);
+    assert_eq!(reported, [(start, games.clone(), 1), (stop, games, 0)]);
 }
 
 #[test]
-fn an_answer_tells_an_address_for_as_long_as_it_says_and_a_flow_that_stands_for_longer() {
+fn dns_answer_maps_an_address_for_its_ttl_and_a_running_flow_for_longer() {
     let net = &mut net();
     let s = session(net, 1);
     assert!(net.passes(&s, VIDEO));
@@ -185,18 +185,18 @@ fn what_one_ue_asks_says_nothing_of_another_ues_packets() {
 }
 
 #[test]
-fn an_answer_that_was_not_asked_for_tells_nothing() {
+fn unsolicited_dns_answer_is_ignored() {
     let net = &mut net();
     let s = session(net, 1);
-    let told = answer(7, "video.example", &[Record::Address("video.example", VIDEO, 60)]);
-    let good = udp((53, 4000), &told);
+    let reported = answer(7, "video.example", &[Record::Address("video.example", VIDEO, 60)]);
+    let good = udp((53, 4000), &reported);
     net.gets(&s, RESOLVER, 17, &good);
-    assert!(net.passes(&s, VIDEO), "nobody has asked");
+    assert!(net.passes(&s, VIDEO), "there was no query");
     net.sends(&s, RESOLVER, 17, &udp((4000, 53), &question(7, "video.example")));
-    let mut wrong = told.clone();
+    let mut wrong = reported.clone();
     wrong[1] = 8;
     net.gets(&s, RESOLVER, 17, &udp((53, 4000), &wrong));
-    net.gets(&s, RESOLVER, 17, &udp((53, 4001), &told));
+    net.gets(&s, RESOLVER, 17, &udp((53, 4001), &reported));
     net.gets(&s, OTHER, 17, &good);
     assert!(net.passes(&s, VIDEO), "another identifier, port, or server");
     net.gets(&s, RESOLVER, 17, &good);
@@ -220,7 +220,7 @@ fn where_resolvers_are_named_others_are_not_believed() {
 }
 
 #[test]
-fn a_greeting_tells_its_flow_from_that_packet_on() {
+fn tls_server_name_classifies_its_flow_from_that_packet_on() {
     let net = &mut net();
     let s = session(net, 1);
     assert!(net.passes(&s, VIDEO), "nothing is known of the flow's first packets");
@@ -306,7 +306,7 @@ impl Net {
 }
 
 #[test] // TS 29.244 §6.2.5
-fn what_an_smf_tells_counts_at_once_and_until_it_takes_it_back() {
+fn provisioned_pfds_apply_at_once_and_until_they_are_removed() {
     let net = &mut net();
     let s = session(net, 1);
     net.resolves(&s, "video.example", VIDEO, 60);
@@ -380,7 +380,7 @@ fn pfds_that_are_not_understood_change_nothing() {
 }
 
 #[test]
-fn pfds_go_with_the_association_of_who_told_them() {
+fn pfds_end_with_the_association_of_their_smf() {
     let net = &mut net();
     net.tell(vec![pfds("chess", &[], &["chess.example"])]);
     net.ask(None, whimbrel_pfcp::msg::AssociationReleaseRequest { node_id: NodeId::from(SMF.ip()) }.into());
@@ -439,7 +439,7 @@ fn an_answer_about_another_name_than_was_asked_for_changes_nothing() {
 const NAMES: [&str; 5] =
     ["video.example", "a.video.example", "games.example", "other.example", "cdn.example"];
 /// As [`applications`] has them: 0 is video's, 1 games'.
-const TOLD: model::ApplicationNames = model::ApplicationNames {
+const APPLICATION_NAMES: model::ApplicationNames = model::ApplicationNames {
     asked: |name| match name {
         "video.example" | "a.video.example" => vec![0],
         "games.example" => vec![1],
@@ -466,9 +466,9 @@ proptest! {
             let (port, id) = (4000 + (n >> 4) % 2, (n >> 5) % 2);
             match what % 8 {
                 0 | 1 => {
-                    ue.ask(&TOLD, now, RESOLVER, port, id, name);
+                    ue.ask(&APPLICATION_NAMES, now, RESOLVER, port, id, name);
                     // What asks is a packet, too.
-                    ue.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
+                    ue.packet(&APPLICATION_NAMES, now, (RESOLVER, 53, port, 17), None);
                     net.sends(s, RESOLVER, 17, &udp((port, 53), &question(id, name)));
                 }
                 2 | 3 => {
@@ -480,8 +480,8 @@ proptest! {
                         Record::Address(owner, Ipv4Addr::new(198, 51, 100, (m >> 8) as u8 % 4), 40),
                     ];
                     let records = &records[usize::from(m >> 12) % 3..];
-                    ue.answer(&TOLD, now, (RESOLVER, port, id), name, records);
-                    ue.packet(&TOLD, now, (RESOLVER, 53, port, 17), None);
+                    ue.answer(&APPLICATION_NAMES, now, (RESOLVER, port, id), name, records);
+                    ue.packet(&APPLICATION_NAMES, now, (RESOLVER, 53, port, 17), None);
                     net.gets(s, RESOLVER, 17, &udp((53, port), &answer(id, name, records)));
                 }
                 4 => net.later(Duration::from_secs([1, 9, 30, 301][usize::from(n) % 4])),
@@ -490,7 +490,7 @@ proptest! {
                     let (protocol, far) = if m & 16 == 0 { (17, udp_ports[usize::from(m >> 5) % 2]) } else { (6, 443) };
                     let own = 5_000 + (m >> 6) % 2;
                     let greets = (protocol == 6 && m & 0x300 == 0).then_some(name);
-                    let known = ue.packet(&TOLD, now, (server, far, own, protocol), greets);
+                    let known = ue.packet(&APPLICATION_NAMES, now, (server, far, own, protocol), greets);
                     let expected = match () {
                         () if known.contains(&0) => Some(FAR),
                         () if known.contains(&1) && far == 7_100 => Some(GATE),

@@ -1,4 +1,4 @@
-//! What a UE's packets are known by, looked up in all that it ever said and was told.
+//! The names of a UE's packets, looked up in all DNS and TLS messages so far.
 
 use std::net::Ipv4Addr;
 
@@ -34,21 +34,21 @@ pub(crate) struct Ue {
 impl Ue {
     pub(crate) fn ask(
         &mut self,
-        told: &ApplicationNames,
+        names: &ApplicationNames,
         now: u64,
         server: Ipv4Addr,
         port: u16,
         id: u16,
         name: &str,
     ) {
-        if !(told.asked)(name).is_empty() {
+        if !(names.asked)(name).is_empty() {
             self.asked.push((now, server, port, id));
         }
     }
 
     pub(crate) fn answer(
         &mut self,
-        told: &ApplicationNames,
+        names: &ApplicationNames,
         now: u64,
         (server, port, id): (Ipv4Addr, u16, u16),
         name: &str,
@@ -58,7 +58,7 @@ impl Ue {
             |a: &(u64, _, _, _)| (a.1, a.2, a.3) == (server, port, id) && now - a.0 < ANSWERED_WITHIN_S;
         let Some(at) = self.asked.iter().position(fits) else { return };
         self.asked.remove(at);
-        if (told.asked)(name).is_empty() {
+        if (names.asked)(name).is_empty() {
             return; // it is about another name than the question, and says nothing of the addresses that are known
         }
         let (mut of, mut most) = (name, u64::MAX);
@@ -70,7 +70,7 @@ impl Ue {
                 Record::Address(owner, address, ttl) if *owner == of => {
                     let ttl = u64::from(*ttl).min(most).clamp(*TTL.start(), *TTL.end());
                     let mut known = self.of_address(now, *address);
-                    known.extend((told.asked)(name));
+                    known.extend((names.asked)(name));
                     self.addresses.retain(|a| a.1 != *address);
                     self.addresses.push((now + ttl, *address, known));
                 }
@@ -87,14 +87,14 @@ impl Ue {
     /// The applications of a packet's flow, which may greet.
     pub(crate) fn packet(
         &mut self,
-        told: &ApplicationNames,
+        names: &ApplicationNames,
         now: u64,
         ends: Ends,
         greets: Option<&str>,
     ) -> Vec<usize> {
         let flow = self.flows.iter().find(|f| f.1 == ends && now - f.0 < IDLE_S);
         let mut known = flow.map_or_else(|| self.of_address(now, ends.0), |f| f.2.clone());
-        known.extend(greets.map_or(Vec::new(), told.greeted));
+        known.extend(greets.map_or(Vec::new(), names.greeted));
         if !known.is_empty() {
             self.flows.retain(|f| f.1 != ends);
             self.flows.push((now, ends, known.clone()));

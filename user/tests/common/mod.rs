@@ -95,8 +95,8 @@ pub(crate) trait Plane {
         octets
     }
 
-    /// What was counted, when it is as wanted, or surely never will be.
-    fn counters(&mut self, wanted: &dyn Fn(&Counters) -> bool) -> Counters;
+    /// The counters, as soon as they are as expected, or after a long wait.
+    fn counters(&mut self, expected: &dyn Fn(&Counters) -> bool) -> Counters;
 
     /// What a session has counted.
     fn session_counters(&mut self, id: SessionId) -> Option<SessionCounters>;
@@ -123,7 +123,7 @@ impl Plane for Upf {
         std::iter::from_fn(|| self.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
     }
 
-    fn counters(&mut self, _wanted: &dyn Fn(&Counters) -> bool) -> Counters {
+    fn counters(&mut self, _expected: &dyn Fn(&Counters) -> bool) -> Counters {
         self.u.counters()
     }
 

@@ -362,13 +362,13 @@ fn the_random_steps_reach_every_fate() {
         "{passed} {errors} {mapped} {later}"
     );
     use DropReason::*;
-    let wanted =
+    let expected =
         [FirewallDenied, FirewallUnasked, FirewallState, FirewallFragment, FirewallBetweenUes, NatProtocol];
-    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn what_the_firewall_denies_is_used_by_nobody() {
+fn packets_that_the_firewall_denies_are_not_charged() {
     let mut both = Both::new(false, true);
     let session = both.session(0).clone();
     let (source, destination) = (both.address(0, true), remotes(true)[0]);

@@ -1,4 +1,4 @@
-//! What a firewall and address translation come to, said simply: everything is a list that is looked through.
+//! Firewall and address translation as simply as possible: everything is a list that is searched.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +13,7 @@ pub(crate) enum Fate {
     /// It passes as this.
     Passed(Plain),
     PassedError(Error),
-    /// It passes as this but for its source port, which is one that nobody has.
+    /// It passes as this but for its source port, which is an unused one.
     Mapped(Plain),
 }
 
@@ -262,7 +262,7 @@ impl Model {
             }
         }
         let is_new = self.flows.last().is_some_and(|f| f.outside == Some(0));
-        // A flow that somebody began by the UE's own address is not translated.
+        // A flow that began from outside by the UE's own address is not translated.
         let translated = translated.filter(|_| is_new || mapped.is_some());
         if let Part::First(id) = p.part {
             self.fragments.retain(|f| (f.0, f.1, f.2, f.3) != (p.source, p.destination, p.protocol, id));

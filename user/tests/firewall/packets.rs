@@ -1,4 +1,4 @@
-//! Packets by what is in them: written whole, with every checksum computed anew.
+//! Packets from their fields: written whole, with every checksum computed.
 
 use std::net::IpAddr;
 

@@ -5,7 +5,7 @@ mod common;
 mod input;
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "what was kept lies in files")]
+#[allow(clippy::disallowed_methods, reason = "saved inputs are in files")]
 fn inputs_that_were_kept_are_decided_on() {
     let kept = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/packets")).unwrap();
     let mut all: Vec<_> = kept.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();

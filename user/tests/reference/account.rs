@@ -51,7 +51,7 @@ pub(crate) struct Account {
     pub(crate) id: u32,
     /// It counts time, from its first packet on; else octets.
     pub(crate) timed: bool,
-    /// It counts neither, but starts of traffic: after so long a silence it starts anew.
+    /// It counts neither, but starts of traffic: after so long a silence it starts again.
     pub(crate) silence: Option<Duration>,
     pub(crate) threshold_events: Option<usize>,
     pub(crate) quota_events: Option<usize>,
@@ -163,7 +163,7 @@ impl Account {
 }
 
 /// Reports what is due, and what is linked to it: when all have counted.
-pub(crate) fn report(accounts: &mut [Account], now: Instant, told: &mut Vec<Used>) {
+pub(crate) fn report(accounts: &mut [Account], now: Instant, reports: &mut Vec<Used>) {
     let due: Vec<_> = accounts.iter_mut().map(|a| a.due().map(|why| (a.id, why))).collect();
     for (account, own) in accounts.iter_mut().zip(&due) {
         let linked = due.iter().flatten().any(|(id, _)| Some(*id) == account.linked_to);
@@ -173,14 +173,14 @@ pub(crate) fn report(accounts: &mut [Account], now: Instant, told: &mut Vec<Used
             (None, true) => Trigger::LIUSA,
             (None, false) => continue,
         };
-        told.push(account.report(now, why));
+        reports.push(account.report(now, why));
     }
 }
 
 /// Lets time pass.
-pub(crate) fn advance(accounts: &mut [Account], to: Instant, told: &mut Vec<Used>) {
+pub(crate) fn advance(accounts: &mut [Account], to: Instant, reports: &mut Vec<Used>) {
     while let Some(at) = accounts.iter().filter_map(Account::next).min().filter(|at| *at <= to) {
         accounts.iter_mut().for_each(|a| a.run(at));
-        report(accounts, at, told);
+        report(accounts, at, reports);
     }
 }

@@ -124,7 +124,7 @@ fn sessions_as_our_smf_asks_for_them_are_plain() {
         pair.establish(0, n);
         for random in 0..20 {
             pair.burst(0, random);
-            pair.compare_told();
+            pair.compare_reports();
         }
         assert_eq!(pair.net.upf.u.only().map(|u| u.plain()), Some(plain), "{n:#x}");
         pair.delete(0);
@@ -152,7 +152,7 @@ fn every_bound_of_what_waits_is_met() {
             // Some for one UE above all, some for all alike.
             let at = if round % 2 == 0 { 0 } else { random as usize % SEATS };
             pair.burst(at, round << 8 | random);
-            pair.compare_told();
+            pair.compare_reports();
         }
         pair.step((7, 0, 60_000)); // 600 ms
         met.iter_mut().zip(bounds).for_each(|(n, reason)| *n += pair.net.dropped(reason));
@@ -184,13 +184,13 @@ fn a_limit_far_away_is_met_at_its_packet() {
     for (n, reports) in [(0x100, 5), (0x600, 1), (0x700, 2), (0x1100, 5)] {
         let mut pair = Pair::new().of_both_families();
         pair.establish(0, n);
-        let mut told = 0;
+        let mut reported = 0;
         for random in 0..40 {
             pair.burst(0, random);
-            told += pair.told.usage.len();
-            pair.compare_told();
+            reported += pair.reports.usage.len();
+            pair.compare_reports();
         }
-        assert!(told >= reports, "{n:#x}: {told}");
+        assert!(reported >= reports, "{n:#x}: {reported}");
         pair.delete(0);
     }
 }

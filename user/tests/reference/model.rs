@@ -70,8 +70,8 @@ pub(crate) enum Fate {
 pub(crate) enum Action {
     Forward(Tunnel),
     Buffer {
-        /// The SMF is told of the first packet.
-        tell: bool,
+        /// The first packet is reported to the SMF.
+        notify: bool,
     },
     Drop,
 }
@@ -97,7 +97,7 @@ enum Met {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub(crate) tunnel: Tunnel,
-    /// Its source is to be told when it has come.
+    /// An end marker goes to its source when it has come.
     pub(crate) marker: bool,
     pub(crate) since: Instant,
 }
@@ -154,12 +154,12 @@ pub(crate) struct Waiting {
     pub(crate) octets: usize,
 }
 
-/// What a packet led to besides its fate.
+/// What a packet leads to besides its fate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
-    /// Not told, but as much of all sessions.
+    /// Not reported: what waits in all sessions.
     pub(crate) waiting: Waiting,
-    /// Likewise: the rate of the slice that has one.
+    /// Not reported either: the rate of the slice that has one.
     pub(crate) slice: Option<Slice>,
     /// Packets that waited were dropped for others, by these bounds.
     pub(crate) gave_way: Vec<DropReason>,
@@ -204,7 +204,7 @@ impl Seat {
         }
     }
 
-    /// What it is asked to do with packets from now on; the end of the tunnel that they do not take any more, if it is wanted.
+    /// What it is asked to do with packets from now on; the end of the tunnel that they do not take any more, if it is requested.
     pub(crate) fn set_action(&mut self, action: Action, marker: bool) -> Option<Fate> {
         if self.action != action {
             (self.action, self.notified) = (action, false);
@@ -215,7 +215,7 @@ impl Seat {
     }
 
     /// A packet of the UE comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
-    pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, told: &mut Reports) -> Vec<Fate> {
+    pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, reports: &mut Reports) -> Vec<Fate> {
         let Some(awaited) = self.awaited else { return Vec::new() };
         if !awaited.stands(now) {
             self.awaited = None;
@@ -225,20 +225,20 @@ impl Seat {
         }
         self.awaited = None;
         let end = self.set_action(Action::Forward(awaited.tunnel), awaited.marker);
-        end.into_iter().chain(self.changed(now, told)).collect()
+        end.into_iter().chain(self.changed(now, reports)).collect()
     }
 
     /// After any change of rules: what is held meets them, in order. What is sent then.
-    pub(crate) fn changed(&mut self, now: Instant, told: &mut Reports) -> Vec<Fate> {
-        let held = self.let_go(told);
-        let again = held.into_iter().map(|(since, p)| self.waited(now, since, p, told));
+    pub(crate) fn changed(&mut self, now: Instant, reports: &mut Reports) -> Vec<Fate> {
+        let held = self.take_held(reports);
+        let again = held.into_iter().map(|(since, p)| self.waited(now, since, p, reports));
         again.filter(|f| *f != Fate::Held).collect()
     }
 
-    /// Nothing waits any more.
-    pub(crate) fn let_go(&mut self, told: &mut Reports) -> VecDeque<(Instant, Inner)> {
-        told.waiting.packets -= self.held.len();
-        told.waiting.octets -= self.held_octets();
+    /// Takes all packets that wait.
+    pub(crate) fn take_held(&mut self, reports: &mut Reports) -> VecDeque<(Instant, Inner)> {
+        reports.waiting.packets -= self.held.len();
+        reports.waiting.octets -= self.held_octets();
         std::mem::take(&mut self.held)
     }
 
@@ -253,13 +253,13 @@ impl Seat {
     }
 
     /// The time is later than it was.
-    pub(crate) fn advanced(&mut self, now: Instant, told: &mut Reports) {
-        account::advance(&mut self.accounts, now, &mut told.usage);
+    pub(crate) fn advanced(&mut self, now: Instant, reports: &mut Reports) {
+        account::advance(&mut self.accounts, now, &mut reports.usage);
         while let Some((since, packet)) = self.held.front()
             && now.since(*since) >= self.bounds.age
         {
-            told.waiting.packets -= 1;
-            told.waiting.octets -= packet.octets.len();
+            reports.waiting.packets -= 1;
+            reports.waiting.octets -= packet.octets.len();
             self.held.pop_front();
             self.dropped += 1;
             self.notified &= !self.held.is_empty();
@@ -278,7 +278,7 @@ impl Seat {
     }
 
     /// A UE's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
-    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, told: &mut Reports) -> Fate {
+    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, reports: &mut Reports) -> Fate {
         let Inner { octets, server } = inner;
         let met = self.met(server, Some(qfi));
         let fate = match met {
@@ -287,7 +287,7 @@ impl Seat {
             Ok(_) if !self.is_own(&octets) => Fate::Dropped(DropReason::SpoofedSource),
             Ok(_) if self.uplink_dropped => Fate::Dropped(DropReason::FarDrop),
             Ok(_) if let Some(reason) = denied(&octets) => Fate::Dropped(reason),
-            Ok(met) => match self.enforced(now, 0, met, octets.len(), told) {
+            Ok(met) => match self.enforced(now, 0, met, octets.len(), reports) {
                 Err(reason) => Fate::Dropped(reason),
                 Ok(()) => Fate::Sent(Destination::N6 { dn: DnIndex(0) }, octets),
             },
@@ -305,29 +305,29 @@ impl Seat {
     }
 
     /// A packet of the data network for this UE, whole.
-    pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, told: &mut Reports) -> Fate {
-        self.waited(now, now, inner, told)
+    pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, reports: &mut Reports) -> Fate {
+        self.waited(now, now, inner, reports)
     }
 
     /// The same of one that has waited.
-    fn waited(&mut self, now: Instant, since: Instant, inner: Inner, told: &mut Reports) -> Fate {
+    fn waited(&mut self, now: Instant, since: Instant, inner: Inner, reports: &mut Reports) -> Fate {
         let octets = inner.octets.len();
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
-            Action::Buffer { tell } => match self.kept(&inner, told) {
+            Action::Buffer { notify } => match self.kept(&inner, reports) {
                 Err(reason) => Fate::Dropped(reason),
                 Ok(()) => {
-                    told.waiting.packets += 1;
-                    told.waiting.octets += octets;
-                    told.downlink_data += usize::from(tell && !self.notified);
-                    self.notified |= tell;
+                    reports.waiting.packets += 1;
+                    reports.waiting.octets += octets;
+                    reports.downlink_data += usize::from(notify && !self.notified);
+                    self.notified |= notify;
                     self.held.push_back((since, inner));
                     Fate::Held
                 }
             },
             Action::Forward(tunnel) => match self.met(inner.server, None) {
                 Err(reason) => Fate::Dropped(reason),
-                Ok(met) => match self.enforced(now, 1, met, octets, told) {
+                Ok(met) => match self.enforced(now, 1, met, octets, reports) {
                     Err(reason) => Fate::Dropped(reason),
                     Ok(()) => Fate::Sent(tunnel.to(), to_gnb(tunnel, met, self.marks, inner.octets)),
                 },
@@ -337,14 +337,14 @@ impl Seat {
     }
 
     /// Whether there is room for a packet to wait. For one of a guaranteed flow others of the session give way, the newest first.
-    fn kept(&mut self, inner: &Inner, told: &mut Reports) -> Result<(), DropReason> {
-        while let Err(reason) = self.room(inner.octets.len(), told.waiting) {
+    fn kept(&mut self, inner: &Inner, reports: &mut Reports) -> Result<(), DropReason> {
+        while let Err(reason) = self.room(inner.octets.len(), reports.waiting) {
             let other = self.held.iter().rposition(|(_, p)| !self.is_promised(p));
             let Some(at) = other.filter(|_| self.is_promised(inner)) else { return Err(reason) };
             let (_, packet) = self.held.remove(at).expect("a packet");
-            told.waiting.packets -= 1;
-            told.waiting.octets -= packet.octets.len();
-            told.gave_way.push(reason);
+            reports.waiting.packets -= 1;
+            reports.waiting.octets -= packet.octets.len();
+            reports.gave_way.push(reason);
             self.dropped += 1;
         }
         Ok(())
@@ -398,7 +398,7 @@ impl Seat {
         way: usize,
         met: Met,
         octets: usize,
-        told: &mut Reports,
+        reports: &mut Reports,
     ) -> Result<(), DropReason> {
         let flow = self.flow.as_ref().filter(|_| met == Met::Flow);
         let has = |q: &Enforced| match met {
@@ -418,7 +418,7 @@ impl Seat {
         if !after.iter_mut().filter(|q| has(q)).all(|q| q.take(now, way, octets)) {
             return Err(DropReason::RateExceeded);
         }
-        if let Some(slice) = told.slice.as_mut().filter(|_| self.sliced) {
+        if let Some(slice) = reports.slice.as_mut().filter(|_| self.sliced) {
             let guaranteed = after.iter_mut().filter(|q| has(q)).any(|q| q.guarantees(now, way, octets));
             if !slice.take(now, way, octets, guaranteed) {
                 return Err(DropReason::SliceRateExceeded);
@@ -427,7 +427,7 @@ impl Seat {
         self.qers = after;
         if counted {
             self.accounts.iter_mut().for_each(|a| a.count(now, way, octets as u64));
-            account::report(&mut self.accounts, now, &mut told.usage);
+            account::report(&mut self.accounts, now, &mut reports.usage);
         }
         Ok(())
     }

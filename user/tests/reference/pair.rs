@@ -77,7 +77,7 @@ pub(crate) type Judge<U> = Box<dyn FnMut(&mut U, Instant, &[Judged])>;
 pub(crate) struct Pair<U: Plane = Upf> {
     pub(crate) net: Net<U>,
     seats: Vec<Option<(Session, Seat)>>,
-    pub(crate) told: Reports,
+    pub(crate) reports: Reports,
     cp_seid: u64,
     both_families: bool,
     /// Numbers of reports that came.
@@ -112,7 +112,7 @@ pub(crate) struct Scope {
     pub(crate) sliced: bool,
     /// With packets that links of tests do not carry, and rules whose effect is not seen behind a link: type of service of outer headers.
     pub(crate) wide: bool,
-    /// Each session has a network behind its UE, to which nobody sends: so none is plain, and the stages decide on every packet.
+    /// Each session has a network behind its UE, to which no packet goes: so none is plain, and the stages decide on every packet.
     pub(crate) stages_only: bool,
     /// Of most sessions the rules are such that they are plain: of all rules together few are.
     pub(crate) mostly_plain: bool,
@@ -239,7 +239,7 @@ impl<U: Plane> Pair<U> {
             judge,
             net,
             seats: (0..SEATS).map(|_| None).collect(),
-            told: Reports { slice, ..Reports::default() },
+            reports: Reports { slice, ..Reports::default() },
             cp_seid: 0,
             both_families: false,
             seen: BTreeSet::new(),
@@ -352,7 +352,7 @@ impl<U: Plane> Pair<U> {
         }
         let r = self.net.establish(m);
         let session = self.net.seated(self.cp_seid, &r);
-        let action = Action::Buffer { tell: !ours };
+        let action = Action::Buffer { notify: !ours };
         let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers, self.scope.bounds);
         (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
         (seat.accounts, seat.sliced, seat.marks) = (accounts, sliced, marks);
@@ -365,7 +365,7 @@ impl<U: Plane> Pair<U> {
     /// The last usage is what the model has counted.
     pub(crate) fn delete(&mut self, at: usize) {
         let Some((session, mut seat)) = self.seats[at].take() else { return };
-        let discarded = seat.let_go(&mut self.told).len();
+        let discarded = seat.take_held(&mut self.reports).len();
         self.decided.dropped[DropReason::GtpuForeignPeer as usize] += seat.unplaced.len() as u64;
         self.decided.dropped[DropReason::BufferDiscarded as usize] += discarded as u64;
         let counters = self.net.upf.session_counters(session.id()).expect("counters");
@@ -409,7 +409,7 @@ impl<U: Plane> Pair<U> {
     ) -> SessionModificationResponse {
         let (_, seat) = self.seats[at].as_mut().expect("a session");
         seat.awaited = None;
-        let fates = seat.changed(self.net.now, &mut self.told);
+        let fates = seat.changed(self.net.now, &mut self.reports);
         let r = self.modify(at, m);
         let sent = self.sent(first.into_iter().chain(fates).collect());
         assert_eq!(by_tunnel(self.net.upf.outputs(sent.len())), by_tunnel(sent));
@@ -472,7 +472,7 @@ impl<U: Plane> Pair<U> {
         self.net.advance(to);
         for (_, seat) in self.seats.iter_mut().flatten() {
             let before = seat.dropped;
-            seat.advanced(to, &mut self.told);
+            seat.advanced(to, &mut self.reports);
             self.decided.dropped[DropReason::BufferAge as usize] += seat.dropped - before;
             let unplaced = seat.unplaced.len();
             seat.unplaced.retain(|since| to.since(*since) < UNPLACED_AGE);
@@ -483,8 +483,8 @@ impl<U: Plane> Pair<U> {
 
     /// What was counted of all sessions together is what the model has.
     fn compare_counted(&mut self) {
-        self.decided.waiting = self.told.waiting;
-        for reason in self.told.gave_way.drain(..) {
+        self.decided.waiting = self.reports.waiting;
+        for reason in self.reports.gave_way.drain(..) {
             self.decided.dropped[reason as usize] += 1;
         }
         let Self { net, decided, scope, .. } = self;
@@ -493,8 +493,8 @@ impl<U: Plane> Pair<U> {
         assert_eq!(Decided::of(&counters, *scope), *decided);
     }
 
-    /// What the SMF was told is what the model has; each report is answered.
-    pub(crate) fn compare_told(&mut self) {
+    /// The SMF gets the reports that the model has; each report is answered.
+    pub(crate) fn compare_reports(&mut self) {
         let (mut downlink_data, mut usage) = (0, Vec::new());
         loop {
             let reports = self.net.reports();
@@ -514,20 +514,21 @@ impl<U: Plane> Pair<U> {
                 self.net.upf.pfcp(self.net.now, &octets, &mut self.net.out);
             }
         }
-        let told = std::mem::take(&mut self.told);
-        (self.told.waiting, self.told.slice, self.told.gave_way) = (told.waiting, told.slice, told.gave_way);
+        let reports = std::mem::take(&mut self.reports);
+        (self.reports.waiting, self.reports.slice, self.reports.gave_way) =
+            (reports.waiting, reports.slice, reports.gave_way);
         self.compare_counted();
-        assert_eq!(downlink_data, told.downlink_data);
+        assert_eq!(downlink_data, reports.downlink_data);
         let sorted = |v: Vec<Used>| {
             let mut v = self.timed(v);
             v.sort_by_key(|used| format!("{used:?}"));
             v
         };
-        assert_eq!(sorted(usage), sorted(told.usage));
+        assert_eq!(sorted(usage), sorted(reports.usage));
     }
 }
 
-/// Not what a UPF has to say itself: of a tunnel that nobody has, or to a UE about its link (RFC 4861 §4.2), which other tests judge.
+/// Whether it is a packet of a session: no error indication and no router advertisement (RFC 4861 §4.2), which other tests cover.
 pub(crate) fn is_of_a_session((to, octets): &(Destination, Vec<u8>)) -> bool {
     let Destination::N3 { .. } = to else { return true };
     let m = Gtpu::parse(octets).unwrap();

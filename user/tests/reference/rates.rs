@@ -97,7 +97,7 @@ impl Enforced {
     }
 }
 
-/// The rate of a slice, 50 ms of it. Whose ends know of congestion already, as those of all packets here, need not be told of it.
+/// The rate of a slice, 50 ms of it. All packets here are marked for congestion already, so none is marked by the slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     kbps: [u64; 2],

@@ -35,7 +35,7 @@ impl<U: Plane> Pair<U> {
             }
             4 => {
                 let (action, apply) = if n & 1 == 0 {
-                    (Action::Buffer { tell: true }, ApplyAction::BUFF | ApplyAction::NOCP)
+                    (Action::Buffer { notify: true }, ApplyAction::BUFF | ApplyAction::NOCP)
                 } else {
                     (Action::Drop, ApplyAction::DROP)
                 };
@@ -111,7 +111,7 @@ impl<U: Plane> Pair<U> {
             }
             _ => self.burst(at, u64::from(n) | u64::from(which) << 16),
         }
-        self.compare_told();
+        self.compare_reports();
     }
 
     /// What is due on the way is seen to when it is.
@@ -192,7 +192,7 @@ impl<U: Plane> Pair<U> {
     }
 }
 
-/// Packets to the UE go by this tunnel from now on; the one by which they went so far is told that it has ended, if it is to be.
+/// Packets to the UE go by this tunnel from now on; the former one gets an end marker, if requested.
 fn switch(tunnel: Tunnel, marker: bool) -> SessionModificationRequest {
     let mut m = activation(tunnel.teid, tunnel.gnb.ip());
     if let Some(parameters) = &mut m.update_fars[0].update_forwarding_parameters {

@@ -9,7 +9,7 @@ use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_user::*;
 
-/// The mark of packets whose ends have been told of congestion.
+/// The congestion mark of ECN (RFC 3168).
 const CE: u8 = 3;
 
 impl<U: Plane> Pair<U> {
@@ -25,10 +25,10 @@ impl<U: Plane> Pair<U> {
         let port = if n >> 12 & 3 == 0 { FLOW_PORT } else { PORTS[n >> 3 & 1] };
         let own = 7 + (n >> 9) as u16 % 8;
         let whole = |octets| Inner { octets, server: Some(port) };
-        let ((server, server6), told) = (model::server(), &mut self.told);
-        // Of a UE without IPv6, an address of a prefix that nobody has.
-        let nobody = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0xffff, 0, 0, 0, 0);
-        let (six, prefix) = (self.both_families && n & 0x100 != 0, seat.ue6.unwrap_or(nobody));
+        let ((server, server6), reports) = (model::server(), &mut self.reports);
+        // Of a UE without IPv6, an address of a prefix without a UE.
+        let unused = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0xffff, 0, 0, 0, 0);
+        let (six, prefix) = (self.both_families && n & 0x100 != 0, seat.ue6.unwrap_or(unused));
         let ue6 = |step: u128| Ipv6Addr::from_bits(prefix.to_bits() + (step << 64) + n as u128 % 7);
         let (ue, mark) = (seat.ue, if seat.sliced { CE } else { 0 });
         let up = |step: u8, payload| match six {
@@ -52,23 +52,23 @@ impl<U: Plane> Pair<U> {
                 let known = n & 3 != 0;
                 if known {
                     let octets = g_pdu(seat.teid, qfi, &first);
-                    all.push((from_gnb(), octets, seat.uplink(now, qfi, whole(first), told)));
+                    all.push((from_gnb(), octets, seat.uplink(now, qfi, whole(first), reports)));
                 }
                 let octets = g_pdu(seat.teid, qfi, &later);
                 let later = Inner { octets: later, server: Some(port).filter(|_| known) };
-                all.push((from_gnb(), octets, seat.uplink(now, qfi, later, told)));
+                all.push((from_gnb(), octets, seat.uplink(now, qfi, later, reports)));
             }
             11 if in_fragments && (!six || seat.ue6.is_some()) => {
                 self.fragments += 1;
                 let [first, later] = fragments(&down(ue, 40), self.fragments).map(|p| marked(p, mark));
                 let known = n & 3 != 0;
                 if known {
-                    all.push((network, first.clone(), seat.downlink(now, whole(first), told)));
+                    all.push((network, first.clone(), seat.downlink(now, whole(first), reports)));
                 }
                 // Of those that wait the word of the first need not stand any more when they go on.
                 if !matches!(seat.action, Action::Buffer { .. }) {
                     let inner = Inner { octets: later.clone(), server: Some(port).filter(|_| known) };
-                    all.push((network, later, seat.downlink(now, inner, told)));
+                    all.push((network, later, seat.downlink(now, inner, reports)));
                 }
             }
             0..=5 => {
@@ -78,9 +78,9 @@ impl<U: Plane> Pair<U> {
                     octets.extend_from_slice(&[0xee; 5]); // behind the datagram's own length
                 }
                 let by = if self.scope.predicts && n >> 17 & 3 == 0 { TARGET } else { GNB };
-                self.drained.extend(seat.comes_by(now, by, told));
+                self.drained.extend(seat.comes_by(now, by, reports));
                 let origin = Origin::N3 { peer: by, local: UPF.into() };
-                all.push((origin, octets, seat.uplink(now, qfi, whole(inner), told)));
+                all.push((origin, octets, seat.uplink(now, qfi, whole(inner), reports)));
             }
             6..=11 => {
                 let inner = marked(made_unusual(down(ue, payload), unusual), mark);
@@ -90,12 +90,12 @@ impl<U: Plane> Pair<U> {
                 }
                 let fate = match six && seat.ue6.is_none() {
                     true => Fate::Dropped(DropReason::UnknownUeAddress),
-                    false => seat.downlink(now, whole(inner), told),
+                    false => seat.downlink(now, whole(inner), reports),
                 };
                 all.push((network, octets, fate));
             }
             12 if n >> 20 & 1 == 0 => {
-                let nobody_there = "2001:db8:45:77::1".parse().unwrap();
+                let without_ue = "2001:db8:45:77::1".parse().unwrap();
                 let denied = "2001:db8:66::1".parse().unwrap();
                 let (inner, to) = match (six, n >> 21 & 3) {
                     (false, _) if unusual < 2 => {
@@ -110,13 +110,13 @@ impl<U: Plane> Pair<U> {
                     (false, 1) => (udp4(ue, Ipv4Addr::new(10, 45, 0, 6), (own, port), payload), port),
                     (false, 2) => (udp4(ue, Ipv4Addr::new(198, 51, 100, 7), (own, port), payload), port),
                     (false, _) => (udp4(ue, Ipv4Addr::new(127, 0, 0, 5), (own, port), payload), port),
-                    (true, 0) => (udp6(ue6(0), nobody_there, (own, port), payload), port),
+                    (true, 0) => (udp6(ue6(0), without_ue, (own, port), payload), port),
                     (true, 1 | 2) => (udp6(ue6(0), denied, (own, port), payload), port),
                     (true, _) => (udp6(ue6(0), UPF.to_ipv6_mapped(), (own, port), payload), port),
                 };
                 let inner = Inner { octets: marked(inner, mark), server: Some(to) };
                 let octets = g_pdu(seat.teid, qfi, &inner.octets);
-                all.push((from_gnb(), octets, seat.uplink(now, qfi, inner, told)));
+                all.push((from_gnb(), octets, seat.uplink(now, qfi, inner, reports)));
             }
             12 if self.scope.predicts && n >> 21 & 3 == 0 => {
                 let inner = up(0, payload);
@@ -128,7 +128,11 @@ impl<U: Plane> Pair<U> {
             }
             12 => {
                 let inner = up(1, payload);
-                all.push((from_gnb(), g_pdu(seat.teid, 1, &inner), seat.uplink(now, 1, whole(inner), told)));
+                all.push((
+                    from_gnb(),
+                    g_pdu(seat.teid, 1, &inner),
+                    seat.uplink(now, 1, whole(inner), reports),
+                ));
             }
             13 => {
                 let nothing = Teid(seat.teid.0 ^ 1 << 31);
@@ -150,13 +154,17 @@ impl<U: Plane> Pair<U> {
             14 => {
                 let octets = match six {
                     false => udp4(server, "10.45.0.7".parse().unwrap(), (port, own), payload),
-                    true => udp6(server6, nobody, (port, 7), payload),
+                    true => udp6(server6, unused, (port, 7), payload),
                 };
                 all.push((network, octets, Fate::Dropped(DropReason::UnknownUeAddress)));
             }
             _ if self.both_families && n & 3 == 3 => {
                 let inner = udp6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), server6, (7, port), payload);
-                all.push((from_gnb(), g_pdu(seat.teid, 1, &inner), seat.uplink(now, 1, whole(inner), told)));
+                all.push((
+                    from_gnb(),
+                    g_pdu(seat.teid, 1, &inner),
+                    seat.uplink(now, 1, whole(inner), reports),
+                ));
             }
             _ if n & 7 == 6 => {
                 let fate = Fate::Dropped(DropReason::EndMarkerIgnored); // its packets go into no tunnel
@@ -238,7 +246,7 @@ fn fragments(whole: &[u8], identification: u16) -> [Vec<u8>; 2] {
     }
 }
 
-/// What a gNB forwards to another one's, with the container that it had; nobody looks inside.
+/// What a gNB forwards to another one's, with the container that it had, unread.
 fn forwarded(teid: Teid, content: &[u8]) -> Vec<u8> {
     let container = Qfi::new(9).map(|qfi| PduSessionInformation::Dl { qfi, rqi: true, ppi: Some(3) });
     let header = GpduHeader::new(teid, container);

@@ -121,7 +121,7 @@ impl Sorted {
                 Ordering::Equal => return Some(Ok(middle)),
             }
         }
-        // The neighbours were compared on the way, and who is ordered with them is ordered with all.
+        // The neighbours were compared on the way; a rule that is ordered with them is ordered with all.
         Some(Err(low))
     }
 

@@ -246,7 +246,7 @@ impl Run {
             Ok::<_, io::Error>(octets as f64 * 8e-6 / took.as_secs_f64())
         })?;
         let after = Figures::now()?;
-        thread::sleep(Duration::from_millis(100)); // until counters are told
+        thread::sleep(Duration::from_millis(100)); // until counters are published
         let counters = self.smf.handle.counters();
         let trips = std::mem::take(&mut *trips.lock().unwrap_or_else(|e| e.into_inner()));
         Ok(Sighting {
@@ -369,7 +369,7 @@ struct Gnb<'a> {
     kept: VecDeque<Vec<u8>>,
     behind: VecDeque<Vec<u8>>,
     /// What the UE has to say while it is away.
-    unsaid: VecDeque<Vec<u8>>,
+    unsent: VecDeque<Vec<u8>>,
 }
 
 impl<'a> Gnb<'a> {
@@ -383,7 +383,7 @@ impl<'a> Gnb<'a> {
             under_way: VecDeque::new(),
             kept: empty(),
             behind: empty(),
-            unsaid: empty(),
+            unsent: empty(),
         }
     }
 
@@ -406,7 +406,7 @@ impl<'a> Gnb<'a> {
                 self.post(Parcel::Down(b[..n].to_vec()));
             }
             while let Some(n) = self.tun.read(&mut b) {
-                self.unsaid.push_back(b[..n].to_vec());
+                self.unsent.push_back(b[..n].to_vec());
             }
             if !away {
                 self.arrived();
@@ -429,7 +429,7 @@ impl<'a> Gnb<'a> {
 
     /// The UE is in a cell: it says what it had to, and what was kept for it goes on.
     fn arrived(&mut self) {
-        while let Some(inner) = self.unsaid.pop_front() {
+        while let Some(inner) = self.unsent.pop_front() {
             self.post(Parcel::Up(g_pdu(self.teid, 1, &inner)));
         }
         while let Some(octets) = self.kept.pop_front() {

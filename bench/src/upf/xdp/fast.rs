@@ -152,7 +152,7 @@ impl<'n> Scene<'n> {
         Ok(Addresses { to_mac: mac(to)?, next_mac: next, gnb: GNB, upf: UPF, server: SERVER })
     }
 
-    /// Says who the neighbours are: nobody answers there any more.
+    /// Sets the neighbours by hand: there is no host that answers.
     fn introduce(&self) -> io::Result<()> {
         let text = |mac: [u8; 6]| mac.map(|o| format!("{o:02x}")).join(":");
         let (gnb, router) =
@@ -205,7 +205,7 @@ impl<'n> Scene<'n> {
                 Namespace::enter(*pid)?;
                 let end = Instant::now() + Duration::from_secs(if passes { 20 } else { 0 });
                 while Instant::now() < end {
-                    // Until the packet thread has told its program who the neighbours are.
+                    // Until the packet thread has written the next hops for its program.
                     let before = self.came(&[*way], on)?;
                     flood.run(64)?;
                     thread::sleep(Duration::from_millis(1));

@@ -64,7 +64,7 @@ pub(crate) enum Mix {
     OneTuple,
     /// Each rule of a tuple of its own, by lengths of prefixes and what else it asks for: the worst case.
     TupleEach,
-    /// Ranges of ports that overlap, for everyone and for one address: no hash tells them apart.
+    /// Ranges of ports that overlap, for everyone and for one address: no hash separates them.
     Ranges,
 }
 

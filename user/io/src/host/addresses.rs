@@ -14,7 +14,7 @@ use crate::sys::event::Event;
 use crate::sys::netlink::{Netlink, Request, attributes};
 use crate::sys::poll;
 
-/// Time between two looks when the kernel reports no change: of what it does not report, such as a local route that somebody adds by hand.
+/// Time between two looks when the kernel reports no change: of what it does not report, such as a local route added by hand.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long changes may follow each other before they are looked at together: an interface brings several addresses.
 const TOGETHER: Duration = Duration::from_millis(2);
@@ -82,7 +82,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Has `tell` told of the host's addresses whenever they are others than `known`. Errors: the system gives no descriptor or thread.
+    /// Calls `tell` with the host's addresses whenever they differ from `known`. Errors: the system gives no descriptor or thread.
     pub(crate) fn start(
         mut known: HostAddresses,
         mut tell: impl FnMut(Arc<HostAddresses>) + Send + 'static,

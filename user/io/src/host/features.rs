@@ -21,11 +21,11 @@ const GENERIC_OCTETS: usize = 4;
 /// Whether a driver gives AF_XDP its frames without copying. Errors: `ENOENT` where the kernel does not say.
 pub(crate) fn has_zero_copy(interface: u32) -> io::Result<bool> {
     let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
-    let mut ask = |family: u16, command: u8, kind: u16, value: &[u8], wanted: u16| {
+    let mut ask = |family: u16, command: u8, kind: u16, value: &[u8], attribute: u16| {
         let request = Request::new(family, 0, &[command, 1, 0, 0]).attribute(kind, value);
         let answers = netlink.query(request)?;
         let answer = answers.first().and_then(|a| a.get(GENERIC_OCTETS..)).unwrap_or_default();
-        let found = attributes(answer).find(|(k, _)| *k == wanted).map(|(_, v)| v.to_vec());
+        let found = attributes(answer).find(|(k, _)| *k == attribute).map(|(_, v)| v.to_vec());
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     };
     let family = ask(

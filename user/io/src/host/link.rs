@@ -71,7 +71,7 @@ fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
         IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
         IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
     };
-    // Nobody else is on the link, so no duplicate address detection.
+    // There is no other host on the link, so no duplicate address detection.
     let mut fixed = vec![family as u8, prefix, libc::IFA_F_NODAD as u8, libc::RT_SCOPE_UNIVERSE];
     fixed.extend_from_slice(&index.to_ne_bytes());
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;

@@ -44,11 +44,11 @@ pub(crate) struct NextHop {
     pub(crate) mtu: Option<u32>,
 }
 
-/// Who is next on the way.
+/// The next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) mac: [u8; 6],
-    /// Not found by asking: somebody has said so.
+    /// Set by hand, not resolved.
     pub(crate) is_set: bool,
 }
 
@@ -182,7 +182,7 @@ impl Routes {
         Ok(mac.filter(|_| state & USABLE != 0).map(|mac| Neighbour { mac, is_set }))
     }
 
-    /// Tells the kernel that a neighbour is used, so that it asks for its address and sees to it that it stays right.
+    /// Reports to the kernel that a neighbour is used, so that it resolves its address and keeps it current.
     pub(crate) fn uses(&mut self, hop: &NextHop) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK;
         self.0.ask(vec![neighbour(libc::RTM_NEWNEIGH, flags, hop, libc::NTF_USE)])

@@ -30,10 +30,10 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const ETHERNET: u32 = 1;
 /// Octets of a frame at most: what is longer is no frame, and the rest of the file is not looked at.
 const FRAME_OCTETS_MAX: usize = 256 << 10;
-/// From whom to whom frames are written: two addresses that no device has (locally administered).
+/// Source and destination of written frames: two addresses that no device has (locally administered).
 const LINK: Link = Link { to: [2, 0, 0, 0, 0, 2], from: [2, 0, 0, 0, 0, 1], vlan: None };
 
-/// Starts the reading of a file, and tells how it goes.
+/// Starts the reading of a file, and reports its progress.
 #[derive(Clone, Debug)]
 pub struct Replay(Arc<Progress>);
 

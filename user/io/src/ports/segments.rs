@@ -41,7 +41,7 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// From the octets in front of a packet. The numbers are in the host's order, as a TUN device has them unless told otherwise.
+    /// From the octets in front of a packet. The numbers are in the host's order, the default of a TUN device.
     pub(crate) fn read(octets: [u8; OFFLOAD_OCTETS]) -> Self {
         let number = |at: usize| usize::from(u16::from_ne_bytes([octets[at], octets[at + 1]]));
         Self {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_what_it_is_said_to_be_is_refused_or_left() {
+    fn packets_that_contradict_their_offload_header_are_refused_or_left() {
         let (offload, whole) = long(false, true, 2_000);
         let mut segments = Segments::default();
         let refused = [

@@ -1,6 +1,6 @@
 //! A ring by which one thread hands values to another, one writer and one reader: without a lock, a system call or an allocation.
 //!
-//! Values change places: who puts one in gets an empty one of the ring's for it, and who takes one out leaves an empty one there, so
+//! Values change places: putting one in returns an empty one of the ring's, and taking one out leaves an empty one there, so
 //! buffers go round and are never copied. Own code because the library's queues take a value and give none back, so that one side
 //! would run out of buffers; and safe code cannot have two threads write parts of one list.
 //!

@@ -166,7 +166,7 @@ pub(crate) struct Xsk {
 /// What a socket that also sends has.
 struct Transmit {
     ring: Producer<libc::xdp_desc>,
-    /// Frames that nobody has.
+    /// Free frames.
     stock: Vec<u64>,
 }
 
@@ -373,9 +373,9 @@ impl Xsk {
         let Some(Transmit { ring, .. }) = &self.transmit else { return Ok(()) };
         ring.publish();
         for kick in 0..KICKS_MAX {
-            // Who polls busily starts the driver even if that does not say that it sleeps.
-            let wanted = ring.0.needs_wakeup() || self.busy && kick == 0;
-            if ring.pending() == 0 || !wanted {
+            // A thread that busy-polls starts the driver even if that does not say that it sleeps.
+            let needed = ring.0.needs_wakeup() || self.busy && kick == 0;
+            if ring.pending() == 0 || !needed {
                 break;
             }
             // SAFETY: no buffer is given; it only has the kernel look at the ring.

@@ -98,7 +98,7 @@ impl Assembler {
         self.emit(0x62 | size as u8, to, Reg::R0, offset, value);
     }
 
-    /// Where the word at `to + offset` is what `R0` says, it becomes `from`; `R0` is what it was. Nobody sees this half done.
+    /// Where the word at `to + offset` is what `R0` says, it becomes `from`; `R0` is what it was. It is atomic.
     pub(super) fn compare_exchange(&mut self, to: Reg, offset: i16, from: Reg) {
         self.emit(0xc3, to, from, offset, 0xf1);
     }

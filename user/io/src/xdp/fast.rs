@@ -1,5 +1,5 @@
-//! The fast path's part of the program: packets of sessions that the pipeline has offloaded are decided on here, written anew and sent to
-//! the other side, all in the driver. Whatever is unusual about a packet, it is left as it is and goes up.
+//! The fast path's part of the program: decides on packets of offloaded sessions, rewrites them and sends them to the other side, all in
+//! the driver. An unusual packet is left as it is and goes up to the pipeline.
 //!
 //! The order of what is looked at is `whimbrel_user`'s for a plain session, and so is what is counted; the tests of
 //! [`super::reference`] compare both, packet for packet.
@@ -62,7 +62,7 @@ pub(crate) enum Time {
     },
     /// The descriptor of a map that says it.
     #[cfg(test)]
-    Told(i32),
+    Test(i32),
 }
 
 /// A next hop: the Ethernet address to which frames go, in the order of octets, and the octets that a packet may have above it (none:
@@ -102,7 +102,7 @@ mod helper {
 
 const XDP_DROP: i32 = 1;
 
-/// Times that a program looks whether a lock is free: longer than anybody has it who is not interrupted.
+/// Times that a program checks whether a lock is free: longer than an uninterrupted holder needs.
 const LOOKS: i32 = 64;
 /// Microseconds in which every bucket fills: half an hour, so that a rate times this is less than 64 bits.
 const FILLED_IN_US: u32 = i32::MAX as u32;
@@ -297,7 +297,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     if v4 {
         a.load(Size::W, Reg::R7, Reg::R9, 12);
     } else {
-        // Neither end is of the link alone, or nobody, and nothing is for many.
+        // Neither end is link-local or unspecified, and the destination is no multicast address.
         for at in [8, 24] {
             a.load(Size::B, Reg::R5, Reg::R9, at);
             for first in [0, 0xfe, 0xff] {
@@ -308,7 +308,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         a.store(Size::W, Reg::Frame, PREFIX, Reg::R7);
         a.load(Size::W, Reg::R7, Reg::R9, 8);
     }
-    a.jump_if(Reg::R7, When::Equal, 0, up); // of nobody, as who has no address of the family
+    a.jump_if(Reg::R7, When::Equal, 0, up); // unspecified, as in sessions without an address of the family
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
@@ -328,7 +328,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     pass(a, fast, way, &held);
     unlock(a, fast_state::FREE);
     count(a, fast, way, up);
-    // The frame begins anew, fourteen octets before the UE's packet.
+    // The frame now begins fourteen octets before the UE's packet.
     a.load(Size::D, Reg::R9, Reg::Frame, HEADER);
     a.add(Reg::R9, (ETHERNET + OUTER).into());
     a.combine(Reg::R9, Do::Add, Reg::R8);
@@ -461,7 +461,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
     is_ues(a, v4, Reg::R9, Reg::R7, held.other);
-    // What is written is read while nobody changes it.
+    // Read under the lock, as it may change.
     for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
         a.load(Size::W, Reg::R1, Reg::R9, field);
         a.store(Size::W, Reg::Frame, to, Reg::R1);
@@ -727,7 +727,7 @@ fn counters(a: &mut Assembler, fast: &Fast, up: Label) {
     look_up(a, fast.counters, up);
 }
 
-/// Adds to a word at `R0`, which nobody else writes; `R1` is what it is then.
+/// Adds to a word at `R0`, which has no other writer; `R1` is what it is then.
 fn add(a: &mut Assembler, at: i16, value: i32) {
     a.load(Size::D, Reg::R1, Reg::R0, at);
     a.add(Reg::R1, value);
@@ -785,7 +785,7 @@ fn now(a: &mut Assembler, fast: &Fast, up: Label) {
             a.combine(Reg::R0, Do::Add, Reg::R1);
         }
         #[cfg(test)]
-        Time::Told(map) => {
+        Time::Test(map) => {
             a.load(Size::W, Reg::R1, Reg::Frame, KEY);
             a.store(Size::W, Reg::Frame, SAVED, Reg::R1);
             a.store_value(Size::W, Reg::Frame, KEY, 0);

@@ -121,7 +121,7 @@ pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
     a.place(done);
 }
 
-/// `R2` and `R3` = the frame and its end, anew.
+/// Reloads `R2` and `R3`: the frame and its end.
 pub(super) fn frame(a: &mut Assembler) {
     a.load(Size::W, Reg::R2, Reg::R6, DATA);
     a.load(Size::W, Reg::R3, Reg::R6, DATA_END);

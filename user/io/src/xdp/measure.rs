@@ -10,7 +10,7 @@ use super::headers::{OUTER, checksum, frame as load_frame, hop_off};
 use super::steer::{ETHERNET, half, within, word};
 use crate::sys::bpf::Instruction;
 
-/// Who sends frames to whom.
+/// Addresses of generated frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// Ethernet address to which frames go.
@@ -21,7 +21,7 @@ pub struct Addresses {
     pub gnb: Ipv4Addr,
     /// The UPF's on N3.
     pub upf: Ipv4Addr,
-    /// With whom UEs speak.
+    /// The far end of UEs.
     pub server: Ipv4Addr,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn inner_checksum(uplink: bool, a: &Addresses, octets: usize, ue: Ipv
 
 /// A frame, but for what differs from session to session.
 pub(crate) fn frame(uplink: bool, a: &Addresses, octets: usize) -> Vec<u8> {
-    let nobody = Ipv4Addr::UNSPECIFIED;
+    let unspecified = Ipv4Addr::UNSPECIFIED;
     let mut f = [&a.to_mac[..], &[2, 0, 0, 0, 0, 0x99], &[8, 0]].concat();
     if uplink {
         let datagram = 8 + 16 + octets;
@@ -76,9 +76,9 @@ pub(crate) fn frame(uplink: bool, a: &Addresses, octets: usize) -> Vec<u8> {
         f.extend_from_slice(&[0x34, 0xff]);
         f.extend_from_slice(&(octets as u16 + 8).to_be_bytes());
         f.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, 1, 0]);
-        f.extend_from_slice(&ipv4(octets, nobody, a.server));
+        f.extend_from_slice(&ipv4(octets, unspecified, a.server));
     } else {
-        f.extend_from_slice(&ipv4(octets, a.server, nobody));
+        f.extend_from_slice(&ipv4(octets, a.server, unspecified));
     }
     f.resize(f.len() + octets - 20, 7);
     f

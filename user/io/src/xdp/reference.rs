@@ -72,7 +72,7 @@ impl Bench {
         let clock = SharedArray::new(1).unwrap();
         let sockets = SocketMap::new(1).unwrap();
         memory.set_device(0, 1).unwrap();
-        let fast = memory.fast(config.teids(), &pair::isolation().deny, UPF, 2152, Time::Told(clock.fd()));
+        let fast = memory.fast(config.teids(), &pair::isolation().deny, UPF, 2152, Time::Test(clock.fd()));
         let steered = Steered {
             ipv4: Some(UPF),
             pools: pools.iter().map(|(pool, _)| *pool).collect(),
@@ -318,19 +318,19 @@ fn a_ue_is_found_at_its_sessions_own_place_and_at_any_other() {
         entry.room.store(1_000_000, Ordering::Relaxed);
         entry.state.store(fast_state::FREE, Ordering::Relaxed);
     };
-    let said = bench.offloaded.ipv4(DnIndex(0), ue).unwrap();
+    let place = bench.offloaded.ipv4(DnIndex(0), ue).unwrap();
     let mut packet = [&[0x45, 0, 0, 40, 0, 0, 0, 0, 9, 17, 0, 0, 198, 51, 100, 1][..], &ue.octets()].concat();
     with_checksum(&mut packet);
     packet.resize(40, 7);
     let frame = [&MAC[..], &[2; 6], &[8, 0], &packet].concat();
     let verdict = || bench.program.verdict(&frame).unwrap();
-    assert_eq!(verdict(), XDP_PASS, "nobody has it");
+    assert_eq!(verdict(), XDP_PASS, "no session has it");
     have(own, ue.octets());
-    assert_eq!(verdict(), XDP_REDIRECT, "nothing else says so");
+    assert_eq!(verdict(), XDP_REDIRECT, "the map has no other session");
     have(own, [10, 45, 0, 6]);
     assert_eq!(verdict(), XDP_PASS);
     have(own + 1, ue.octets());
-    said.store(own as u64 + 2, Ordering::Relaxed);
+    place.store(own as u64 + 2, Ordering::Relaxed);
     assert_eq!(verdict(), XDP_REDIRECT);
     let packets = |index: usize| entries[index].dl_packets.load(Ordering::Relaxed);
     assert_eq!((packets(own), packets(own + 1)), (1, 1));

@@ -211,7 +211,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
         None => pool(a, at, p, &mut |a| a.jump(take), pass),
     };
     let of = |v4: bool| move |p: &&Pool| p.first.is_ipv4() == v4;
-    let wanted = |v4: bool| {
+    let has_pool = |v4: bool| {
         let of_n3 = if v4 { to.ipv4.is_some() } else { to.ipv6.is_some() };
         of_n3
             || to.pools.iter().any(|p| of(v4)(&p))
@@ -233,7 +233,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
     a.jump_if(Reg::R5, When::NotEqual, kind(false), other);
     expect(a, Size::W, 0, word(&to.mac), pass);
     expect(a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
-    if wanted(false) {
+    if has_pool(false) {
         within(a, v6.payload, pass);
         if let Some(address) = to.ipv6 {
             let other = a.label();
@@ -249,7 +249,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
     a.place(ipv4);
     expect(a, Size::W, 0, word(&to.mac), pass);
     expect(a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
-    if wanted(true) {
+    if has_pool(true) {
         expect(a, Size::B, start, 0x45, pass); // no options
         if let Some(address) = to.ipv4 {
             let other = a.label();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test] // IEEE 802.1Q §9.6: the number is the lower twelve bits, the others a priority
-    fn frames_of_a_vlan_are_told_from_others() {
+    fn frames_of_a_vlan_are_distinguished_from_others() {
         let Some((sockets, _socket)) = sockets() else { return };
         let n3 = Steered { ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)), ..Steered::new(MAC, Some(7), 2152) };
         let pools = vec![ues("10.45.0.0", 16, "10.45.0.1"), ues("2001:db8:45::", 48, "2001:db8:45::1")];

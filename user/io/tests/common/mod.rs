@@ -67,7 +67,7 @@ pub(crate) fn inside(test: &str) -> bool {
 /// Until what must come is given up, on a machine that does other things too.
 pub(crate) const SURELY: Duration = Duration::from_secs(20);
 
-/// Waits until something holds: the packet thread tells its counters now and then, answers come faster.
+/// Waits until a condition holds: the packet thread publishes its counters now and then, answers come faster.
 pub(crate) fn eventually(holds: impl Fn() -> bool, or: impl Fn() -> String) {
     let begun = Instant::now();
     while !holds() {
@@ -288,15 +288,20 @@ pub(crate) fn device(name: &str, frames: bool) -> fs::File {
     file
 }
 
-/// Sends an inner packet until something comes back that is wanted.
-pub(crate) fn exchange(gnb: &UdpSocket, teid: Teid, inner: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+/// Sends an inner packet until something comes back that is expected.
+pub(crate) fn exchange(
+    gnb: &UdpSocket,
+    teid: Teid,
+    inner: &[u8],
+    expected: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
     for _ in 0..50 {
         gnb.send_to(&g_pdu(teid, inner), (UPF, 2152)).unwrap();
         let end = Instant::now() + Duration::from_millis(200);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             let Some(message) = answered(gnb, left.max(Duration::from_millis(1))) else { break };
             let message = Gtpu::parse(&message).unwrap();
-            if wanted(message.payload) {
+            if expected(message.payload) {
                 return message.payload.to_vec();
             }
         }
@@ -560,7 +565,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> (u8, Vec<u8>) {
 
 /// The host's settings that the user plane may touch, when it is at rest.
 pub(crate) fn host() -> String {
-    // An interface gets an address of its link some time after it is up, and a second later the kernel knows that nobody else has it.
+    // An interface gets an address of its link some time after it is up, and a second later duplicate address detection is over.
     let at_rest = || {
         let addresses = sh("ip -o -6 address show scope link -tentative");
         sh("ip -o link show up").lines().filter(|l| !l.contains("LOOPBACK")).all(|link| {
@@ -574,8 +579,8 @@ pub(crate) fn host() -> String {
         for v in -4 -6; do ip $v rule; ip $v route show table all; done; nft list ruleset 2>/dev/null || true")
 }
 
-/// Settings that the kernel changes by itself when the host is told to forward, at other values than its own, and rules of
-/// somebody else.
+/// Settings that the kernel changes by itself when forwarding is enabled, at other values than its own, and rules of
+/// another program.
 pub(crate) fn peculiar_host() {
     sh("ip tuntap add odd0 mode tun; ip link set odd0 up; ip rule add from 192.0.2.1 lookup 77 || true
         cd /proc/sys/net; echo 0 >ipv4/conf/all/accept_redirects

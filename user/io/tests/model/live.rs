@@ -16,7 +16,7 @@ use super::model::Fate;
 use super::pair::{Judged, Pair, Scope, is_of_a_session};
 
 /// Sessions from here on there are none, in no table.
-const NOBODY: u32 = 1 << 24;
+const NO_SESSIONS_FROM: u32 = 1 << 24;
 
 /// A way to a UPF and from it.
 pub(crate) trait Wire {
@@ -42,7 +42,7 @@ pub(crate) struct Live {
     before: Counters,
 }
 
-/// A clock that is told the time.
+/// A clock that the test sets.
 pub(crate) fn clock() -> (Arc<AtomicU64>, Clock) {
     let time = Arc::new(AtomicU64::new(START.0));
     let own = Arc::clone(&time);
@@ -71,7 +71,7 @@ impl Live {
     /// Counts from now on.
     pub(crate) fn begin(&mut self) {
         let shown = |live: &Self| live.handle.counters();
-        // The threads are at rest, so what they told last is all.
+        // The threads are at rest, so their last counters are complete.
         self.rest();
         let mut last = shown(self);
         loop {
@@ -86,18 +86,18 @@ impl Live {
         self.outputs(0);
     }
 
-    /// Waits until each thread has done all that it was asked for, and told of it; what else they told.
+    /// Waits until each thread has done and reported all that it was asked for; its other reports.
     fn rest(&mut self) -> Vec<Report> {
         let threads = self.handle.threads();
         for thread in 0..threads {
-            let session = SessionId { index: NOBODY + u32::from(thread), generation: 0 };
+            let session = SessionId { index: NO_SESSIONS_FROM + u32::from(thread), generation: 0 };
             self.handle.apply(Change::Remove { session, token: Some(Token(u32::MAX)) }).expect("room");
         }
         let (mut reports, mut answers, begun) = (Vec::new(), 0, std::time::Instant::now());
         while answers < threads {
             for report in self.handle.take_reports() {
                 match report {
-                    Report::Usage { session, .. } if session.index >= NOBODY => answers += 1,
+                    Report::Usage { session, .. } if session.index >= NO_SESSIONS_FROM => answers += 1,
                     other => reports.push(other),
                 }
             }
@@ -174,7 +174,7 @@ impl Plane for Live {
             Some(time) => time.store(now.0, Ordering::SeqCst),
             None => std::thread::sleep(Duration::from_millis(2)), // long enough for a session to be offloaded
         }
-        // In the first turn a thread may have looked at the clock before; what is due in the second it tells at its end.
+        // In the first turn a thread may have looked at the clock before; what is due in the second is reported at its end.
         for _ in 0..3 {
             let reports = self.rest();
             reports.into_iter().for_each(|report| self.c.handle(now, Input::Report(report), out));
@@ -199,7 +199,7 @@ impl Plane for Live {
         with_checksum(octets, at, self.wire.hops())
     }
 
-    fn counters(&mut self, wanted: &dyn Fn(&Counters) -> bool) -> Counters {
+    fn counters(&mut self, expected: &dyn Fn(&Counters) -> bool) -> Counters {
         let begun = std::time::Instant::now();
         loop {
             let mut counters = self.handle.counters();
@@ -208,7 +208,7 @@ impl Plane for Live {
             for (now, before) in counters.dropped.iter_mut().zip(self.before.dropped) {
                 *now -= before;
             }
-            if wanted(&counters) || begun.elapsed() > SURELY {
+            if expected(&counters) || begun.elapsed() > SURELY {
                 return counters;
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use whimbrel_user::{Buffering, Origin};
 use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane, system_clock};
 
-/// What goes on at once, and what waited and goes on with it, come out by one way: nobody can tell which was first.
+/// What goes on at once, and what waited and goes on with it, come out by one way: their order cannot be observed.
 const ALONE: Scope = Scope { predicts: false, wide: false, ..Scope::ALL };
 /// Bounds of each session alone: those of all together depend on whose packet is first where there are several threads.
 const EACH: Buffering = Buffering { packets: 100_000, octets: 1 << 30, ..BUFFERING };
@@ -136,7 +136,7 @@ fn a_capture_is_decided_on_as_the_model_decides() {
 
 /// One processor for all: what one thread sends by several is not in its order any more.
 fn on_one_processor() {
-    // SAFETY: for this plain C struct all zeroes are a value; it lives through both calls, and its length is said.
+    // SAFETY: for this plain C struct all zeroes are a value; it lives through both calls, and its length is given.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
@@ -162,7 +162,7 @@ fn between(io: N3Io, ran: &Namespace, server: &Namespace, scope: Scope) -> Optio
     let nowhere = "ip route add blackhole default; ip -6 route add blackhole default";
     host::sh(nowhere);
     server.sh(nowhere);
-    // The kernel knows who is where, and so do we.
+    // The kernel knows all neighbours, and so does the UPF.
     let (gnb, router) = (ran.sh("ip -o link show gnb"), server.sh("ip -o link show server"));
     host::sh(&format!("ip neigh replace {GNB} lladdr {} dev n3 nud permanent", mac(&gnb), GNB = host::GNB));
     for address in ROUTERS {

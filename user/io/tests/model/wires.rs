@@ -198,7 +198,7 @@ impl Wire for Sockets {
             all.push((Destination::N3 { peer: GNB, tos: 0 }, room[..octets].to_vec()));
         }
         loop {
-            // SAFETY: the room lives through the call and is as long as is said.
+            // SAFETY: the room lives through the call and is as long as given.
             let octets = unsafe {
                 libc::recv(self.network.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), libc::MSG_TRUNC)
             };

@@ -138,7 +138,7 @@ impl Flows {
         let Timeouts { udp, tcp, tcp_transitory, icmp, other } = *timeouts;
         Self {
             hash,
-            // Zero is nobody, so that an empty table is memory that nobody has touched.
+            // Zero is no flow, so that an empty table is untouched memory.
             buckets: vec![0; max.next_power_of_two()].into(),
             flows: Vec::with_capacity(max),
             max,

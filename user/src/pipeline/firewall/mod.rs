@@ -45,7 +45,7 @@ const EVICTED_FOR_PORT: usize = 16;
 const ACCESS: u8 = 0;
 const CORE: u8 = 1;
 
-/// Types of ICMP (RFC 792) and ICMPv6 (RFC 4443) messages that are told apart.
+/// Types of ICMP (RFC 792) and ICMPv6 (RFC 4443) messages that are handled.
 mod icmp {
     pub(super) const ECHO_REPLY: u8 = 0;
     pub(super) const ECHO: u8 = 8;
@@ -75,12 +75,12 @@ enum Sort {
     Later(Fragment),
 }
 
-/// Who is behind the destination of a packet from outside.
+/// The UE behind the destination of a packet from outside.
 pub(super) enum Behind {
     /// The UE that has this address.
     Ue(IpAddr),
-    /// Nobody, or the packet is none to look for him with.
-    Nobody(DropReason),
+    /// None, or the packet cannot be attributed to a UE.
+    NoUe(DropReason),
     /// Whoever it is, a session of this shard has the outside port.
     Shard(u8),
     /// A later fragment, whose first one may have been another shard's.
@@ -268,37 +268,37 @@ impl N6Firewall {
         self.mappings.as_ref().filter(|_| mapping != NIL)?.outside(mapping)
     }
 
-    /// Who a packet from outside is for: its destination, unless that is translated.
+    /// The UE that a packet from outside is for: its destination, unless that is translated.
     pub(super) fn ue_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
         let itself = Behind::Ue(inner.destination);
         let (Some(m), IpAddr::V4(to)) = (&self.mappings, inner.destination) else { return itself };
         if !m.holds(to) {
             return itself;
         }
-        let (kind, port, nobody) = match sort(inner, p, false) {
-            Err(reason) => return Behind::Nobody(reason),
+        let (kind, port, no_ue) = match sort(inner, p, false) {
+            Err(reason) => return Behind::NoUe(reason),
             Ok(Sort::Later(f)) => {
                 let word = self.fragments.find(now, inner, f);
                 return word.and_then(|w| w.address).map_or(Behind::Unknown, Behind::Ue);
             }
             Ok(Sort::Flow { ports, .. }) => match Kind::of(inner.protocol) {
                 Some(kind) => (kind, ports.1, DropReason::FirewallUnasked),
-                None => return Behind::Nobody(DropReason::NatProtocol),
+                None => return Behind::NoUe(DropReason::NatProtocol),
             },
             Ok(Sort::Error) => {
                 let about = About::of(inner, p).and_then(|a| Some((Kind::of(a.inner.protocol)?, a.ports.0)));
-                let Some((kind, port)) = about else { return Behind::Nobody(DropReason::FirewallState) };
+                let Some((kind, port)) = about else { return Behind::NoUe(DropReason::FirewallState) };
                 (kind, port, DropReason::FirewallState)
             }
         };
         match (m.shard_of(port), m.behind(to, kind, port)) {
             (Some(shard), _) => Behind::Shard(shard),
             (None, Some((_, inside))) => Behind::Ue(inside.ue.into()),
-            (None, None) => Behind::Nobody(nobody),
+            (None, None) => Behind::NoUe(no_ue),
         }
     }
 
-    /// A packet comes from the data network for a UE of this session, whose address [`Self::ue_of`] has said. What the packet is now.
+    /// A packet comes from the data network for a UE of this session, whose address [`Self::ue_of`] has returned. The packet as it is now.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -556,7 +556,7 @@ struct About {
 }
 
 impl About {
-    /// `None` where nothing can be said of it: its headers are cut, it is a later fragment, or the error's checksum is wrong (RFC 5508
+    /// `None` where it cannot be read: its headers are cut, it is a later fragment, or the error's checksum is wrong (RFC 5508
     /// §4.1).
     fn of(error: &Inner, p: &[u8]) -> Option<Self> {
         let begins_at = error.payload_at + 8;

@@ -105,7 +105,7 @@ pub(super) fn checksum(octets: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Sums an ICMP message anew.
+/// Recomputes the checksum of an ICMP message.
 pub(super) fn sum_icmp(p: &mut [u8], at: usize) {
     put_word(p, at + 2, 0);
     let sum = checksum(p.get(at..).unwrap_or_default());

@@ -1,6 +1,6 @@
 //! How far a TCP connection is: enough to tell one that lasts from one that is opening or ending (RFC 5382 §5, RFC 7857 §2).
 //!
-//! Sequence numbers are not followed: a reset that somebody guesses shortens a connection's time, and its next segment restores it.
+//! Sequence numbers are not followed: a guessed reset shortens a connection's time, and its next segment restores it.
 
 /// Bits of the flags of a segment (RFC 9293 §3.1).
 pub(super) mod flag {
@@ -24,7 +24,7 @@ const FOUND: u8 = 64;
 pub(super) struct Tcp(u8);
 
 impl Tcp {
-    /// Whether a segment may begin a flow. A UE's may be of a connection that is older than the flow, for the UE may begin anew
+    /// Whether a segment may begin a flow. A UE's may be of a connection that is older than the flow, for the UE may reconnect
     /// all the same; what ends a connection begins none.
     pub(super) fn may_begin(flags: u8, from_ue: bool) -> bool {
         let greets = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_both_have_parted_and_the_same_ports_may_begin_anew() {
+    fn flow_ends_when_both_ends_are_closed_and_its_ports_may_be_reused() {
         let half = greeted_and(&[(FIN | ACK, true), (ACK, false)]);
         assert!(half.lasts(), "the other end may go on for long");
         let both = half.after(FIN | ACK, false);
         assert!(!both.lasts());
         assert!(!both.after(ACK, true).lasts(), "the last acknowledgement");
-        let anew = both.after(SYN, true);
-        assert!(!anew.lasts() && anew.after(SYN | ACK, false).after(ACK, true).lasts());
+        let reopened = both.after(SYN, true);
+        assert!(!reopened.lasts() && reopened.after(SYN | ACK, false).after(ACK, true).lasts());
     }
 
     #[test] // RFC 7857 §2.2

@@ -25,7 +25,7 @@ const OTHERS: u16 = 0xf << 11 | 1 << 9 | 0xf;
 /// A message of one question.
 pub(super) struct Message<'a> {
     octets: &'a [u8],
-    /// Names the question to who asked.
+    /// Identifies the question.
     pub(super) id: u16,
     /// What is asked about.
     pub(super) name: Name,

@@ -1,9 +1,9 @@
-//! By which names a session's packets are known: what its UE has asked name servers, and whom it has greeted by TLS.
+//! Server names of a session's packets: those that its UE has resolved by DNS or sent in a TLS ClientHello.
 //!
 //! Only of sessions with a rule that names an application which has names. What is learnt is the session's own: what one UE asks, and
 //! whoever answers it, says nothing of another UE's packets. An answer is believed if the UE has asked for it, of the server
 //! that was asked. An address is known by a name as long as the answer says; a flow that began by then is known by it as long as it
-//! has packets. Who wants to be taken for an application can ask for its name, or greet by it: no rule that lets more pass can rest
+//! has packets. A UE can ask for an application's name, or send it in a ClientHello, to be classified as it: no rule that lets more pass can rest
 //! on names alone (docs/applications.md).
 //!
 //! One packet is looked at, nothing is put together: a greeting whose name is in its second segment names nothing, nor do answers in
@@ -31,7 +31,7 @@ use name::Name;
 
 /// How long an answer is waited for: longer than a UE does.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// An answer stands for as long at least, so that who has asked can begin.
+/// An answer stands for as long at least, so that the UE can begin.
 const TTL_MIN_S: u32 = 10;
 /// And for a day at most (RFC 8767 §4 would have no more than a week).
 const TTL_MAX_S: u32 = 86_400;
@@ -83,7 +83,7 @@ struct Asked {
     at: Instant,
 }
 
-/// What a session's UE has said of names.
+/// The names that a session's UE has used.
 #[derive(Default)]
 pub(super) struct Naming {
     /// The oldest first.
@@ -188,9 +188,9 @@ impl Naming {
 }
 
 /// The descriptions of a session's applications that a name is one of.
-fn of_name(applications: &[Arc<Application>], name: &Name, whence: DomainNameProtocol) -> Names {
+fn of_name(applications: &[Arc<Application>], name: &Name, protocol: DomainNameProtocol) -> Names {
     let mut found = Names::NONE;
-    applications.iter().for_each(|a| a.of_name(name.octets(), whence, &mut found));
+    applications.iter().for_each(|a| a.of_name(name.octets(), protocol, &mut found));
     found
 }
 
@@ -250,7 +250,7 @@ mod tests {
 
     /// As they are, and cut.
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "what was kept lies in files")]
+    #[allow(clippy::disallowed_methods, reason = "saved inputs are in files")]
     fn questions_answers_and_greetings_that_were_kept_are_read_to_an_end() {
         let kept = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/names")).unwrap();
         let all: Vec<_> = kept.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Whom a UE greets: the server name of a TLS ClientHello (RFC 8446 §4.1.2, RFC 6066 §3), of what one packet has of it.
+//! The server name of a TLS ClientHello (RFC 8446 §4.1.2, RFC 6066 §3), as far as one packet has it.
 
 use super::name::Name;
 

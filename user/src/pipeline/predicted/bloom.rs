@@ -9,7 +9,7 @@ use whimbrel_prefetch::prefetch;
 pub(super) const FILTERS: u32 = u8::BITS;
 /// Positions of a key. With [`POSITIONS_PER_KEY`] more would fill the filters faster than they would tell keys apart.
 const HASHES: u32 = 4;
-/// Positions that a filter has for each key that it is made for: one look in some two hundred finds what nobody put there, all eight
+/// Positions that a filter has for each key that it is made for: one look-up in some two hundred is a false positive, with all eight
 /// filters full; the paper has one in seventy.
 const POSITIONS_PER_KEY: usize = 24;
 /// Positions of a cache line, and bits of a hash that choose one.
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn full_filters_find_less_than_the_papers_share_of_what_nobody_put_there() {
+    fn false_positives_of_full_filters_stay_below_the_papers_share() {
         const KEYS: u64 = 20_000;
         let mut bloom = Bloom::new(KEYS as usize);
         for filter in 0..FILTERS {
             (0..KEYS).for_each(|n| bloom.put(filter, mix(u64::from(filter) << 32 | n)));
         }
-        let strangers = (1 << 40..(1 << 40) + 100_000).filter(|n| bloom.has(mix(*n))).count();
-        assert!(strangers < 1_500, "{strangers} of 100,000");
-        assert!(strangers > 0, "a filter that knows everything");
+        let false_positives = (1 << 40..(1 << 40) + 100_000).filter(|n| bloom.has(mix(*n))).count();
+        assert!(false_positives < 1_500, "{false_positives} of 100,000");
+        assert!(false_positives > 0, "a filter that knows everything");
     }
 }

@@ -2,7 +2,7 @@
 //! shows that it has.
 //!
 //! A prediction is of a UE that comes to this UPF, or to another gNB of it. Its rules are those that the SMF prepared, the
-//! target's tunnel among them, and nobody's guess: only *when* they begin is left to the packets. They begin
+//! target's tunnel among them, none of them guessed: only *when* they begin is left to the packets. They begin
 //!
 //! - with the first packet that no session here has, but the prediction, by its tunnel or by its UE's address. From a gNB it must
 //!   come from one that the rules forward to, where they name one. Whether packets to the UE are forwarded or held until more is
@@ -13,7 +13,7 @@
 //! The packet is decided on by the new rules at once, while [`Report::Arrived`] goes the slow way to UPF-C: it is what of the paper's
 //! clone the slow path needs. What UPF-C says later of a session ends its prediction, and stands.
 //!
-//! Eight Bloom filters, one for each of the last periods of 625 ms, stand in front of the table: packets that nobody awaits, strangers'
+//! Eight Bloom filters, one for each of the last periods of 625 ms, stand in front of the table: packets of no prediction, unknown senders'
 //! mostly, touch one cache line more for all predictions. A prediction lives until its filter's turn comes again, 4.4 to 5 s.
 //!
 //! [`Report::Arrived`]: crate::exchange::Report::Arrived
@@ -146,7 +146,7 @@ impl Predictions {
         }
     }
 
-    /// The prediction is no more: what it said.
+    /// Removes a prediction and returns it.
     fn forget(&mut self, number: u64) -> Option<Future> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let future = self.all.get_mut(at)?.future.take()?;

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart() {
+    fn keys_of_equal_hash_are_distinguished() {
         let mut table = Table::new();
         (0..9).for_each(|number| table.put(5, number));
         assert_eq!(table.find(5, |n| n == 7), Some(7));

@@ -1,4 +1,4 @@
-//! Who is next on the way to each gNB: what the kernel's routes and neighbour table say, kept for a second.
+//! The next hop to each gNB, from the kernel's routes and neighbour table, cached for a second.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::host::route::{Interface, Routes};
 
-/// Peers that are remembered, more than gNBs that one UPF has paths to. Strangers' echo requests may fill it; then all are
+/// Peers that are remembered, more than gNBs that one UPF has paths to. Echo requests of unknown peers may fill it; then all are
 /// forgotten and learnt again.
 const PEERS_MAX: usize = 16_384;
 /// How long an answer is good: a neighbour that gets another Ethernet address misses packets for this long.
@@ -15,7 +15,7 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// How long until a neighbour that is not known yet is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Time between questions to the kernel: each takes some 20 µs, so that they take a tenth of the thread's time at most,
-/// whoever makes us ask. Who is not asked for goes by the socket, or as it was.
+/// whoever makes us ask. A peer that is not resolved goes by the socket, or as before.
 const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
 
 /// Where frames for a peer go, and how long their packets may be.
@@ -85,7 +85,7 @@ impl Hops {
             _ => return Ok(Next::Elsewhere),
         };
         let neighbour = self.routes.neighbour(&next)?;
-        // It also starts the search for one that is not known. One that somebody has set would be made one that is searched for.
+        // It also starts the search for one that is not known. One that was set by hand would become one that is resolved.
         if !neighbour.is_some_and(|n| n.is_set) {
             self.routes.uses(&next)?;
         }

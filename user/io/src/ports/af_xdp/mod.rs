@@ -48,7 +48,7 @@ pub(crate) struct Front {
     tunnels: Vec<Tunnel>,
     /// All UEs' addresses.
     pools: Vec<(Pool, DnIndex)>,
-    /// Of the last datagram: threads' are never the same, for fragments from one address are told apart by it.
+    /// Of the last datagram: threads' are never the same, for it distinguishes fragments from one address.
     identification: u32,
     threads: u32,
     /// Which wire is asked first.
@@ -61,8 +61,8 @@ pub(crate) struct Front {
 /// What is to be seen to for a fast path.
 struct FastSide {
     memory: Arc<Memory>,
-    /// When next hops were told last, and how many gNBs there were.
-    told: Instant,
+    /// When next hops were last written, and how many gNBs there were.
+    updated: Instant,
     gnbs: usize,
     /// Some are not known.
     unknown: bool,
@@ -98,7 +98,7 @@ impl Uplink {
         self.routers.iter().copied().find(|r| r.is_ipv4() == v4 && self.tunnel.is_none())
     }
 
-    /// Who has the next hop of a packet to an address.
+    /// The owner of the next hop of a packet to an address.
     fn next(&self, to: IpAddr) -> Option<IpAddr> {
         match &self.tunnel {
             Some(tunnel) => Some(tunnel.remote),
@@ -197,7 +197,7 @@ pub(super) fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
     v4.chain(v6).chain(outside)
 }
 
-/// The interface with N3's addresses, if it is one on which AF_XDP is wanted.
+/// The interface with N3's addresses, if AF_XDP is configured for it.
 fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obstacle> {
     let mut interface: Option<Interface> = None;
     for address in config.n3_addresses() {
@@ -221,8 +221,8 @@ fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obsta
 }
 
 impl Front {
-    /// Attaches programs and opens rings where that is wanted, for each packet thread its own queues: there are as many threads as are
-    /// configured, or fewer where there are fewer queues, and none if it is wanted nowhere; and why not for N3 if that was left to us.
+    /// Attaches programs and opens rings where that is configured, for each packet thread its own queues: there are as many threads as are
+    /// configured, or fewer where there are fewer queues, and none if it is configured nowhere; and why not for N3 if that was left to us.
     ///
     /// Errors: what stands in the way where it was demanded; nothing stays set then.
     pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<Obstacle>), Obstacle> {
@@ -300,7 +300,7 @@ impl Front {
             return Ok((Vec::new(), obstacle));
         }
         let side =
-            |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, unknown: true, all_up: false };
+            |(memory, _)| FastSide { memory, updated: Instant::now(), gnbs: 0, unknown: true, all_up: false };
         let fast = fast.map(side);
         let tunnels = n6.iter().flatten().filter_map(|u| u.tunnel).collect();
         let pools = all_pools;
@@ -363,12 +363,12 @@ impl Front {
         result
     }
 
-    /// Tells the fast path its next hops, if it is time.
+    /// Writes the next hops of the fast path, when due.
     fn see_to_hops(&mut self) {
         let Some(fast) = &self.fast else { return };
         let now = Instant::now();
         let every = if fast.unknown { UNKNOWN_HOPS_EVERY } else { HOPS_EVERY };
-        if now.duration_since(fast.told) >= every || fast.gnbs != fast.memory.gnbs().len() {
+        if now.duration_since(fast.updated) >= every || fast.gnbs != fast.memory.gnbs().len() {
             self.tell_hops(now);
         }
     }
@@ -376,7 +376,7 @@ impl Front {
     fn tell_hops(&mut self, now: Instant) {
         let Self { wires, own, n3, n6, fast: Some(fast), .. } = self else { return };
         let gnbs = fast.memory.gnbs();
-        (fast.told, fast.gnbs, fast.unknown) = (now, gnbs.len(), false);
+        (fast.updated, fast.gnbs, fast.unknown) = (now, gnbs.len(), false);
         let unknown = &mut fast.unknown;
         let mut tell = |number: u16, at: Place, from: Option<IpAddr>, to: IpAddr| {
             let lane = &mut wires[at.wire].lanes[at.lane];

@@ -11,7 +11,7 @@ const TAGGED_OCTETS: usize = 18;
 /// The kind of frames with a tag (IEEE 802.1Q).
 const TAG: [u8; 2] = [0x81, 0];
 
-/// Between whom a frame goes.
+/// The two ends of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) to: [u8; 6],

@@ -1,4 +1,4 @@
-//! What the fast path's programs and the pipeline share, and the next hops that programs are told.
+//! What the fast path's programs and the pipeline share, and the next hops of the programs.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -21,10 +21,10 @@ impl Control {
 
     /// The value of the first, if it is of this kind.
     pub(super) fn int_of(&self, level: libc::c_int, kind: libc::c_int) -> Option<libc::c_int> {
-        let mut wanted = Self::default();
-        wanted.int(level, kind, 0);
+        let mut expected = Self::default();
+        expected.int(level, kind, 0);
         let [a, b, c, d, ..] = self.octets[2].to_ne_bytes();
-        (self.octets[..2] == wanted.octets[..2]).then(|| libc::c_int::from_ne_bytes([a, b, c, d]))
+        (self.octets[..2] == expected.octets[..2]).then(|| libc::c_int::from_ne_bytes([a, b, c, d]))
     }
 
     pub(super) fn put(&mut self, level: libc::c_int, kind: libc::c_int, value_octets: u64, value: u64) {

@@ -50,7 +50,7 @@ pub(crate) struct Datagrams {
     headers: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the raw pointers in `parts` and `headers` are written anew before each system call that reads them, and mean
+// SAFETY: the raw pointers in `parts` and `headers` are written before each system call that reads them, and mean
 // nothing between calls.
 unsafe impl Send for Datagrams {}
 

@@ -13,7 +13,7 @@ use crate::sys::{check, owned};
 /// The accumulator, as what a classic program returns (linux/filter.h); `libc` has it not.
 const BPF_A: u32 = 0x10;
 
-/// Whether somebody has the address for himself. A socket that shares it would not be told of others that share it too.
+/// Whether another socket has the address exclusively. Binding a shared socket would not report others that share it too.
 pub(super) fn in_use(address: SocketAddr) -> bool {
     matches!(UdpSocket::bind(address), Err(e) if e.kind() == io::ErrorKind::AddrInUse)
 }
@@ -43,7 +43,7 @@ pub(super) fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Has the kernel choose among sockets that share an address by the tunnel of a datagram (TS 29.281 §5.1), with a program of the classic
-/// kind, for which nobody needs privileges. What has no tunnel goes to any.
+/// kind, which needs no privileges. What has no tunnel goes to any.
 pub(super) fn steer_by_tunnel(socket: &UdpSocket, sockets: usize, teids: &Teids) -> io::Result<()> {
     const TEID_AT: u32 = 4;
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };

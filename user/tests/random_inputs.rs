@@ -1,4 +1,4 @@
-//! Octets that nobody should send: every one is forwarded by a rule, or counted; nothing panics, nothing grows.
+//! Random octets as input: each packet is forwarded by a rule or counted as dropped; nothing panics, nothing grows.
 
 mod common;
 
