@@ -33,6 +33,8 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
 const GNB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 10];
 const MTU: u32 = 1_500;
+/// Attempts to load a program.
+const LOADS_MAX: usize = 5;
 /// Verdicts.
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -78,8 +80,14 @@ impl Bench {
             pools: pools.iter().map(|(pool, _)| *pool).collect(),
             ..Steered::new(MAC, None, 2152)
         };
-        let program = Program::load(&steer::program(&[steered], sockets.fd(), Some(&fast)))
-            .unwrap_or_else(|e| panic!("{e}"));
+        let code = steer::program(&[steered], sockets.fd(), Some(&fast));
+        // The kernel's verifier gives up when a signal comes, as it does on a busy host.
+        let load = || Program::load(&code).map_err(|e| (e.kind(), e.to_string()));
+        let program = std::iter::repeat_with(load)
+            .take(LOADS_MAX)
+            .find(|p| !matches!(p, Err((std::io::ErrorKind::WouldBlock, _))))
+            .unwrap_or_else(|| panic!("the verifier was interrupted {LOADS_MAX} times"))
+            .unwrap_or_else(|(_, e)| panic!("{e}"));
         let mut offloaded = XdpFastPath { memory, settles_in: Duration::ZERO };
         let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
         let (to_gnb, to_network, to_network_ipv6) = offloaded.hops(DnIndex(0), gnb).unwrap();
