@@ -307,6 +307,7 @@ impl Work {
 
     /// Makes a batch durable, however long that takes. Whether it is; if not, the thread is to stop.
     fn commit(&mut self, batch: &[Answered], receiver: &Receiver<Message>) -> bool {
+        let begin = std::time::Instant::now();
         let mut failed = false;
         while let Err(e) = self.storage.commit(batch) {
             if !failed {
@@ -324,7 +325,7 @@ impl Work {
             info!("the database can be written again: attaches are answered");
             self.metrics.database(None);
         }
-        self.metrics.committed();
+        self.metrics.committed(begin.elapsed().as_micros() as u64);
         true
     }
 

@@ -23,6 +23,8 @@ pub struct Metrics {
     /// Time that the machine worked, in microseconds.
     work_us: AtomicU64,
     commits: AtomicU64,
+    /// Time of commits, in microseconds.
+    commit_us: AtomicU64,
     users: AtomicU64,
     waiting: AtomicU64,
     /// Why the database cannot be written, if it cannot.
@@ -64,7 +66,8 @@ impl Metrics {
         add(&self.work_us, us);
     }
 
-    pub(crate) fn committed(&self) {
+    pub(crate) fn committed(&self, us: u64) {
+        add(&self.commit_us, us);
         add(&self.commits, 1);
     }
 
@@ -85,6 +88,11 @@ impl Metrics {
     /// Time spent on requests, commits included, in microseconds.
     pub fn work_us(&self) -> u64 {
         self.work_us.load(Ordering::Relaxed)
+    }
+
+    /// The part of it that commits took.
+    pub fn commit_us(&self) -> u64 {
+        self.commit_us.load(Ordering::Relaxed)
     }
 
     /// Attaches granted, the repeated answers not counted.
@@ -139,6 +147,13 @@ impl Metrics {
             "counter",
             "Time spent on requests, commits included.",
             &work,
+        );
+        let time = vec![(String::new(), value(&self.commit_us) / 1e6)];
+        one(
+            "whimbrel_broker_commit_seconds_total",
+            "counter",
+            "Time spent on transactions of answers.",
+            &time,
         );
         one("whimbrel_broker_commits_total", "counter", "Transactions of answers.", &plain(&self.commits));
         one(

@@ -52,36 +52,42 @@ impl Options {
     }
 }
 
-/// Time of one attach, or the mean of several.
+/// Time of one attach, or the medians of several.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     ue: Duration,
     network: Duration,
-    /// The broker or the home.
+    /// What the broker or the home computes.
     home: Duration,
+    /// The broker's commit.
+    disk: Duration,
     total: Duration,
 }
 
 impl Cost {
-    fn mean(costs: &[Self]) -> Self {
-        let n = u32::try_from(costs.len()).unwrap_or(1).max(1);
-        let mean = |of: fn(&Self) -> Duration| costs.iter().map(of).sum::<Duration>() / n;
+    fn median(costs: &[Self]) -> Self {
+        let median = |of: fn(&Self) -> Duration| {
+            let mut times: Vec<Duration> = costs.iter().map(of).collect();
+            times.sort_unstable();
+            times.get(times.len() / 2).copied().unwrap_or_default()
+        };
         Self {
-            ue: mean(|c| c.ue),
-            network: mean(|c| c.network),
-            home: mean(|c| c.home),
-            total: mean(|c| c.total),
+            ue: median(|c| c.ue),
+            network: median(|c| c.network),
+            home: median(|c| c.home),
+            disk: median(|c| c.disk),
+            total: median(|c| c.total),
         }
     }
 
     /// What is left: the way to the home and back, TLS, HTTP, threads.
     fn other(&self) -> Duration {
-        self.total.saturating_sub(self.ue + self.network + self.home)
+        self.total.saturating_sub(self.ue + self.network + self.home + self.disk)
     }
 
     fn json(&self) -> Value {
         json!({
-            "ue_ms": ms(self.ue), "network_ms": ms(self.network), "home_ms": ms(self.home), "other_ms": ms(self.other()),
+            "ue_ms": ms(self.ue), "network_ms": ms(self.network), "home_ms": ms(self.home), "disk_ms": ms(self.disk), "other_ms": ms(self.other()),
             "total_ms": ms(self.total),
         })
     }
@@ -112,8 +118,17 @@ impl Far<'_> {
         self.runtime.block_on(self.client.ask(&domain(), self.at, octets, WITHIN)).map_err(failed)
     }
 
-    fn worked(&self) -> u64 {
-        self.entrance.metrics.work_us()
+    /// Microseconds that it has worked, and those of them that it has waited for its disk.
+    fn worked(&self) -> (u64, u64) {
+        let metrics = &self.entrance.metrics;
+        (metrics.work_us(), metrics.commit_us())
+    }
+
+    /// What it spent since it had worked for so long.
+    fn spent_since(&self, (work, disk): (u64, u64), cost: &mut Cost) {
+        let (work_now, disk_now) = self.worked();
+        cost.disk = Duration::from_micros(disk_now - disk);
+        cost.home = Duration::from_micros((work_now - work).saturating_sub(disk_now - disk));
     }
 }
 
@@ -140,7 +155,7 @@ fn sap(far: &Far<'_>, operator: &Operator, sim: &mut Sim) -> io::Result<Cost> {
     }
     tentative.commit(attach, sim);
     cost.total = begin.elapsed();
-    cost.home = Duration::from_micros(far.worked() - worked);
+    far.spent_since(worked, &mut cost);
     Ok(cost)
 }
 
@@ -195,7 +210,7 @@ fn standard(far: &Far<'_>, usim: &mut Usim, round_trips: usize) -> io::Result<Co
         return Err(failed("UE and network have different keys"));
     }
     cost.total = begin.elapsed();
-    cost.home = Duration::from_micros(far.worked() - worked);
+    far.spent_since(worked, &mut cost);
     Ok(cost)
 }
 
@@ -242,11 +257,11 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         }
         rows.push(Row {
             rtt_ms,
-            sap: Cost::mean(&with_sap),
-            standard: Cost::mean(&with_two),
-            roaming: Cost::mean(&with_four),
-            cold_sap: Cost::mean(&cold_sap),
-            cold_standard: Cost::mean(&cold_standard),
+            sap: Cost::median(&with_sap),
+            standard: Cost::median(&with_two),
+            roaming: Cost::median(&with_four),
+            cold_sap: Cost::median(&cold_sap),
+            cold_standard: Cost::median(&cold_standard),
         });
     }
     show(&rows);
@@ -256,22 +271,28 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// How much less, or more, than the baseline.
+fn compared(baseline: f64, ours: f64) -> String {
+    let less = saved(baseline, ours);
+    if less < 0.0 { format!("{:.1} % more", -less) } else { format!("{less:.1} % less") }
+}
+
 /// How much less than the baseline, in percent.
 fn saved(baseline: f64, ours: f64) -> f64 {
     (1_000.0 * (1.0 - ours / baseline)).round() / 10.0
 }
 
 fn show(rows: &[Row]) {
-    println!("means over a warm connection, in ms; the home at a round-trip time of 0, 7 and 70 ms");
+    println!("medians over a warm connection, in ms; the home at a round-trip time of 0, 7 and 70 ms");
     println!(
-        "{:<10} {:<20} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "home RTT", "attach", "UE", "network", "home", "other", "total"
+        "{:<10} {:<20} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "home RTT", "attach", "UE", "network", "home", "disk", "other", "total"
     );
     for row in rows {
         let kinds =
             [("SAP", row.sap), ("standard, 2 trips", row.standard), ("5G roaming, 4 trips", row.roaming)];
         for (name, cost) in kinds {
-            let parts = [cost.ue, cost.network, cost.home, cost.other(), cost.total].map(ms);
+            let parts = [cost.ue, cost.network, cost.home, cost.disk, cost.other(), cost.total].map(ms);
             print!("{:<10} {name:<20}", format!("{} ms", row.rtt_ms));
             parts.iter().for_each(|v| print!(" {v:>8.3}"));
             println!();
@@ -290,12 +311,12 @@ fn show(rows: &[Row]) {
     for (row, (_, paper)) in rows.iter().zip(HOMES) {
         let (standard, sap) = (ms(row.standard.total), ms(row.sap.total));
         let theirs = paper.map_or("no totals".into(), |(baseline, bricks)| {
-            format!("{baseline} -> {bricks} ms, {:.1} % less", saved(baseline, bricks))
+            format!("{baseline} -> {bricks} ms, {}", compared(baseline, bricks))
         });
         println!(
-            "{:<10} ours {standard} -> {sap} ms, {:.1} % less; paper {theirs}",
+            "{:<10} ours {standard} -> {sap} ms, {}; paper {theirs}",
             format!("{} ms", row.rtt_ms),
-            saved(standard, sap)
+            compared(standard, sap)
         );
     }
 }
