@@ -1,5 +1,7 @@
 //! `whimbrel demo`: UEs use a core that is started for them.
 
+mod open;
+
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +46,8 @@ enum Which {
     FirstLight,
     /// UEs of different habits that move: handovers both ways, paging, several slices.
     City,
+    /// Users of two brokers who move among three operators without a contract (docs/open.md).
+    Open,
 }
 
 /// The city, as the file in the tree has it.
@@ -54,6 +58,9 @@ const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 pub(crate) fn run(options: &Options) -> Done {
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
+    }
+    if options.scenario == Which::Open {
+        return open::run(options);
     }
     // The flow is one that UEs of a city ask for.
     let mut configuration = format!(

@@ -1,6 +1,7 @@
 //! A core and a radio network of their own, for `demo` and `bench`: in a network namespace made for them, with a
 //! configuration, subscribers and servers that are gone afterwards. The host is left as it was, with root or without.
 
+pub(crate) mod open;
 mod servers;
 
 use std::fmt::Write as _;

@@ -1,0 +1,352 @@
+//! Three operators and two brokers of their own, for `demo --scenario open`: cores and brokers are processes, in the network namespace of
+//! the playground, with certificates of an authority made for them and TLS between operators and brokers.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use whimbrel_broker::storage::{NamedUser, Sqlite, Storage};
+use whimbrel_broker::{files, hex, now, random, tls};
+use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
+use whimbrel_open::broker::User;
+use whimbrel_open::crypto::{Seed, SigningKey};
+use whimbrel_open::id::{Domain, OperatorId, UserId};
+use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Validity};
+use whimbrel_open::user::Sim;
+use whimbrel_ran::edge::GnbPlace;
+use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::ue::{Profile, SapCard, SuciSource, UeConfig};
+use whimbrel_security::UsimSqn;
+
+use super::{READY_WITHIN, STOPPED_WITHIN, first_supi, seed, this_program};
+use crate::client::Client;
+
+/// The operators, and the brokers.
+pub(crate) const OPERATORS: usize = 3;
+pub(crate) const BROKERS: usize = 2;
+/// Counters of a SIM between two rounds: more than the attaches of one.
+const COUNTERS_PER_ROUND: u64 = 1_000;
+
+/// A process and what it logs.
+struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    fn start(name: String, arguments: &[&str], folder: &Path) -> Result<Self, String> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let mut command = this_program(None)?;
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let child = command.spawn().map_err(|e| format!("{name} cannot be started: {e}"))?;
+        Ok(Self { name, log, child })
+    }
+
+    fn logged(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Waits until `is` holds. Errors: one sentence, with what the process logged.
+    fn until(&mut self, what: &str, is: impl Fn() -> bool) -> Result<(), String> {
+        let begin = Instant::now();
+        while !is() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{} ended ({status}): {}", self.name, self.logged()));
+            }
+            if begin.elapsed() > READY_WITHIN {
+                return Err(format!("{} {what}: {}", self.name, self.logged()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Stops it as an operator would. Errors: it did not end in order.
+    fn stop(&mut self) -> Result<(), String> {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let begin = Instant::now();
+        while begin.elapsed() < STOPPED_WITHIN {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => {
+                    return Err(format!("{} ended with {status}: {}", self.name, self.logged()));
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Err(e) => return Err(format!("{} cannot be waited for: {e}", self.name)),
+            }
+        }
+        Err(format!("{} does not stop: {}", self.name, self.logged()))
+    }
+}
+
+/// An operator's core.
+pub(crate) struct Operator {
+    process: Process,
+    /// The operator as brokers know it.
+    pub(crate) id: OperatorId,
+    /// Where it takes N2.
+    pub(crate) amf: IpAddr,
+    /// Its end of the data network.
+    pub(crate) gateway: Ipv4Addr,
+    nth: u8,
+    gnbs: u8,
+    pub(crate) client: Client,
+}
+
+impl Operator {
+    /// Its gNBs.
+    pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
+        let place = |n: u8| {
+            let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1 + self.nth, n));
+            let id = GlobalGnbId::new(self.id.plmn, u32::from(n), 28).expect("28 bits hold it");
+            let tac = Tac::new(1).expect("24 bits hold it");
+            GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address, amf: None }
+        };
+        (1..=self.gnbs).map(place).collect()
+    }
+}
+
+/// A broker.
+pub(crate) struct Broker {
+    process: Process,
+    domain: Domain,
+    address: SocketAddr,
+    client: Client,
+    key: SigningKey,
+    epoch: EpochKey,
+}
+
+/// A user of a broker.
+struct OpenUser {
+    id: UserId,
+    key: [u8; 32],
+    broker: usize,
+    subscription: Subscription,
+}
+
+/// The whole.
+pub(crate) struct OpenPlayground {
+    folder: PathBuf,
+    pub(crate) operators: Vec<Operator>,
+    pub(crate) brokers: Vec<Broker>,
+    users: Vec<OpenUser>,
+}
+
+impl OpenPlayground {
+    /// Makes keys, certificates and users, and starts brokers and cores. Errors: one sentence, with what a process logged.
+    pub(crate) fn start(ues: u32, gnbs_per_operator: u8) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("whimbrel-open-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+        let mut playground = Self { folder, operators: Vec::new(), brokers: Vec::new(), users: Vec::new() };
+        let authority = SigningKey::new(&random::<32>()?);
+        playground.make_users(ues)?;
+        let mut roots = String::new();
+        for nth in 0..BROKERS {
+            let (broker, certificate) = playground.broker(nth, &authority)?;
+            playground.brokers.push(broker);
+            roots += &certificate;
+        }
+        files::write_public(&playground.folder.join("tls-roots.pem"), &roots)?;
+        for nth in 0..OPERATORS {
+            let operator = playground.operator(nth as u8, gnbs_per_operator, &authority)?;
+            playground.operators.push(operator);
+        }
+        for operator in &mut playground.operators {
+            let client = operator.client;
+            let ready = move || {
+                client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true))
+            };
+            operator.process.until("is not ready", ready)?;
+        }
+        Ok(playground)
+    }
+
+    fn make_users(&mut self, ues: u32) -> Result<(), String> {
+        for (n, subscription) in fleet::subscriptions(&seed()?, first_supi(), ues).into_iter().enumerate() {
+            self.users.push(OpenUser {
+                id: UserId(random()?),
+                key: random()?,
+                broker: n % BROKERS,
+                subscription,
+            });
+        }
+        Ok(())
+    }
+
+    /// Starts a broker with its users. Gives its TLS certificate too.
+    fn broker(&self, nth: usize, authority: &SigningKey) -> Result<(Broker, String), String> {
+        let name = format!("broker-{}", nth + 1);
+        let domain: Domain = format!("broker{}.example", nth + 1).parse().map_err(|e| format!("{e}"))?;
+        let folder = self.folder.join(&name);
+        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+        let key = files::make_key(&folder.join("broker.key"))?;
+        certify(authority, Subject::Broker(domain.clone()), &key, &folder.join("broker.cert"))?;
+        let made = tls::self_signed(domain.as_str(), now().as_secs())?;
+        files::write_public(&folder.join("tls.pem"), &made.certificate)?;
+        files::write_private(&folder.join("tls.key"), &made.key)?;
+        let mut storage = Sqlite::open(&folder.join("broker.db")).map_err(|e| e.to_string())?;
+        let state = storage.load(now()).map_err(|e| e.to_string())?;
+        let Some(epoch) = state.epochs.last() else { return Err("the database has no epoch key".into()) };
+        let epoch = EpochKey { id: epoch.id, public: epoch.key.share() };
+        let users: Vec<NamedUser> =
+            self.users.iter().filter(|u| u.broker == nth).enumerate().map(|(i, u)| named(i, u)).collect();
+        storage.add_users(&users).map_err(|e| e.to_string())?;
+        drop(storage);
+        let host = Ipv4Addr::new(127, 0, 0, 20 + nth as u8);
+        let address = SocketAddr::from((host, whimbrel_broker::PORT));
+        let admin = SocketAddr::from((host, 8071));
+        let dir = folder.display();
+        let yaml = format!(
+            "domain: {domain}\nkey_file: {dir}/broker.key\ncertificate: {dir}/broker.cert\nstore: {dir}/broker.db\n\
+             listen: \"{address}\"\nadmin: {{ address: \"{admin}\" }}\n\
+             tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\nauthorities: [\"{}\"]\n",
+            hex(&authority.verifying_key().octets())
+        );
+        let file = folder.join("broker.yaml");
+        files::write_public(&file, &yaml)?;
+        let arguments = ["broker", "run", "--config", &file.display().to_string()];
+        let mut process = Process::start(name, &arguments, &self.folder)?;
+        let client = Client::new(admin);
+        process.until("does not serve", move || client.metric("whimbrel_broker_users").is_ok())?;
+        Ok((Broker { process, domain, address, client, key, epoch }, made.certificate))
+    }
+
+    /// Starts an operator's core.
+    fn operator(&self, nth: u8, gnbs: u8, authority: &SigningKey) -> Result<Operator, String> {
+        let name = format!("operator-{}", nth + 1);
+        let plmn: PlmnId = format!("999/{}", 70 + nth).parse().map_err(|e| format!("{e}"))?;
+        let id = OperatorId { plmn, nid: None };
+        let folder = self.folder.join(&name);
+        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+        let key = files::make_key(&folder.join("operator.key"))?;
+        certify(authority, Subject::Operator(id), &key, &folder.join("operator.cert"))?;
+        let (host, pool) = (Ipv4Addr::new(127, 0, 0, 5 + nth), 45 + nth);
+        let gateway = Ipv4Addr::new(10, pool, 0, 1);
+        let api = SocketAddr::from((Ipv4Addr::LOCALHOST, 8070 + 100 * u16::from(nth)));
+        let (dir, roots) = (folder.display(), self.folder.join("tls-roots.pem"));
+        let addresses: Vec<String> = self
+            .brokers
+            .iter()
+            .map(|b| format!("{{ broker: {}, address: \"{}\" }}", b.domain, b.address))
+            .collect();
+        let yaml = format!(
+            "plmn: {plmn}\n\
+             store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key }}\n\
+             n2: {{ addresses: [{host}] }}\n\
+             n3: {{ address: {host} }}\n\
+             n4: {{ node_id: {host} }}\n\
+             n6:\n  device: op{nth}n\n  nat: false\n  forwarding: false\n  allow:\n\
+             \x20   - permit in 17 from any to {gateway} 53\n\
+             \x20   - permit in 6 from any to {gateway} 80\n\
+             data_networks: [{{ dnn: internet, dns: [{gateway}], ipv4_pool: 10.{pool}.0.0/16, ipv6_pool: none }}]\n\
+             api: {{ address: \"{api}\" }}\n\
+             open:\n\
+             \x20 key_file: {dir}/operator.key\n\
+             \x20 certificate: {dir}/operator.cert\n\
+             \x20 authorities: [\"{}\"]\n\
+             \x20 addresses: [{}]\n\
+             \x20 tls_roots: {}\n\
+             \x20 questions_per_gnb: 10000\n",
+            hex(&authority.verifying_key().octets()),
+            addresses.join(", "),
+            roots.display()
+        );
+        let file = folder.join("whimbrel.yaml");
+        files::write_public(&file, &yaml)?;
+        let arguments = ["run", "--strict", "--config", &file.display().to_string()];
+        let process = Process::start(name, &arguments, &self.folder)?;
+        Ok(Operator { process, id, amf: host.into(), gateway, nth, gnbs, client: Client::new(api) })
+    }
+
+    /// The UEs that are at an operator in a round: all are at each operator once in [`OPERATORS`] rounds.
+    pub(crate) fn ues(&self, operator: usize, round: usize) -> Vec<UeConfig> {
+        let plmn = self.operators[operator].id.plmn;
+        let profile = Arc::new(Profile::new(plmn, vec![SNssai::sst(1)]));
+        let here = self.users.iter().enumerate().filter(|(n, _)| (n + round) % OPERATORS == operator);
+        here.map(|(_, user)| self.ue(user, &profile, round)).collect()
+    }
+
+    fn ue(&self, user: &OpenUser, profile: &Arc<Profile>, round: usize) -> UeConfig {
+        let broker = &self.brokers[user.broker];
+        let sim = Sim {
+            user: user.id,
+            broker: broker.domain.clone(),
+            broker_key: broker.key.verifying_key(),
+            epoch: broker.epoch,
+            signing: SigningKey::new(&user.key),
+            counter: COUNTERS_PER_ROUND * round as u64,
+            ticket: None,
+        };
+        let (k, opc) = user.subscription.key();
+        UeConfig {
+            profile: profile.clone(),
+            supi: user.subscription.supi,
+            pei: user.subscription.pei,
+            k,
+            opc,
+            sqn: UsimSqn::default(),
+            suci: SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new(user.key) })),
+        }
+    }
+
+    /// What each broker granted.
+    pub(crate) fn grants(&self) -> Result<Vec<(String, u64)>, String> {
+        let grants =
+            |b: &Broker| Ok((b.domain.to_string(), b.client.metric("whimbrel_broker_grants_total")? as u64));
+        self.brokers.iter().map(grants).collect()
+    }
+
+    /// What all processes logged, for the report of a failure.
+    pub(crate) fn logged(&self) -> String {
+        let processes =
+            self.operators.iter().map(|o| &o.process).chain(self.brokers.iter().map(|b| &b.process));
+        processes.map(|p| format!("--- {}\n{}\n", p.name, p.logged())).collect()
+    }
+
+    /// Stops all. Errors: one did not end in order.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let operators = self.operators.iter_mut().map(|o| &mut o.process);
+        let mut all = operators.chain(self.brokers.iter_mut().map(|b| &mut b.process));
+        all.try_for_each(Process::stop)
+    }
+}
+
+impl Drop for OpenPlayground {
+    fn drop(&mut self) {
+        let operators = self.operators.iter_mut().map(|o| &mut o.process);
+        for process in operators.chain(self.brokers.iter_mut().map(|b| &mut b.process)) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Writes a certificate of the authority.
+fn certify(authority: &SigningKey, subject: Subject, key: &SigningKey, file: &Path) -> Result<(), String> {
+    let validity = Validity { from: now().as_secs().saturating_sub(60), until: now().as_secs() + 86_400 };
+    let serial = u64::from_be_bytes(random()?);
+    let certificate = Certificate::issue(authority, subject, key.verifying_key(), validity, serial);
+    files::write_public(file, &files::certificate_text(&certificate))
+}
+
+fn named(nth: usize, user: &OpenUser) -> NamedUser {
+    let qos = Qos { ul_kbps: 10_000, dl_kbps: 50_000, five_qi: 9 };
+    let user_of_broker = User {
+        key: SigningKey::new(&user.key).verifying_key(),
+        revoked: false,
+        qos,
+        intercept: false,
+        filters: Vec::new(),
+        counter: 0,
+        ticket: 0,
+    };
+    NamedUser { name: format!("user-{}", nth + 1), id: user.id, user: user_of_broker }
+}
