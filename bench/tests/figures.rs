@@ -175,15 +175,15 @@ fn user_plane_throughput() {
 
 #[test]
 fn bricks_attach() {
-    let said = run("bricks", "attach", &["--quick"]);
+    let output = run("bricks", "attach", &["--quick"]);
     let last: serde_json::Value =
-        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+        serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
     let rows = last["figures"]["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 3, "{said}");
+    assert_eq!(rows.len(), 3, "{output}");
     for row in rows.iter().filter(|row| row["home_rtt_ms"] != 0.0) {
         let ms = |of: &str| row[of]["total_ms"].as_f64().expect("a number");
         // One round trip in place of two is less whatever the machine does besides.
-        assert!(ms("sap") < ms("standard"), "{said}");
+        assert!(ms("sap") < ms("standard"), "{output}");
     }
 }
 

@@ -33,7 +33,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(60);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 /// A line on the same operator and cause is written once in so long; those between are counted.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Operators and causes that the log limiter tells apart: some thousand operators of a few causes.
+/// Operators and causes that the log limiter distinguishes: some thousand operators of a few causes.
 const LOG_KINDS_MAX: usize = 4_096;
 
 /// How epoch keys change.
@@ -162,7 +162,7 @@ impl Drop for Engine {
     }
 }
 
-/// What the machine was told, and the names for the log.
+/// The state that the machine has from the database, and the names for the log.
 #[derive(Default)]
 struct Known {
     listed_only: bool,

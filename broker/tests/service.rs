@@ -251,7 +251,7 @@ fn a_tls_certificate_of_another_name_is_refused_by_the_operator() {
 }
 
 #[test]
-fn a_broker_whose_tls_certificate_nobody_signed_is_refused_by_the_operator() {
+fn a_broker_whose_tls_certificate_has_no_trusted_authority_is_refused_by_the_operator() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut service = Service::start(folder.path());
     let unsigned = Service::start(other.path());

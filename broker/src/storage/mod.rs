@@ -109,7 +109,7 @@ pub trait Storage: Send {
     fn changes(&mut self) -> Result<Option<Changes>, StorageError>;
     /// Makes answers durable, all in one transaction.
     fn commit(&mut self, batch: &[Answered]) -> Result<(), StorageError>;
-    /// Deletes answers that nobody can ask for any more, and grants that are settled.
+    /// Deletes answers that are too old to be asked for again, and grants that are settled.
     fn tidy(&mut self, now: Instant) -> Result<(), StorageError>;
 
     /// Adds users, all or none.
