@@ -5,7 +5,7 @@
 //! sockets do not. The median over all UEs is what one costs; a busy machine shows in p99.
 //!
 //! Then the same where the CPFs of a region serve the UEs (Neutrino §6.7.1 to §6.7.3): with the log alone, and
-//! with one and two backups. The CTA and all CPFs share this core, so what replication costs is all
+//! with one and two replicas. The CTA and all CPFs share this core, so what replication costs is all
 //! in the sum; on the way of an answer is only what the CTA and the UE's own CPF do before it leaves.
 //! The links are function calls. At last the same with a CTA replica of the CTA, which runs everything that the CTA does:
 //! records are written and read, and there is no network between the two, whose round trip every input would wait for.
@@ -70,7 +70,7 @@ struct Bench {
 enum Link {
     Down(CpfId, CpfCommand),
     Up(CpfId, CpfReport),
-    /// From whom, to whom.
+    /// From owner, to owner.
     Peer(CpfId, CpfId, PeerMessage),
 }
 
@@ -80,8 +80,8 @@ fn clock() -> std::time::Instant {
 }
 
 impl Bench {
-    /// `backups`: a region of three CPFs, with so many backups a UE; none: no region, and no log.
-    fn new(ues: u32, backups: Option<usize>, replicated: bool) -> Self {
+    /// `replicas`: a region of three CPFs, with so many replicas a UE; none: no region, and no log.
+    fn new(ues: u32, replicas: Option<usize>, replicated: bool) -> Self {
         let config = Arc::new(default_config());
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
@@ -90,7 +90,7 @@ impl Bench {
         let entropy = (Prf::new(&[9; 16]), 0);
         let region: Region = "coast/home".parse().expect("a region");
         let mut regions = Regions::new([region.clone()]).expect("one region");
-        let ids = (1..=3).map(CpfId).take(if backups.is_some() { 3 } else { 0 });
+        let ids = (1..=3).map(CpfId).take(if replicas.is_some() { 3 } else { 0 });
         let members = ids.map(|id| {
             regions.join(id, &region).expect("each comes once");
             (id, ReplicatedCpf::new(config.clone()))
@@ -99,10 +99,10 @@ impl Bench {
         let home = Home::default();
         let mut bench = Self {
             now: EPOCH,
-            cta: PrimaryCta::new(match backups {
+            cta: PrimaryCta::new(match replicas {
                 None => Cta::new(config, directory, home, entropy, (), EPOCH),
-                Some(backups) => {
-                    let rings = regions.rings(&region, backups).expect("the region is known");
+                Some(replicas) => {
+                    let rings = regions.rings(&region, replicas).expect("the region is known");
                     Cta::of_region(config, directory, home, entropy, (), rings, EPOCH)
                 }
             }),
@@ -281,8 +281,8 @@ fn replication(ues: u32) -> String {
     let mut least = [[f64::MAX; 3]; 5];
     let (mut logged, mut records) = (0, (0, 0));
     for _ in 0..ROUNDS {
-        for ((_, backups, replicated), least) in schemes.iter().zip(&mut least) {
-            let mut bench = Bench::new(ues, *backups, *replicated);
+        for ((_, replicas, replicated), least) in schemes.iter().zip(&mut least) {
+            let mut bench = Bench::new(ues, *replicas, *replicated);
             let medians = bench.attach();
             least.iter_mut().zip(medians).for_each(|(least, m)| *least = least.min(m));
             logged = logged.max(bench.logged);
@@ -376,7 +376,7 @@ fn main() {
     let mut idle = ue;
     (idle.amf.connection, idle.amf.connection_until) = (None, None);
     if let Some(security) = &mut idle.amf.security {
-        security.release_schedules(); // as when its connection is let go
+        security.release_schedules(); // as when its connection is released
     }
     let idle = resident_per_ue(&idle);
     assert!(idle < 1536.0, "an idle UE with a session takes {idle} octets");

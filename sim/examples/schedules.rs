@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         }
     });
     let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
-    tell(&totals, from, begun.elapsed().as_secs_f64());
+    print_report(&totals, from, begun.elapsed().as_secs_f64());
     if totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -51,14 +51,15 @@ fn options() -> Option<(u64, u64)> {
     Some((number, from))
 }
 
-fn work(schedules: &Schedules, wanted: std::ops::Range<u64>, next: &AtomicU64, totals: &Mutex<Totals>) {
+fn work(schedules: &Schedules, numbers: std::ops::Range<u64>, next: &AtomicU64, totals: &Mutex<Totals>) {
     loop {
         let first = next.fetch_add(1, Ordering::Relaxed) * SCHEDULES_PER_NETWORK;
-        if first >= wanted.end {
+        if first >= numbers.end {
             return;
         }
         let mut report = ScheduleReport::default();
-        let (from, through) = (first.max(wanted.start), (first + SCHEDULES_PER_NETWORK).min(wanted.end) - 1);
+        let (from, through) =
+            (first.max(numbers.start), (first + SCHEDULES_PER_NETWORK).min(numbers.end) - 1);
         let ran = catch_unwind(AssertUnwindSafe(|| schedules.history(from, through, &mut report)));
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(ran, Ok(Ok(()))) {
@@ -71,7 +72,7 @@ fn work(schedules: &Schedules, wanted: std::ops::Range<u64>, next: &AtomicU64, t
     }
 }
 
-fn tell(totals: &Totals, from: u64, seconds: f64) {
+fn print_report(totals: &Totals, from: u64, seconds: f64) {
     let report = &totals.report;
     let table = |what: &str, counts: &BTreeMap<&'static str, u64>| {
         println!("{what:<80} {:>10}", "times");
@@ -81,25 +82,25 @@ fn tell(totals: &Totals, from: u64, seconds: f64) {
     table("a CPF was lost at", &report.losses[0]);
     table("the CTA was lost at", &report.losses[1]);
     let (boundaries, least) = report.boundaries();
-    let told = &report.replicated;
+    let reported = &report.replicated;
     println!(
         "{{\"bench\": \"schedules\", \"figures\": {{\"schedules\": {}, \"from\": {from}, \"procedures\": {}, \"boundaries\": {boundaries}, \
          \"least_of_a_boundary\": {least}, \"without_loss\": {}, \"cpfs_lost\": {}, \"ctas_lost\": {}, \"taken_over\": {}, \
-         \"replayed\": {}, \"moved\": {}, \"registered_anew\": {}, \"failed\": {}, \"seconds\": {seconds:.1}}}}}",
+         \"replayed\": {}, \"moved\": {}, \"registered_again\": {}, \"failed\": {}, \"seconds\": {seconds:.1}}}}}",
         report.schedules,
         report.procedures.len(),
         report.quiet,
-        told.cpfs_lost,
+        reported.cpfs_lost,
         report.takeovers,
-        told.taken_over,
-        told.replayed,
-        told.moved,
-        report.anew,
+        reported.taken_over,
+        reported.replayed,
+        reported.moved,
+        report.registered_again,
         totals.failed,
     );
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long it took is told at the end")]
+#[expect(clippy::disallowed_methods, reason = "the report at the end has the duration")]
 fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -126,7 +126,7 @@ fn resident() -> u64 {
     line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long it took is told at the end")]
+#[expect(clippy::disallowed_methods, reason = "the report at the end has the duration")]
 fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -1,14 +1,14 @@
-//! What UEs, gNBs, the core and the UPFs hold of one another is the same once nothing is under way.
+//! UEs, gNBs, the core and the UPFs have the same state once nothing is in flight.
 //!
-//! | who | agrees with | on |
+//! | node | agrees with | on |
 //! | --- | --- | --- |
 //! | UE | AMF | 5GMM state, 5G-GUTI, registration area, allowed NSSAI, ngKSI, keys and NAS COUNTs, connection |
 //! | UE | SMF | sessions: type, addresses, names, session AMBR, QoS flows and rules, whether packets flow |
 //! | gNB | AMF | contexts: both names of the connection, the UE, whether it is set up |
 //! | gNB | SMF | sessions whose packets flow: both ends of the tunnel, QoS flows |
 //! | UPF | SMF | sessions, and where their downlink packets go |
-//! | backups | who serves | the clock of the state; nothing is left in logs |
-//! | another core | this one | who has the UE, and nobody else has |
+//! | replicas | primary | the clock of the state; nothing is left in logs |
+//! | peer AMF | AMF | which of them has the UE; the other one has no context of it |
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ use whimbrel_security::{NasSecurityContext, SecurityHeaderType};
 
 use crate::{GnbIndex, Sim, UeIndex};
 
-/// Two of them differ: in words.
+/// `Err`: two of them differ, and how.
 type Agreed = Result<(), String>;
 
 fn differ(what: &str, one: impl Debug, other: impl Debug) -> Agreed {
@@ -43,7 +43,7 @@ struct Core<'a> {
 }
 
 impl Sim {
-    /// Whether everyone holds the same of everyone, in a network in order and at a moment when nothing is under way. UEs that
+    /// Whether all nodes agree, in a network without faults and at a moment when nothing is in flight. UEs that
     /// have lost their power are left out.
     ///
     /// Errors: the first difference that was found, in words.
@@ -70,10 +70,10 @@ impl Sim {
         for ue in [Some(&home), peer_amf.as_ref()].into_iter().flatten().flat_map(|core| &core.ues) {
             self.user_plane_agrees(ue).map_err(|e| format!("{:?}: {e}", ue.id))?;
         }
-        self.backups_agree()
+        self.replicas_agree()
     }
 
-    /// It does by itself what it has to.
+    /// Whether the gNB runs by itself, and no test drives it.
     fn is_judged(&self, gnb: GnbIndex) -> bool {
         self.ran.gnbs[gnb.0].by_hand.is_none()
     }
@@ -85,13 +85,13 @@ impl Sim {
         let context = match (ue.state(), &known[..]) {
             (MmState::Deregistered, []) => return Ok(()),
             (MmState::Registered, [context]) if context.amf.registered => context,
-            // For an emergency a UE may be here without a subscription (TS 23.501 §5.16.4.1).
+            // A UE may be registered for emergency services without a subscription (TS 23.501 §5.16.4.1).
             (MmState::Registered, []) => {
                 let named =
                     |p: &&UeContext| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
                 match core.ues.iter().copied().find(named) {
                     Some(context) if context.amf.emergency && context.amf.registered => context,
-                    _ => return Err("it is registered, and nobody knows it".into()),
+                    _ => return Err("it is registered, and the core does not know it".into()),
                 }
             }
             (state, known) => {
@@ -133,7 +133,7 @@ impl Sim {
         let area: TaiList = amf.registration_area.iter().copied().collect();
         same("registration area", ue.registration_area(), &area)?;
         if !amf.emergency {
-            // The slice of an emergency is the operator's, and the UE is not told (TS 23.501 §5.16.4.3).
+            // The slice of an emergency is the operator's, and is not sent to the UE (TS 23.501 §5.16.4.3).
             same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
         }
         let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security) else {
@@ -141,7 +141,7 @@ impl Sim {
         };
         same("ngKSI", Some(ksi), amf.ng_ksi)?;
         same("algorithms", (here.ciphering(), here.integrity()), (there.ciphering(), there.integrity()))?;
-        // Whoever sends may be ahead, by what was lost: the other takes what comes next all the same.
+        // The sender may be ahead by lost messages: the receiver accepts the next one all the same.
         let (ours, theirs) = (here.counts(), there.counts());
         let ahead = ours.uplink_next >= theirs.uplink_next && theirs.downlink_next >= ours.downlink_next;
         if !(ahead && takes(here, there) && takes(there, here)) {
@@ -171,7 +171,7 @@ impl Sim {
         same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
     }
 
-    /// Each context of a gNB is of a connection that the AMF has, too; one that the AMF has never answered is nobody's.
+    /// Each context of a gNB belongs to a connection that the AMF has; contexts that the AMF has never answered are left out.
     fn gnb_agrees(&self, core: &Core<'_>, index: GnbIndex) -> Agreed {
         let node = &self.ran.gnbs[index.0];
         let Some(association) = node.association else { return Ok(()) };
@@ -190,13 +190,13 @@ impl Sim {
         })
     }
 
-    /// Each backup holds what the UE came to, and the CTA has nothing left to have run again.
-    fn backups_agree(&self) -> Agreed {
+    /// Each replica has the UE's newest state, and the CTA's log has nothing left to replay.
+    fn replicas_agree(&self) -> Agreed {
         let Some(cluster) = &self.control.cluster else { return Ok(()) };
         for ue in self.contexts() {
-            for backup in self.cta().backed_by(ue.id) {
-                let clock = cluster.clock_held(backup, ue.id);
-                same(&format!("clock of {:?} at {backup:?}", ue.id), clock, Some(ue.clock))?;
+            for replica in self.cta().backed_by(ue.id) {
+                let clock = cluster.clock_held(replica, ue.id);
+                same(&format!("clock of {:?} at {replica:?}", ue.id), clock, Some(ue.clock))?;
             }
         }
         let backed = self.contexts().all(|p| !self.cta().backed_by(p.id).is_empty());
@@ -217,7 +217,7 @@ fn is_of(context: &Served, ue: UeIndex) -> bool {
     context.ue.0 as usize == ue.0
 }
 
-/// Whether `to` takes what `from` would say next.
+/// Whether `to` accepts the next message of `from`.
 fn takes(from: &NasSecurityContext, to: &NasSecurityContext) -> bool {
     // Any plain 5GMM message does.
     const PLAIN: [u8; 4] = [0x7e, 0, 0x64, 0x6f];

@@ -41,12 +41,12 @@ impl Sim {
         self.control.cta.subscribers()
     }
 
-    /// The store says that this subscriber has changed.
+    /// A change of a subscriber in the store.
     pub fn subscriber_changed(&mut self, supi: whimbrel_ids::Supi) {
         self.cta_input(Input::SubscribersChanged(Some(&[supi])));
     }
 
-    /// Has the core do something with a UE.
+    /// An operator's order about a UE.
     pub fn order(&mut self, ue: UeId, command: CoreCommand) {
         self.cta_input(Input::Command(ue, command));
     }
@@ -67,18 +67,18 @@ impl Sim {
         self.config.clone()
     }
 
-    /// The core starts anew: it knows its subscribers, and nothing of its UEs and gNBs. So do its CPFs.
+    /// The core restarts with its CPFs: it has its subscribers, and no state of UEs and gNBs.
     pub fn restart_core(&mut self) {
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
-        let recorder = self.control.cta.inspect().anew();
+        let recorder = self.control.cta.inspect().restarted();
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
-        self.control.cluster = self.control.cluster.take().map(|c| c.anew(&config));
+        self.control.cluster = self.control.cluster.take().map(|c| c.restarted(&config));
         let cluster = self.control.cluster.as_ref();
         let cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
         self.control.cta = PrimaryCta::new(cta);
-        self.observer.anew();
+        self.observer.core_restarted();
         self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
         let gnbs = (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex);
         let gnbs: Vec<GnbIndex> = gnbs.collect();
@@ -99,7 +99,7 @@ impl Sim {
         self.cta_output_of(self.control.pair.host(), out);
     }
 
-    /// What leaves a CTA's host.
+    /// The outputs of a CTA's host.
     pub(crate) fn cta_output_of(&mut self, host: u64, mut out: Outbox) {
         self.send_n14(false, &mut out);
         let now = self.now;
@@ -120,6 +120,7 @@ impl Sim {
             self.link(Link::Down { to, taken, message });
         }
         self.events.cpf_violations.extend(out.cpf_violations);
+        self.sap_leaves(host, out.brokers);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }
@@ -130,7 +131,6 @@ impl Sim {
             }
         }
         self.pfcp_leaves(host, out.pfcp);
-        self.sap_leaves(host, out.brokers);
     }
 
     pub(crate) fn ngap_leaves(&mut self, host: u64, ngap: Vec<(AssociationId, u16, Vec<u8>)>) {

@@ -20,7 +20,7 @@ use crate::{GnbIndex, Home, InFlight, Recorder, Sim};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
-/// From a loss to when gNBs know that have no other association: a connection that closes.
+/// From a loss to its detection by gNBs that have no other association: a connection that closes.
 const ASSOCIATIONS_END_AFTER: Duration = Duration::from_micros(500);
 /// From a loss to when the CTA replica serves: a connection that closes, and a decision of the membership.
 const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
@@ -32,11 +32,11 @@ pub(crate) enum ReplicaLink {
     Record(u64, Record),
     /// From that one.
     Held(u64, u64),
-    /// gNBs find out that the CTA's host is gone.
+    /// gNBs detect that the CTA's host is gone.
     AssociationsEnd,
     /// The CTA replica takes over.
     TakesOver,
-    /// gNBs that did not come are waited for no longer.
+    /// The time is over in which gNBs had to continue on their second association.
     Grace,
     /// After a partition it is decided which of the two goes on: the CTA, or its replica of this number.
     Decided(u64, Survivor),
@@ -68,7 +68,7 @@ impl CtaLoss {
     ];
 }
 
-/// What came for a CTA that was dead, or was not acknowledged by it: it is sent again.
+/// An input that arrived for a dead CTA, or that it did not acknowledge: its sender sends it again.
 #[derive(Debug)]
 enum Missed {
     Up(AssociationId, u16),
@@ -76,16 +76,16 @@ enum Missed {
     Ngap(AssociationId, u16, Vec<u8>),
 }
 
-/// Where a CTA's entropy comes from.
+/// The source of a CTA's entropy.
 type Seeded = (Prf, u64);
 
-/// The CTA's CTA replica, and what befalls both.
+/// The CTA replica, the link to it, and how the CTA is lost.
 #[derive(Default)]
 pub(crate) struct Pair {
     cta_replica: Option<CtaReplica<Home, Seeded, Recorder>>,
     /// The number of the newest CTA replica.
     cta_replicas: u64,
-    /// One that was replaced and does not know it, and the number of its CTA replica.
+    /// A CTA that was replaced and does not know it, and the number of its replica.
     replaced: Option<(PrimaryCta<Home, Seeded, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the CTA has taken.
@@ -97,25 +97,25 @@ pub(crate) struct Pair {
     pub(crate) cut_until: Instant,
     /// At which inputs the CTA was lost, and how often.
     pub(crate) lost_at: BTreeMap<&'static str, u64>,
-    /// What inputs have caused that the CTA replica has not run yet, and how many it has.
+    /// The outputs of inputs that the CTA replica has not run yet, and how many inputs it has run.
     caused: VecDeque<Vec<u8>>,
     followed: u64,
     /// gNBs' associations with the CTA replica's host, and how many there ever were.
     pub(crate) associations: Associations,
     physicals: u32,
-    /// It dies when what this input caused has left.
+    /// The CTA dies when the outputs of this input have left.
     last_words: Option<u64>,
     dead: bool,
     missed: Vec<Missed>,
-    /// What the CTA replica does not hold yet of what came from gNBs: SCTP acknowledges it when it does. In the order of the records, none for another's.
+    /// Messages of gNBs that the CTA replica does not have yet: SCTP acknowledges them when it has. One entry per record; `None` for other inputs.
     unacknowledged: VecDeque<Option<Missed>>,
-    /// So many inputs before that may not be acknowledged yet either: SACKs that were lost.
+    /// So many earlier inputs may be unacknowledged too: SACKs that were lost.
     sacks_lost: usize,
     takeovers: u64,
 }
 
 impl Pair {
-    /// Which host serves, by how many takeovers were before.
+    /// The number of the host that serves: how many takeovers there were.
     pub(crate) fn host(&self) -> u64 {
         self.takeovers
     }
@@ -154,7 +154,7 @@ impl Sim {
         self.control.pair.cut_at = Some((input, survivor, time));
     }
 
-    /// What gNBs have said with the last inputs is never acknowledged: after a takeover they say it again.
+    /// SCTP never acknowledges the last inputs of gNBs: after a takeover they send them again.
     pub fn lose_sacks(&mut self, inputs: usize) {
         self.control.pair.sacks_lost = inputs;
     }
@@ -164,12 +164,12 @@ impl Sim {
         self.control.pair.followed
     }
 
-    /// What the CTA's successor would be given now, if it has no CTA replica yet.
+    /// The snapshot for a CTA replica, if there is none yet.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         self.control.cta.snapshot()
     }
 
-    /// The CTA gets a CTA replica, if it has none and all is at rest between it and its CPFs.
+    /// The CTA gets a CTA replica, if it has none and no link has to be resumed.
     pub fn add_cta_replica(&mut self) {
         if self.control.pair.dead || self.control.pair.cta_replica.is_some() {
             return;
@@ -178,7 +178,7 @@ impl Sim {
         self.control.cta.wait(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        let recorder = self.control.cta.inspect().anew();
+        let recorder = self.control.cta.inspect().restarted();
         let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
         self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.control.pair.cta_replicas += 1;
@@ -199,19 +199,19 @@ impl Sim {
         [cpfs.unwrap_or_default(), self.control.pair.lost_at.clone()]
     }
 
-    /// Whether there is nobody who takes inputs.
+    /// Whether no CTA takes inputs.
     pub(crate) fn has_no_cta(&self) -> bool {
         self.control.pair.dead
     }
 
-    /// Whether nothing is under way between the two, and what follows a takeover is done.
+    /// Whether nothing is in flight between the two, and all links are resumed after a takeover.
     pub(crate) fn pair_rests(&self) -> bool {
         !self.control.pair.dead
             && self.control.cta.waiting() == 0
             && self.control.cta.unsettled().next().is_none()
     }
 
-    /// Has the CTA take an input.
+    /// An input of the CTA.
     pub(crate) fn cta_input(&mut self, input: Input<'_>) {
         if self.control.pair.dead {
             return self.queue_for_successor(input);
@@ -242,14 +242,14 @@ impl Sim {
         if let Some(meter) = &mut self.observer.meter {
             meter.begin(&input);
         }
-        let said = match &input {
+        let missed = match &input {
             Input::Ngap(association, stream, octets) => {
                 Some(Missed::Ngap(*association, *stream, octets.to_vec()))
             }
             _ => None,
         };
         let record = self.control.cta.handle(self.now, input, &mut out);
-        self.control.pair.unacknowledged.extend(record.as_ref().map(|_| said));
+        self.control.pair.unacknowledged.extend(record.as_ref().map(|_| missed));
         if let Some(meter) = &mut self.observer.meter {
             meter.end(&out);
         }
@@ -329,7 +329,7 @@ impl Sim {
 
     fn cta_replica_holds(&mut self, of: u64, number: u64) {
         let mut out = Outbox::default();
-        // One that was replaced knows nothing of it: what its CTA replica had confirmed gets out late.
+        // A CTA that was replaced does not know it: outputs that its replica had acknowledged leave late.
         if let Some((replaced, _)) =
             self.control.pair.replaced.as_mut().filter(|(_, cta_replica)| *cta_replica == of)
         {
@@ -373,8 +373,8 @@ impl Sim {
         self.send(at, InFlight::CtaReplica(ReplicaLink::TakesOver));
     }
 
-    /// Something comes for a CTA that is dead. A gNB sends again what was not confirmed; CPFs and UPFs
-    /// repeat by themselves, and the membership tells whoever takes over how it stands.
+    /// An input arrives for a dead CTA. A gNB sends unacknowledged messages again; CPFs and UPFs
+    /// retransmit by themselves, and the membership sends its view to the CTA that takes over.
     fn queue_for_successor(&mut self, input: Input<'_>) {
         let missed = match input {
             Input::AssociationUp { association, outbound_streams } => {
@@ -404,7 +404,7 @@ impl Sim {
             .extend(std::mem::take(&mut self.control.pair.unacknowledged).into_iter().flatten());
         self.control.pair.takeovers += 1;
         if self.control.pair.replaced.is_some() {
-            self.associations_end(); // it finds out in the end, and lets go
+            self.associations_end(); // it detects the takeover in the end, and closes its associations
         }
         self.bind_associations();
         self.operator_order(Order::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
@@ -423,7 +423,7 @@ impl Sim {
         }
     }
 
-    /// Something comes from a gNB. When it was sent to a host that serves no more, the gNB sends it again when it knows.
+    /// A message of a gNB. If it was sent to a host that was replaced, the gNB sends it again when it detects that.
     pub(crate) fn ngap_from_gnb(
         &mut self,
         association: AssociationId,
@@ -440,7 +440,7 @@ impl Sim {
         }
     }
 
-    /// A gNB hears that the CTA's host is gone, ends the association with it, and goes on over the other one: first with what
+    /// A gNB detects that the CTA's host is gone, ends the association with it, and continues on the other one: first with what
     /// was not acknowledged (RFC 9260 §11.1).
     pub(crate) fn dissociate(&mut self, index: GnbIndex) {
         let host = self.control.pair.host();
@@ -471,12 +471,12 @@ impl Sim {
         self.gnb(index, gnb::Input::AssociationDown);
     }
 
-    /// The gNBs that are not another core's.
+    /// The gNBs that are not the peer AMF's.
     pub(crate) fn own_gnbs(&self) -> Vec<GnbIndex> {
         (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex).collect()
     }
 
-    /// The CTA's associations end. gNBs that have another hear of it over that.
+    /// The CTA's associations end. gNBs that have a second association detect it there.
     fn associations_end(&mut self) {
         for index in self.own_gnbs() {
             let Some(name) = self.ran.gnbs[index.0].association else { continue };
@@ -492,7 +492,7 @@ impl Sim {
         }
     }
 
-    /// Names stand for the associations of the CTA replica's host from now on. A gNB that has none there sets up anew.
+    /// Names stand for the associations of the CTA replica's host from now on. A gNB that has none there sets up again.
     fn bind_associations(&mut self) {
         let names: Vec<_> = self.cta().ran_nodes().iter().map(|(name, node)| (name, node.gnb)).collect();
         for name in self.control.pair.associations.take_over(self.now, names) {
@@ -516,7 +516,7 @@ impl Sim {
         }
     }
 
-    /// A gNB is told of the CTA replica's endpoint.
+    /// A gNB gets the CTA replica's endpoint.
     pub(crate) fn associate(&mut self, index: GnbIndex) {
         if self.control.pair.cta_replica.is_none()
             || self.ran.gnbs[index.0].single
@@ -556,7 +556,7 @@ impl Sim {
         }
     }
 
-    /// Whoever took over hears who is there, and goes on with each where the other one stopped.
+    /// The CTA that took over gets the list of CPFs, and resumes each link where the former CTA stopped.
     fn resume_links(&mut self) {
         let Some(cluster) = &mut self.control.cluster else { return };
         let rings = cluster.rings();
@@ -568,7 +568,7 @@ impl Sim {
         self.cta_input(Input::Rings(rings));
         for cpf in of_former {
             let Some(cluster) = &mut self.control.cluster else { return };
-            // Who is to leave is on no ring, and serves UEs still.
+            // A CPF that is being drained is on no ring, and still serves UEs.
             if !cluster.is_there(cpf) {
                 self.cta_input(Input::CpfLost(cpf));
                 continue;
@@ -585,7 +585,7 @@ impl Sim {
     }
 }
 
-/// What an input is.
+/// The kind of an input, for the report.
 fn name(input: &Input<'_>) -> &'static str {
     match input {
         Input::AssociationUp { .. } => "association that comes up",
@@ -595,7 +595,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",
         Input::Cpf(_, CpfReport::Ran { .. }) => "answer of a CPF",
         Input::Cpf(_, CpfReport::CheckpointHeld { .. }) => "acknowledgement of a state",
-        Input::Cpf(..) => "complaint of a CPF",
+        Input::Cpf(..) => "protocol violation report of a CPF",
         Input::CpfLost(_) => "loss of a CPF",
         Input::Rings(_) => "change of the rings",
         Input::PeerAmf(..) => "N14 message",
@@ -604,12 +604,12 @@ fn name(input: &Input<'_>) -> &'static str {
     }
 }
 
-/// Where the CTA replica of a number is reached; that of number zero is the first CTA.
+/// The address of the CTA replica of a number; number zero is the first CTA.
 fn address(cta_replica: u64) -> IpAddr {
     [10, 0, 0, 2 + (cta_replica % 2) as u8].into()
 }
 
-/// Everything that leaves, as octets.
+/// All outputs, as octets.
 fn octets_of(out: &Outbox) -> Vec<u8> {
     let mut octets = Vec::new();
     for (association, stream, message) in &out.ngap {

@@ -16,23 +16,23 @@ use crate::{GnbIndex, Sim, UeIndex, ue};
 
 pub(crate) struct GnbNode {
     pub(crate) gnb: gnb::Gnb,
-    /// It is the other core's.
+    /// It is the peer AMF's.
     pub(crate) peer_amf: bool,
-    /// Its association while it stands; a restart takes the next.
+    /// Its association while it is up; a restart takes the next identifier.
     pub(crate) association: Option<AssociationId>,
-    /// The CTA's host at its other end, by how many takeovers were before.
+    /// The number of the CTA's host at its other end; see `Pair::host`.
     pub(crate) host: u64,
-    /// The one with the CTA replica's host.
+    /// Its association with the CTA replica's host.
     pub(crate) further: Option<LocalAssociation>,
-    /// It has no other association, whatever the core says.
+    /// It opens no second association.
     pub(crate) single: bool,
-    /// Messages arrive in order: not before this.
+    /// Messages arrive in order: the next one no earlier than this.
     pub(crate) ordered: Instant,
-    /// How long it works on a message of the core, one at a time.
+    /// Its processing time for a message of the core.
     pub(crate) per_message: Duration,
-    /// When it is done with those that have come.
+    /// When it has processed the messages that have arrived.
     pub(crate) free_at: Instant,
-    /// What the core has sent it since a test took it over.
+    /// The messages of the core, if a test drives it.
     pub(crate) by_hand: Option<Vec<whimbrel_ngap::Message>>,
     /// Likewise those of other gNBs.
     pub(crate) ordered_xn: Instant,
@@ -72,12 +72,12 @@ impl Sim {
         index
     }
 
-    /// A gNB is driven by hand from now on: it answers nothing by itself, and what the core sends it is kept for [`Sim::take_ngap`].
+    /// A test drives a gNB from now on: it answers nothing by itself, and messages of the core are kept for [`Sim::take_ngap`].
     pub fn take_over(&mut self, index: GnbIndex) {
         self.ran.gnbs[index.0].by_hand = Some(Vec::new());
     }
 
-    /// A gNB is loaded from now on: it works on one message of the core at a time, for so long on each.
+    /// A gNB is loaded from now on: it processes one message of the core at a time, and each takes so long.
     pub fn slow_down(&mut self, index: GnbIndex, per_message: Duration) {
         self.ran.gnbs[index.0].per_message = per_message;
     }
@@ -95,7 +95,7 @@ impl Sim {
         }
     }
 
-    /// An input of the core that a gNB belongs to.
+    /// An input of the core to which a gNB is connected.
     pub(crate) fn amf_input_at(&mut self, gnb: GnbIndex, input: Input<'_>) {
         if self.ran.gnbs[gnb.0].peer_amf { self.peer_amf_input(input) } else { self.cta_input(input) }
     }
@@ -123,7 +123,7 @@ impl Sim {
         self.gnb(index, gnb::Input::AssociationUp { streams, syntax });
     }
 
-    /// A gNB keeps to one association with the AMF from now on.
+    /// A gNB opens no second association from now on.
     pub fn keep_to_one_association(&mut self, index: GnbIndex) {
         self.ran.gnbs[index.0].single = true;
     }
@@ -152,12 +152,12 @@ impl Sim {
         self.ran.ues[index.0].gnb
     }
 
-    /// A gNB's machine, to be made to misbehave.
+    /// A gNB, to configure its faults.
     pub fn gnb_mut(&mut self, index: GnbIndex) -> &mut gnb::Gnb {
         &mut self.ran.gnbs[index.0].gnb
     }
 
-    /// A gNB's machine.
+    /// A gNB.
     pub fn gnb_ref(&self, index: GnbIndex) -> &gnb::Gnb {
         &self.ran.gnbs[index.0].gnb
     }
@@ -167,12 +167,12 @@ impl Sim {
         self.ran.gnbs.len()
     }
 
-    /// Something happens to a gNB.
+    /// An input of a gNB.
     pub fn gnb_input(&mut self, index: GnbIndex, input: gnb::Input<'_>) {
         self.gnb(index, input);
     }
 
-    /// Octets from a gNB's association, as they are.
+    /// Octets on a gNB's association, which need not be a message.
     pub fn inject(&mut self, index: GnbIndex, octets: &[u8]) {
         if let Some(association) = self.ran.gnbs[index.0].association {
             self.amf_input_at(index, Input::Ngap(association, 0, octets));
@@ -212,7 +212,7 @@ impl Sim {
                     }
                     self.send(at, InFlight::ToCore { association, host, stream, octets });
                 }
-                // One that has moved on hears its former gNB no more.
+                // A UE that has moved does not receive its former gNB any more.
                 gnb::Output::Radio(ue, down) if self.ran.ues[ue.0 as usize].gnb == index => {
                     self.down(UeIndex(ue.0 as usize), down);
                 }

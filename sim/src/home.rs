@@ -33,7 +33,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// What every subscriber may use from now on.
+    /// Sets the subscription of all subscribers.
     pub fn subscribe(&mut self, subscription: Subscription) {
         self.shared = Some(Arc::new(subscription));
     }
@@ -87,7 +87,7 @@ fn functions(supi: Supi, k: K, opc: Opc, tuak: bool) -> AkaFunctions {
     if tuak { tuak_of(supi).into() } else { Milenage::new(&k, opc).into() }
 }
 
-/// The functions of a UE that has TUAK.
+/// The TUAK functions of a UE.
 pub fn tuak_of(supi: Supi) -> Tuak {
     let (k, opc) = key_of(supi);
     let mut topc = [0x17; 32];
@@ -169,12 +169,12 @@ pub fn default_config() -> Config {
     }
 }
 
-/// The UPF beside [`default_config`].
+/// The UPF of [`default_config`].
 pub fn upf_config(seed: u64) -> whimbrel_user::Config {
     nth_upf_config(0, seed)
 }
 
-/// Where the `n`th UPF is.
+/// The address of the `n`th UPF.
 pub(crate) fn nth_upf_address(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, 8 + n)
 }

@@ -1,10 +1,10 @@
-//! What holds after every step, whatever goes wrong in the network.
+//! Invariants that hold after every step, whatever faults the network has.
 
 use std::collections::BTreeSet;
 
 use crate::Sim;
 
-/// Beyond this many UEs a look at all of them after each step would be most of the simulation's work.
+/// With more UEs, a check of all of them after each step would take most of the simulation's time.
 const CHECKED_UES_MAX: usize = 64;
 
 impl Sim {
@@ -21,7 +21,7 @@ impl Sim {
             for tmsi in [ue.amf.tmsi, ue.amf.former_tmsi].into_iter().flatten() {
                 assert!(tmsis.insert(tmsi), "{id:?} shares 5G-TMSI {tmsi:?}");
             }
-            // One that the UPF has lost is on its way out, and the UPF may give its address to others.
+            // A session that the UPF has lost is about to end, and the UPF may give its address to another one.
             for session in ue.sessions.values().filter(|s| s.up_seid.is_some()) {
                 assert!(session.ipv4.is_none_or(|a| addresses.insert(a)), "{id:?} shares an IPv4 address");
                 assert!(session.ipv6.is_none_or(|p| prefixes.insert(p)), "{id:?} shares an IPv6 prefix");
@@ -35,13 +35,13 @@ impl Sim {
                 let stands = self.cta().ran_nodes().is_set_up(t.association);
                 assert!(stands, "{id:?} is handed over to a gNB that is gone");
             }
-            // A stranger that nothing is done for would stay for ever.
+            // An unauthenticated UE without a procedure would never be released.
             let rests = ue.amf.registered || ue.awaits_release();
             assert!(rests || !ue.is_idle(), "{id:?} is neither registered nor registering");
-            // Somebody must look after every UE in the end.
+            // A connection, a procedure or a timer must end every context in the end.
             let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
             assert!(looked_after, "{id:?} would be kept for ever");
-            // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
+            // A UE that is registered for emergency services need not have a subscription (TS 23.501 §5.16.4.1).
             if ue.amf.registered && !ue.amf.emergency {
                 let found = ue.amf.supi.and_then(|s| self.cta().find(s));
                 assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
@@ -54,7 +54,7 @@ impl Sim {
 
     pub(crate) fn check(&mut self) {
         if self.observer.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
-            return; // what is under way is true nowhere yet
+            return; // state that is in flight holds at no process yet
         }
         if self.control.cluster.is_none() {
             self.check_changed();

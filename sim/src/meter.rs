@@ -1,8 +1,8 @@
-//! What the core works, measured with a clock that somebody outside lends.
+//! The core's processing time, by a clock that the caller passes in.
 
 use whimbrel_resilience::{Input, Outbox};
 
-/// A message as it crossed the core's edge.
+/// A message that the core has received or sent.
 #[derive(Clone, Debug)]
 pub enum Wire {
     /// NGAP.
@@ -12,7 +12,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Its length.
+    /// Its octets.
     pub fn octets(&self) -> &[u8] {
         match self {
             Self::N2(octets) | Self::N4(octets) => octets,
@@ -20,16 +20,16 @@ impl Wire {
     }
 }
 
-/// What the core did since the meter was last read.
+/// The core's work since the meter was last read.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Time within the core, in the clock's nanoseconds.
     pub nanos: u64,
     /// Inputs from outside.
     pub inputs: u64,
-    /// What came.
+    /// Received messages.
     pub received: Vec<Wire>,
-    /// What left.
+    /// Sent messages.
     pub sent: Vec<Wire>,
 }
 

@@ -1,4 +1,4 @@
-//! Packets of UEs on N3, where a test wants them to travel: from the UPF to gNBs, between these, and to the UEs.
+//! User packets on N3, if a test asks for it: from the UPF to gNBs, between gNBs, and to the UEs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use whimbrel_user::{Destination, Origin, Outbox, Packet, Slot, Verdict};
 use crate::traffic::udp;
 use crate::{InFlight, Sim, UeIndex, gnb};
 
-/// From one end of N3 to the other: longer than N2, so that what the core says of a tunnel overtakes what is in it.
+/// The latency of N3: longer than N2, so that messages about a tunnel overtake the packets in it.
 pub const N3_LATENCY: Duration = Duration::from_millis(1);
 
-/// A datagram under way.
+/// A datagram in flight.
 #[derive(Debug)]
 pub(crate) struct Datagram {
     from: IpAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Datagram {
     octets: Vec<u8>,
 }
 
-/// What UEs have got.
+/// The packets that UEs have received.
 #[derive(Debug, Default)]
 pub(crate) struct Received(Vec<(UeIndex, u32)>);
 
@@ -62,7 +62,7 @@ impl Sim {
         self.n4(id, out);
     }
 
-    /// What UPFs send of their own gets on its way.
+    /// Sends the packets that UPFs send by themselves.
     pub(crate) fn upfs_send(&mut self) {
         if self.user_plane.received.is_none() {
             return;
@@ -92,7 +92,7 @@ impl Sim {
         }
     }
 
-    /// A gNB hands a packet to a UE, which has it if it is there.
+    /// A gNB delivers a packet to a UE, which receives it if it is at that gNB.
     pub(crate) fn gnb_delivers(&mut self, ue: UeId, there: bool, packet: &[u8]) {
         if let (Some(Received(all)), true, Some(number)) =
             (&mut self.user_plane.received, there, packet.last_chunk())

@@ -1,4 +1,4 @@
-//! A country: hundreds of gNBs, thousands of UEs that move and do what UEs do, and everything that can go wrong.
+//! A network of hundreds of gNBs and thousands of UEs that move and run procedures while radio, gNBs, UPF and core fail.
 //!
 //! [`NetworkRun::run`] is the life of it, [`NetworkRun::heal_and_verify`] heals the network, has everyone register, sees that every path leads
 //! where its UE is, and then has everyone leave: nothing may be left over. The invariants hold after every step.
@@ -16,33 +16,33 @@ use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
 use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
-/// The CPFs that run a country's UEs, and how many are lost.
+/// The CPFs that run the UEs, and how often they are lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpfs {
-    /// How many: who is lost is replaced.
+    /// How many; lost ones are replaced.
     pub number: u16,
-    /// Backups of a UE.
-    pub backups: usize,
-    /// The CTA has a CTA replica, is lost too, and has another one after that.
+    /// Replicas per UE.
+    pub replicas: usize,
+    /// The CTA has a CTA replica and is lost too; after a takeover it gets another replica.
     pub replicated: bool,
-    /// Mean time between two losses; none at all if zero.
+    /// Mean time between two losses; no losses if zero.
     pub losses: Duration,
 }
 
-/// How large a country is, and how bad its days.
+/// The size of a network, and its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkPlan {
     /// gNBs, in rows of [`NetworkPlan::WIDTH`].
     pub gnbs: u32,
     /// UEs.
     pub ues: u32,
-    /// Tracking areas: as many gNBs each. More than a registration area holds, or nobody would ever have to tell.
+    /// Tracking areas, with equally many gNBs each: more than a registration area holds, so that UEs have to update it.
     pub areas: u32,
-    /// What the radio loses, repeats and reorders.
+    /// The faults of the radio.
     pub faults: Faults,
-    /// Mean time between two wishes of a UE.
+    /// Mean time between two procedures of a UE.
     pub pace: Duration,
-    /// Mean time between two failures of a node; none at all if zero.
+    /// Mean time between two failures of a gNB, UPF, UE or core; no failures if zero.
     pub trouble: Duration,
     /// CPFs of a region; `None`: the CTA runs the UEs itself.
     pub cpfs: Option<Cpfs>,
@@ -52,7 +52,7 @@ impl NetworkPlan {
     /// gNBs of a row: those to the left and right and in the next rows are neighbours.
     const WIDTH: usize = 16;
 
-    /// Two hundred gNBs and two thousand UEs on bad days.
+    /// Two hundred gNBs and two thousand UEs.
     pub fn large() -> Self {
         let faults = Faults {
             lost_per_mille: 20,
@@ -73,40 +73,40 @@ impl NetworkPlan {
         }
     }
 
-    /// As bad, and small enough for a build without optimisation.
+    /// Small enough for a build without optimisation, with the same faults.
     pub fn medium() -> Self {
         Self { gnbs: 24, ues: 80, areas: 24, ..Self::large() }
     }
 
-    /// As bad, and so small that all invariants are looked at after every step.
+    /// So small that all invariants are checked after every step, with the same faults.
     pub fn small() -> Self {
         Self { gnbs: 20, ues: 30, areas: 20, ..Self::large() }
     }
 
-    /// The same at four CPFs, one of which is lost every ten seconds, with two backups a UE. With a CTA replica the
+    /// The same at four CPFs, one of which is lost every ten seconds, with two replicas a UE. With a CTA replica the
     /// CTA is lost as often.
     pub fn with_cpfs(self, replicated: bool) -> Self {
-        let cpfs = Cpfs { number: 4, backups: 2, replicated, losses: Duration::from_secs(10) };
+        let cpfs = Cpfs { number: 4, replicas: 2, replicated, losses: Duration::from_secs(10) };
         Self { cpfs: Some(cpfs), ..self }
     }
 }
 
-/// A country and its agenda.
+/// A network, and the procedures that its UEs will run.
 pub struct NetworkRun {
     /// The network.
     pub net: Sim,
     plan: NetworkPlan,
     rng: Rng,
-    /// When which UE wants something.
+    /// When each UE starts its next procedure.
     agenda: BTreeSet<(Instant, UeIndex)>,
     next_trouble: Instant,
     next_loss: Instant,
-    /// What the UPF gave away of its addresses before anyone came.
+    /// The UPF's free addresses before any UE registered.
     free: Vec<Option<(u64, u64)>>,
 }
 
 impl NetworkRun {
-    /// A country in which everyone is switched off.
+    /// A network in which no UE is registered.
     pub fn new(seed: u64, plan: NetworkPlan) -> Self {
         let mut config = default_config();
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
@@ -115,11 +115,11 @@ impl NetworkRun {
             Some(c) if c.replicated => Sim::builder(seed)
                 .config(config)
                 .faults(plan.faults)
-                .cpfs(c.number, c.backups)
+                .cpfs(c.number, c.replicas)
                 .cta_replica()
                 .build(),
             Some(c) => {
-                Sim::builder(seed).config(config).faults(plan.faults).cpfs(c.number, c.backups).build()
+                Sim::builder(seed).config(config).faults(plan.faults).cpfs(c.number, c.replicas).build()
             }
         };
         net.discard_events();
@@ -139,13 +139,13 @@ impl NetworkRun {
         Self { net, plan, rng, agenda, next_trouble, next_loss, free }
     }
 
-    /// Lives for so long.
+    /// Runs for so long.
     pub fn run(&mut self, time: Duration) {
         let until = self.net.now() + time;
         while let Some((at, ue)) = self.agenda.first().copied().filter(|(at, _)| *at <= until) {
             if self.next_trouble <= at {
                 self.until(self.next_trouble);
-                self.trouble();
+                self.fail_node();
                 self.next_trouble = self.net.now() + wait(&mut self.rng, self.plan.trouble);
                 continue;
             }
@@ -157,7 +157,7 @@ impl NetworkRun {
             }
             self.agenda.pop_first();
             self.until(at);
-            self.wish(ue);
+            self.start_procedure(ue);
             self.agenda.insert((at + wait(&mut self.rng, self.plan.pace), ue));
         }
         self.until(until);
@@ -167,8 +167,8 @@ impl NetworkRun {
         self.net.advance(at.since(self.net.now()));
     }
 
-    /// A UE does something that it can do as it is.
-    fn wish(&mut self, ue: UeIndex) {
+    /// A UE starts a procedure that its state allows.
+    fn start_procedure(&mut self, ue: UeIndex) {
         if self.net.is_away(ue) {
             self.net.switch_on(ue);
         }
@@ -216,7 +216,7 @@ impl NetworkRun {
         }
     }
 
-    /// To a cell beside its own.
+    /// It moves to a cell beside its own.
     fn move_on(&mut self, ue: UeIndex) {
         let there = self.beside(ue);
         self.net.move_ue(ue, there);
@@ -233,8 +233,8 @@ impl NetworkRun {
         GnbIndex((here + step[self.rng.below(4) as usize]) % self.plan.gnbs as usize)
     }
 
-    /// A node fails, or the UPF gets better.
-    fn trouble(&mut self) {
+    /// A gNB, the UPF, the core or a UE fails.
+    fn fail_node(&mut self) {
         let gnb = GnbIndex(self.rng.below(self.plan.gnbs.into()) as usize);
         match self.rng.below(100) {
             0..45 => self.net.restart_gnb(gnb),
@@ -248,7 +248,7 @@ impl NetworkRun {
         }
     }
 
-    /// Who was lost is replaced, and some message or input from now on is the last of a CPF, or of the CTA.
+    /// Lost processes are replaced; a CPF, or the CTA too, is lost at one of the next messages or inputs.
     fn loss(&mut self, cpfs: Cpfs) {
         while self.net.cpfs() < cpfs.number.into() {
             self.net.add_cpf();
@@ -262,7 +262,7 @@ impl NetworkRun {
         self.net.lose_cpf_at(self.net.links_taken() + 1 + self.rng.below(150), how);
     }
 
-    /// Nothing goes wrong any more.
+    /// All faults stop.
     fn heal(&mut self) {
         self.net.set_faults(Faults::default());
         self.net.set_upf(UpfState::Answering);
@@ -274,7 +274,7 @@ impl NetworkRun {
         }
     }
 
-    /// The UPF is away for a while: shorter and longer than the SMF's patience.
+    /// The UPF is unreachable for a while: shorter and longer than the SMF waits.
     fn outage(&mut self, state: UpfState) {
         self.net.set_upf(state);
         let time = Duration::from_millis(self.rng.below(30_000));
@@ -282,62 +282,63 @@ impl NetworkRun {
         self.net.set_upf(UpfState::Answering);
     }
 
-    /// A while in a network in order: everyone is there, has one session, sleeps, and nothing is under way. Then the faults go on.
+    /// The faults stop, all UEs register, have one session and become idle, and nothing is in flight. Then the faults go on.
     ///
     /// # Panics
-    /// If somebody is not there.
+    /// If a UE is not registered.
     pub fn rest(&mut self) {
         self.heal();
-        self.everyone_registers();
+        self.register_all();
         for i in 0..self.net.ues() {
             let surplus: Vec<_> = self.net.ue_ref(UeIndex(i)).sessions().skip(1).map(|s| s.id).collect();
             for id in surplus {
                 self.net.command(UeIndex(i), Command::ReleaseSession(id));
             }
         }
-        self.everyone_has_a_session();
-        self.everyone_sleeps();
+        self.establish_a_session_each();
+        self.release_all_connections();
         self.net.set_faults(self.plan.faults);
     }
 
-    /// gNBs find everyone inactive.
-    fn everyone_sleeps(&mut self) {
+    /// gNBs release all connections because of user inactivity.
+    fn release_all_connections(&mut self) {
         for i in 0..self.net.ues() {
             self.net.release(UeIndex(i), Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
         }
         self.net.advance(Duration::from_secs(5));
     }
 
-    /// The network heals; everyone is there, everyone's packets arrive, and when everyone has left nothing is left over.
+    /// The faults stop. All UEs register and get packets; when all have deregistered, nothing may be left over.
     ///
     /// # Panics
     /// If not.
     pub fn heal_and_verify(&mut self) {
         self.heal();
-        self.everyone_registers();
-        self.everyone_has_a_session();
+        self.register_all();
+        self.establish_a_session_each();
         let sessions: Vec<_> = (0..self.net.ues())
             .map(UeIndex)
             .flat_map(|ue| self.net.ue_ref(ue).sessions().map(move |s| (ue, s.id)).collect::<Vec<_>>())
             .collect();
-        self.everyone_sleeps();
+        self.release_all_connections();
         for &(ue, id) in &sessions {
             self.net.check_path(ue, id); // a UE that is idle is paged
         }
         self.net.advance(Duration::from_secs(5));
         for &(ue, id) in &sessions {
-            assert!(self.net.ue_ref(ue).has_user_plane(id), "{ue:?} did not hear that packets wait");
+            assert!(self.net.ue_ref(ue).has_user_plane(id), "{ue:?} was not paged for its packets");
             self.net.check_path(ue, id);
         }
         self.agree();
-        self.everyone_leaves();
+        self.deregister_all();
         assert_eq!(self.net.tally().faults, 0, "no UE's machine panicked");
     }
 
-    /// UEs that were refused service for a while come again by their own timers; the longest is T3502.
-    fn everyone_registers(&mut self) {
+    /// UEs whose registration was rejected try again by their own timers; the longest is T3502.
+    fn register_all(&mut self) {
         for _ in 0..8 {
-            let absent: Vec<_> = (0..self.net.ues()).map(UeIndex).filter(|&ue| !self.is_there(ue)).collect();
+            let absent: Vec<_> =
+                (0..self.net.ues()).map(UeIndex).filter(|&ue| !self.is_registered(ue)).collect();
             if absent.is_empty() {
                 break;
             }
@@ -348,9 +349,9 @@ impl NetworkRun {
         }
         for i in 0..self.net.ues() {
             let ue = UeIndex(i);
-            assert!(self.is_there(ue), "{ue:?} does not come back: {:?}", self.net.ue_ref(ue).state());
+            assert!(self.is_registered(ue), "{ue:?} is not registered: {:?}", self.net.ue_ref(ue).state());
         }
-        // A UE that slept while the UPF lost its sessions learns so now.
+        // A UE that was idle while the UPF lost its sessions is informed by this.
         for i in 0..self.net.ues() {
             self.net.command(UeIndex(i), Command::PeriodicRegistration);
         }
@@ -362,7 +363,7 @@ impl NetworkRun {
         assert_eq!(self.net.agree(), Ok(()));
     }
 
-    fn everyone_has_a_session(&mut self) {
+    fn establish_a_session_each(&mut self) {
         let without = |net: &Sim| {
             (0..net.ues())
                 .map(UeIndex)
@@ -377,8 +378,8 @@ impl NetworkRun {
         assert!(still.is_empty(), "{still:?} get no session");
     }
 
-    /// Both sides hold the UE registered, under the same identity.
-    fn is_there(&self, ue: UeIndex) -> bool {
+    /// UE and core have the UE as registered, under the same identity.
+    fn is_registered(&self, ue: UeIndex) -> bool {
         let context = self.net.ue_ref(ue);
         let id = self.net.cta().find(context.config().supi);
         let known = id.and_then(|id| self.net.context(id));
@@ -387,23 +388,23 @@ impl NetworkRun {
         context.state() == MmState::Registered && known.is_some_and(|p| p.amf.registered && named(p))
     }
 
-    fn everyone_leaves(&mut self) {
+    fn deregister_all(&mut self) {
         for i in 0..self.net.ues() {
             self.net.command(UeIndex(i), Command::Deregister { switch_off: i % 2 == 0 });
         }
         self.net.advance(Duration::from_secs(600));
-        assert_eq!(self.net.contexts().count(), 0, "a UE that has left is known still");
+        assert_eq!(self.net.contexts().count(), 0, "a UE that has deregistered has a context");
         assert_eq!(
             (self.net.backed(), self.net.cta().logged()),
             (0, (0, 0)),
-            "a state or log of one is held still"
+            "a state or log of one is stored"
         );
-        assert_eq!(self.net.cta().occupancy(), (0, 0), "a slot is taken still");
+        assert_eq!(self.net.cta().occupancy(), (0, 0), "a slot is taken");
         assert_eq!(self.net.upf_sessions(), 0, "a session is left over at the UPF");
-        assert_eq!(free(&self.net), self.free, "an address is taken still");
+        assert_eq!(free(&self.net), self.free, "an address is taken");
         self.net.check_nothing_held();
         for i in 0..self.net.gnbs() {
-            assert_eq!(self.net.gnb_ref(GnbIndex(i)).contexts(), 0, "gNB {i} has a context still");
+            assert_eq!(self.net.gnb_ref(GnbIndex(i)).contexts(), 0, "gNB {i} has a context");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What holds after every step, kept up to date: each look costs as much as what changed.
+//! Invariants that are checked after every step at the cost of what changed, and counters.
 //!
-//! [`Observer`] knows what every UE holds that no other may hold, and compares it anew after each input of that UE.
+//! [`Observer`] stores what each UE has that no other UE may have, and checks it after each input of that UE.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use whimbrel_ids::{AmfUeNgapId, Dnn, Instant, Seid, Supi, Teid, Tmsi};
 use crate::meter::Meter;
 use crate::{Sim, Work};
 
-/// What is of one UE alone.
+/// An identity or address that only one UE may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Own {
     Tmsi(Tmsi),
@@ -26,7 +26,7 @@ enum Own {
     Teid(UpfId, Teid),
 }
 
-/// What a UE held after its last input.
+/// What a UE had after its last input.
 #[derive(Debug, Default)]
 struct Held {
     own: Vec<Own>,
@@ -68,12 +68,12 @@ impl Tally {
     }
 }
 
-/// Keeps an eye on the core.
+/// Observes the core, and stores what a test asks for.
 #[derive(Default)]
 pub(crate) struct Observer {
     held: BTreeMap<UeId, Held>,
     owners: BTreeMap<Own, UeId>,
-    /// UEs whose end was told, but not by an input that ended well.
+    /// UEs that were discarded after a panic: their last input did not end.
     discarded: Vec<UeId>,
     pub(crate) tally: Tally,
     /// Breaches of the standard that UEs and gNBs saw in the core. In a network that loses messages some are due.
@@ -143,8 +143,8 @@ impl Observer {
         self.held.insert(ue.id, held);
     }
 
-    /// The core has begun anew.
-    pub(crate) fn anew(&mut self) {
+    /// The core has restarted.
+    pub(crate) fn core_restarted(&mut self) {
         self.held.clear();
         self.owners.clear();
         self.discarded.clear();
@@ -217,34 +217,34 @@ impl Sim {
             self.observer.note(ue, before);
             self.check_ue(ue);
         }
-        let (used, strangers) = self.control.cta.cta().occupancy();
+        let (used, unauthenticated) = self.control.cta.cta().occupancy();
         assert_eq!(used, self.observer.contexts(), "a slot in use has its UE");
-        assert!(strangers as usize <= used, "strangers are UEs");
+        assert!(unauthenticated as usize <= used, "unauthenticated UEs are UEs");
     }
 
     /// What holds of one UE after each of its inputs.
     fn check_ue(&self, ue: &UeContext) {
         let id = ue.id;
-        // A stranger that nothing is done for would stay for ever.
+        // An unauthenticated UE without a procedure would never be released.
         let rests = ue.amf.registered || ue.awaits_release();
         check(rests || !ue.is_idle(), id, "is neither registered nor registering");
-        // Somebody must look after every UE in the end.
+        // A connection, a procedure or a timer must end every context in the end.
         let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
         check(looked_after, id, "would be kept for ever");
-        // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
+        // A UE that is registered for emergency services need not have a subscription (TS 23.501 §5.16.4.1).
         if ue.amf.registered && !ue.amf.emergency {
             let found = ue.amf.supi.and_then(|s| self.control.cta.cta().find(s));
             check(found.is_some(), id, "is registered here and unknown to the UDM");
-            // Who came from another AMF gets one when it registers.
+            // A UE that was handed over from another AMF gets its 5G-TMSI when it registers.
             let tmsi = ue.amf.tmsi.map(|t| self.control.cta.cta().find_tmsi(t));
             check(tmsi.is_none_or(|found| found == Some(id)), id, "is not found by its 5G-S-TMSI");
         }
     }
 
-    /// Nobody holds anything.
+    /// No UE has anything.
     ///
     /// # Panics
-    /// If somebody does.
+    /// If one has.
     pub fn check_nothing_held(&self) {
         assert!(
             self.observer.held.is_empty() && self.observer.owners.is_empty(),
@@ -280,7 +280,7 @@ impl Sim {
             return Err(format!("the UPF does not have the SMF's session {session:?}"));
         }
         match upf.iter().find(|(up, cp)| smf.get(up) != Some(cp)) {
-            Some(session) => Err(format!("nobody owns the UPF's session {session:?}")),
+            Some(session) => Err(format!("the SMF does not have the UPF's session {session:?}")),
             None => Ok(()),
         }
     }

@@ -235,7 +235,7 @@ impl Sim {
                     self.over_sap(after, OverSap::Answer { host, ue, to, answer });
                 }
             }
-            // Nobody hears what goes to a host that was replaced.
+            // An answer to a host that was replaced is lost.
             OverSap::Answer { host, .. } if host != self.control.pair.host() || self.has_no_cta() => {}
             OverSap::Answer { ue, to, answer, .. } => self.cta_input(Input::Broker(ue, to, answer)),
         }

@@ -13,14 +13,14 @@ use whimbrel_resilience::{Cta, Input, N14Error, Outbox};
 use crate::{GnbIndex, Home, InFlight, Recorder, Sim, default_config};
 use std::sync::Arc;
 
-/// Least and greatest latency of N14, in microseconds: two sites of one run.
+/// Least and greatest latency of N14, in microseconds: two sites of one country.
 const LATENCY_MICROS: (u64, u64) = (500, 2_000);
-/// Stands for the host of the other core where hosts are counted.
+/// The number of the peer AMF's host; those of CTAs count takeovers.
 pub(crate) const PEER_AMF_HOST: u64 = u64::MAX;
-/// Each core has one neighbour.
+/// Each core has one peer AMF.
 const THE_OTHER: PeerAmfId = PeerAmfId(0);
 
-/// What befalls a message of N14, or who is about to hear it.
+/// A fault at one message of N14, or at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum N14Fault {
     /// It is lost, and those after it arrive.
@@ -29,7 +29,7 @@ pub enum N14Fault {
     Repeated,
     /// The link breaks: neither it nor anything after it arrives.
     Cut,
-    /// The core of the simulation starts anew as it arrives.
+    /// The core of the simulation restarts as it arrives.
     CoreRestarts,
     /// The other core does.
     PeerRestarts,
@@ -46,7 +46,7 @@ pub(crate) struct PeerAmf {
     pub(crate) cta: Cta<Home, (Prf, u64), Recorder>,
     config: Arc<Config>,
     /// Messages that were sent over the link, both ways.
-    said: u64,
+    sent: u64,
     fate: Option<(u64, N14Fault)>,
     cut: bool,
     ordered: Instant,
@@ -91,7 +91,7 @@ impl Sim {
         self.peer_amf = Some(Box::new(PeerAmf {
             cta,
             config,
-            said: 0,
+            sent: 0,
             fate: None,
             cut: false,
             ordered: self.now,
@@ -135,7 +135,7 @@ impl Sim {
 
     /// How many messages went over N14, both ways.
     pub fn n14_messages(&self) -> u64 {
-        self.peer_amf.as_ref().map_or(0, |a| a.said)
+        self.peer_amf.as_ref().map_or(0, |a| a.sent)
     }
 
     /// This befalls the n-th message over N14, from the beginning on.
@@ -185,7 +185,7 @@ impl Sim {
         peer_amf.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
         for (_, octets) in std::mem::take(&mut out.n14) {
             let Some(peer_amf) = &mut self.peer_amf else { return };
-            peer_amf.said += 1;
+            peer_amf.sent += 1;
             let (least, most) = LATENCY_MICROS;
             let latency = Duration::from_micros(least + self.rng.below(most - least));
             peer_amf.ordered = peer_amf.ordered.max(self.now + latency);
@@ -195,7 +195,7 @@ impl Sim {
             });
             let Some(peer_amf) = &mut self.peer_amf else { return };
             let message =
-                N14Message { number: peer_amf.said, to_peer: !from_peer, octets: octets.octets().to_vec() };
+                N14Message { number: peer_amf.sent, to_peer: !from_peer, octets: octets.octets().to_vec() };
             self.send(at, InFlight::N14(message));
         }
     }
@@ -223,7 +223,7 @@ impl Sim {
         }
     }
 
-    /// The other core starts anew: it knows its subscribers, and nothing of its UEs and gNBs.
+    /// The peer AMF restarts: it has its subscribers, and no state of UEs and gNBs.
     pub fn restart_peer_amf(&mut self) {
         let Some(mut peer_amf) = self.peer_amf.take() else { return };
         let home = std::mem::take(peer_amf.cta.subscribers());

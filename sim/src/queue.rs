@@ -17,7 +17,7 @@ use crate::region::Link;
 use crate::timer_queue::{TimerOwner, TimerQueue};
 use crate::{GnbIndex, Sim, UeIndex, ue};
 
-/// Something on its way.
+/// A message in flight.
 #[derive(Debug)]
 pub(crate) enum InFlight {
     ToCore {
@@ -84,7 +84,7 @@ impl Sim {
         self.now
     }
 
-    /// Runs until nothing is on its way and no timer is due within `patience`, or until the time is over.
+    /// Runs until no message is in flight and no timer is due within `patience`, or until that time is over.
     pub fn settle(&mut self, patience: Duration) {
         let until = self.now + patience;
         while let Some(at) = self.next_event()
@@ -101,7 +101,7 @@ impl Sim {
         self.now = until;
     }
 
-    /// Whether nothing is on its way but what only time brings.
+    /// Whether no message is in flight; timers may be running.
     pub(crate) fn is_quiet(&self) -> bool {
         let waits = |t: &InFlight| matches!(t, InFlight::CtaReplica(ReplicaLink::Grace));
         self.queue.messages.values().all(waits) && self.region_rests() && self.pair_rests()
@@ -183,7 +183,7 @@ impl Sim {
             }
             InFlight::Up { ue, connection, up } => {
                 if self.ran.ues[ue.0].connection == connection {
-                    self.ran.ues[ue.0].heard = connection;
+                    self.ran.ues[ue.0].known_to_gnb = connection;
                     let context = whimbrel_ran::UeId(ue.0 as u32);
                     self.gnb(self.ran.ues[ue.0].gnb, gnb::Input::Radio(context, up));
                 }

@@ -1,4 +1,4 @@
-//! The core's inputs, kept so that they can be run again.
+//! The core's inputs, recorded so that they can be replayed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Disposition, Effect, Envelope, Output, Shard, UeId};
 use whimbrel_resilience::Inspect;
 
-/// One input, and what it led to.
+/// One input and its result.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The input.
@@ -20,7 +20,7 @@ pub struct Recorded {
     pub ended: bool,
 }
 
-/// Keeps every input of every UE, in order.
+/// Stores every input of every UE, in order.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Off by default: a long simulation would fill the memory.
@@ -53,7 +53,7 @@ impl Inspect for Recorder {
 }
 
 impl Recorder {
-    /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. It begins anew with a message under new keys,
+    /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. It begins again with a message under new keys,
     /// SECURITY MODE COMMAND, and with no other (TS 24.501 §9.3.1: security header type 3).
     fn check_counts(&mut self, ue: UeId, batch: &Batch) {
         for output in &batch.outputs {
@@ -69,8 +69,8 @@ impl Recorder {
         std::mem::take(&mut self.touched)
     }
 
-    /// What goes on when the core begins anew: the digest and the number of inputs.
-    pub(crate) fn anew(&mut self) -> Self {
+    /// What a restart of the core keeps: the digest and the number of inputs.
+    pub(crate) fn restarted(&mut self) -> Self {
         Self { digest: self.digest, inputs: self.inputs, on: self.on, ..Self::default() }
     }
 
@@ -99,7 +99,7 @@ impl Recorder {
     /// travel between processes. Returns how many inputs ran again.
     ///
     /// # Panics
-    /// Where a batch differs: the machine is not a function of its inputs, or octets do not tell all of them.
+    /// Where a batch differs: the result depends on more than the inputs, or the octets do not contain all of them.
     pub fn replay(&self, ue: UeId, config: &Arc<Config>) -> usize {
         let Some(log) = self.ues.get(&ue) else { return 0 };
         let mut shard = Shard::new(config.clone());

@@ -21,47 +21,47 @@ use crate::{CtaLoss, InFlight, Sim};
 
 /// Least and greatest latency of a link, in microseconds.
 const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
-/// What a trial takes, from its order to its outcome; and when it is known that there will be none.
+/// The duration of a trial in the replay sandbox, and of one that ends the sandbox.
 const TRIED_AFTER: Duration = Duration::from_micros(200);
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
-/// How long an input hangs before its CPF is ended: what comes for it meanwhile waits there.
+/// How long a poisoned input hangs before its CPF is ended; later messages wait there meanwhile.
 const HANGS_FOR: Duration = Duration::from_millis(250);
-/// From a loss to when the CTA hears of it: a connection that closes.
+/// From a loss to its detection by the CTA: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
-/// From a link that ends between two members to when the next one is there.
+/// From the end of a link between two CPFs to the next one.
 const REACHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Until somebody else backs a UE in the place of who was lost: a slice's turn and a state on its way are some milliseconds, a takeover of the
+/// Until another replica of a UE replaces a lost one: the turn of the scan and a state in flight take some milliseconds, a takeover of the
 /// CTA between them some more.
 const BACKED_AFTER: Duration = Duration::from_millis(100);
 
 /// A message on a link of the region.
 #[derive(Debug)]
 pub(crate) enum Link {
-    /// With how much of what it has said is here to stay.
+    /// With the number of its messages that need not be sent again.
     Down {
         to: CpfId,
         taken: u64,
         message: CpfCommand,
     },
-    /// With how much of what it was told it has.
+    /// With the number of messages that it has received.
     Up {
         from: CpfId,
         has: u64,
         message: CpfReport,
     },
     Peer(CpfId, CpfId, PeerMessage),
-    /// The CTA hears that one is lost.
+    /// The CTA detects the loss of a CPF.
     Lost(CpfId),
-    /// A member hears what became of a trial of its.
+    /// A CPF gets the outcome of a trial.
     Tried(CpfId, u64, TrialOutcome),
-    /// A link of a member to another has ended, and a new one is there.
+    /// A link between two CPFs has ended, and a new one is there.
     Reached(CpfId, CpfId),
     /// One has not answered the CTA for too long.
     Excluded(CpfId),
 }
 
 impl Link {
-    /// The message as it arrives: made anew from its octets.
+    /// The message as it arrives: decoded from its octets.
     fn through_octets(self) -> Self {
         let mut octets = Vec::new();
         match self {
@@ -88,16 +88,16 @@ impl Link {
         }
     }
 
-    /// What it is about.
+    /// Its kind, for the report.
     fn name(&self) -> &'static str {
         match self {
             Self::Down { message, .. } => match message {
                 CpfCommand::Run(_) | CpfCommand::RunLogged(_) => "input",
                 CpfCommand::RunAfterTrial { .. } => "inputs to try",
                 CpfCommand::Serve { .. } => "assignment",
-                CpfCommand::Outdated { .. } => "word of an outdated state",
-                CpfCommand::Released(_) => "word of a release",
-                CpfCommand::Forget { .. } => "word of a UE that is gone",
+                CpfCommand::Outdated { .. } => "notice of an outdated state",
+                CpfCommand::Released(_) => "notice of released outputs",
+                CpfCommand::Forget { .. } => "notice that a UE is gone",
                 CpfCommand::Configure(_) => "configuration",
             },
             Self::Peer(_, _, message) => match message {
@@ -126,11 +126,11 @@ impl Link {
 /// An input that ends every process that runs it.
 #[derive(Debug)]
 struct Poison {
-    /// It is the n-th that is handed to a member.
+    /// It is the n-th input that a CPF gets.
     nth: u64,
     handed: u64,
     input: Option<(UeId, u64)>,
-    /// It asks the UE whether it is its own.
+    /// It is an INITIAL UE MESSAGE, which may be of another UE.
     first: bool,
 }
 
@@ -173,12 +173,12 @@ impl CpfCut {
     pub const ALL: [Self; 3] = [Self::FromCta, Self::FromCpfs, Self::FromAll];
 }
 
-/// UEs that registered anew since nobody could go on with them.
+/// UEs that had to register again because no replica could take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostUes {
-    /// All who had the UE's state were lost before another could have it.
+    /// All holders of the UE's state were lost before another one could get it.
     pub lost_all_holders: u64,
-    /// There is no such reason.
+    /// A replica should have been able to take over.
     pub unexplained: u64,
 }
 
@@ -197,84 +197,84 @@ fn spoil(state: State) -> State {
 
 fn sandbox(config: &Arc<Config>) -> ReplaySandbox {
     let mut sandbox = ReplaySandbox::default();
-    let told = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
-    told.expect("no UE's state is in it");
+    let reported = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
+    reported.expect("no UE's state is in it");
     sandbox
 }
 
 /// The region.
 pub(crate) struct Cluster {
     members: BTreeMap<CpfId, ReplicatedCpf>,
-    /// Their ends of the links to the CTA.
+    /// The CPFs' ends of the links to the CTA.
     pub(crate) ends: BTreeMap<CpfId, LinkEnd<CpfReport>>,
     regions: Regions,
     region: Region,
     areas: Areas,
-    backups: usize,
-    /// What its CTA keeps of UEs' logs.
+    replicas: usize,
+    /// What the CTA stores of UEs' logs.
     pub(crate) logs: LogLimits,
-    /// Links keep their order: not before this.
+    /// Links keep the order of messages: the next one arrives no earlier than this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
-    /// Messages that members have taken.
+    /// Messages that CPFs have taken.
     taken: u64,
     losses: Vec<(u64, CpfLoss)>,
     /// At which messages the CPF that takes them is cut off, and for how long.
     cuts_at: Vec<(u64, CpfCut, Duration)>,
     /// Links that pass nothing, and until when. The CTA has no number; the lower end first.
     cut_until: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
-    /// Those that left in order.
+    /// Those that were drained and have left.
     left: Vec<CpfId>,
-    /// When they came, and when the CTA should have heard of their losses.
+    /// When each joined, and when the CTA should have detected its loss.
     came: BTreeMap<CpfId, Instant>,
     gone: BTreeMap<CpfId, Instant>,
     lost_ues: LostUes,
-    /// Where those were that were lost or have left, and in whose place nobody has come.
+    /// The regions of those that were lost or have left and have not been replaced.
     vacant: Vec<Region>,
     /// At which messages CPFs were lost, and how often.
     pub(crate) lost_at: BTreeMap<&'static str, u64>,
-    /// After each so many messages all UEs are to move to another member.
+    /// Each time that so many messages have been taken, all UEs move to another CPF.
     unrest: Option<u64>,
     poison: Option<Poison>,
-    /// Where states arrive that contradict themselves.
+    /// CPFs at which states arrive that cannot be read.
     spoilt: Vec<CpfId>,
-    /// From whom to whom nothing gets through, and what has not.
+    /// Pairs of CPFs whose messages are held, and these messages.
     stuck: BTreeMap<(CpfId, CpfId), Vec<PeerMessage>>,
-    /// How many in a thousand messages between them are lost: links that end. Those that have, and when one was there again, or nobody's.
+    /// Of a thousand messages between CPFs so many are lost, which ends the link; the links that have ended, and when the last one was there again.
     loses: u64,
     broken: BTreeSet<(CpfId, CpfId)>,
     reached: Option<Instant>,
-    /// States and deltas that they sent each other, and how often one asked for a state.
+    /// Whole states, deltas and requests for states that CPFs have sent one another.
     exchanged: [u64; 3],
-    /// What tries inputs for the members; `None` if they do without.
+    /// The replay sandbox of the CPFs; `None` if they have none.
     sandbox: Option<ReplaySandbox>,
     /// Inputs that were run.
     ran: u64,
-    /// One is to leave, and another comes, each time that so many inputs were run.
+    /// Each time that so many inputs were run, one CPF is drained and another joins.
     turnover: Option<u64>,
-    /// With so many messages that members have taken, others come that run this code.
+    /// When CPFs have taken so many messages, others join that run this code version.
     upgrade: Option<(u64, CodeVersion)>,
-    /// Who uses a UE's key stream again, in the next answer that has a COUNT.
+    /// The CPF that reuses a NAS COUNT in its next protected answer.
     forger: Option<CpfId>,
-    /// Messages under way.
+    /// Messages in flight.
     pub(crate) under_way: usize,
     /// The number of the newest CPF.
     newest: u16,
 }
 
 impl Cluster {
-    pub(crate) fn new(config: &Arc<Config>, cpfs: u16, backups: usize) -> Self {
+    pub(crate) fn new(config: &Arc<Config>, cpfs: u16, replicas: usize) -> Self {
         let region: Region = "coast/home".parse().expect("a region's name");
         let places = vec![region.clone(); cpfs.into()];
-        Self::spread(config, region, &places, Areas::default(), backups)
+        Self::spread(config, region, &places, Areas::default(), replicas)
     }
 
-    /// CPFs in these regions, numbered from 1, of a CTA at home in this one.
+    /// A CPF in each of these regions, numbered from 1, of a CTA in `region`.
     pub(crate) fn spread(
         config: &Arc<Config>,
         region: Region,
         places: &[Region],
         areas: Areas,
-        backups: usize,
+        replicas: usize,
     ) -> Self {
         let cpfs = places.len() as u16;
         let mut known: Vec<Region> = places.iter().chain(areas.regions()).chain([&region]).cloned().collect();
@@ -291,7 +291,7 @@ impl Cluster {
             ends: (1..=cpfs).map(|id| (CpfId(id), LinkEnd::default())).collect(),
             regions,
             region,
-            backups,
+            replicas,
             logs: LogLimits::default(),
             ordered: BTreeMap::new(),
             taken: 0,
@@ -327,12 +327,12 @@ impl Cluster {
         Self { logs, ..self }
     }
 
-    /// As many that serve nobody.
-    pub(crate) fn anew(self, config: &Arc<Config>) -> Self {
-        Self { logs: self.logs, ..Self::new(config, self.newest, self.backups) }
+    /// As many CPFs, without UEs.
+    pub(crate) fn restarted(self, config: &Arc<Config>) -> Self {
+        Self { logs: self.logs, ..Self::new(config, self.newest, self.replicas) }
     }
 
-    /// Whether what a member said shows that it ran the input that ends it.
+    /// Whether a CPF's output shows that it ran the poisoned input.
     fn ran_poison(&self, out: &CpfOutbox) -> bool {
         let ran = |up: &CpfReport| match up {
             CpfReport::Ran { ue, clock, .. } => Some((*ue, *clock)),
@@ -342,8 +342,8 @@ impl Cluster {
         poison.is_some_and(|input| out.up.iter().any(|up| ran(up) == Some(input)))
     }
 
-    /// Tries inputs.
-    fn replay_in_sandbox(&mut self, trial: Trial) -> TrialOutcome {
+    /// Runs a trial in the replay sandbox.
+    fn try_inputs(&mut self, trial: Trial) -> TrialOutcome {
         let Some(sandbox) = &mut self.sandbox else { return TrialOutcome::Passed };
         let poison = self.poison.as_ref().and_then(|p| p.input);
         let ends = |input: &Envelope| Some((input.ue, input.clock)) == poison;
@@ -380,7 +380,7 @@ impl Cluster {
         !self.members.contains_key(&cpf) || self.passes_at((None, Some(cpf)), now) > now
     }
 
-    /// The clock of the state that one holds of a UE for another.
+    /// The clock of the state that a replica has of a UE.
     pub(crate) fn clock_held(&self, by: CpfId, ue: UeId) -> Option<u64> {
         self.members.get(&by)?.holds(ue)
     }
@@ -390,7 +390,7 @@ impl Cluster {
         self.regions.region_of(cpf).is_some()
     }
 
-    /// Whether a UE that is lost now could not be kept: another who had its state was lost just before, or nobody else has been there for long
+    /// Whether a UE that is lost now could not be kept: another holder of its state was lost just before, or no other CPF has been there for long
     /// enough to have it, or a link has lost it and is not there again.
     fn lost_all_holders(&self) -> bool {
         let Some(last) = self.gone.values().max().copied() else { return false };
@@ -400,17 +400,17 @@ impl Cluster {
         let has_come = |cpf: &CpfId| self.came.get(cpf).is_none_or(|at| !just_before(*at));
         let others =
             self.rings().members().filter(|cpf| self.members.contains_key(cpf) && has_come(cpf)).count();
-        self.backups == 0 || broken || lost > self.backups || others == 0
+        self.replicas == 0 || broken || lost > self.replicas || others == 0
     }
 
     pub(crate) fn rings(&self) -> Rings {
-        let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.backups);
+        let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.replicas);
         rings.expect("the regions are known")
     }
 }
 
 impl Sim {
-    /// The UEs, whoever serves them.
+    /// The contexts of all UEs, at whichever CPF.
     pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
         let region = self.control.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
@@ -420,13 +420,13 @@ impl Sim {
         self.cta().contexts().chain(region.flat_map(of))
     }
 
-    /// A UE, whoever serves it.
+    /// The context of a UE, at whichever CPF.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         let member = self.cta().served_by(id).and_then(|by| self.control.cluster.as_ref()?.members.get(&by));
         self.cta().context(id).or_else(|| member?.cpf().context(id))
     }
 
-    /// Nobody is lost any more, neither CPFs nor the CTA.
+    /// No process is lost or cut off any more.
     pub fn stop_losses(&mut self) {
         self.lose_cpfs_at(&[]);
         self.lose_cta_at(0, CtaLoss::BeforeInput);
@@ -439,12 +439,12 @@ impl Sim {
         self.control.cluster.as_ref().map_or(0, |c| c.taken)
     }
 
-    /// The CPF that takes the n-th message from the beginning on is lost so.
+    /// The CPF that takes the n-th message from the beginning on is lost in this way.
     pub fn lose_cpf_at(&mut self, message: u64, how: CpfLoss) {
         self.lose_cpfs_at(&[(message, how)]);
     }
 
-    /// Those that take these messages are lost so, one after the other.
+    /// The CPFs that take these messages are lost in these ways, one after the other.
     pub fn lose_cpfs_at(&mut self, losses: &[(u64, CpfLoss)]) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.losses = losses.to_vec();
@@ -499,36 +499,36 @@ impl Sim {
         }
     }
 
-    /// A CPF says this, whatever it did.
+    /// A message from a CPF to the CTA, which it did not send by itself.
     pub fn inject_from_cpf(&mut self, from: CpfId, message: CpfReport) {
         self.cta_input(Input::Cpf(from, message));
     }
 
-    /// There are liars: the UEs that they have may be in any state, and are not looked at after each step.
+    /// CPFs may be faulty: their UEs may be in any state, and are not checked after each step.
     pub fn has_faulty_cpfs(&mut self) {
         self.observer.has_faulty_cpfs = true;
     }
 
-    /// A CPF says this to another, whatever it did.
+    /// A message from a CPF to another one, which it did not send by itself.
     pub fn inject_between_cpfs(&mut self, from: CpfId, to: CpfId, message: PeerMessage) {
         self.link(Link::Peer(from, to, message));
     }
 
-    /// The n-th input from the beginning on that a CPF is handed ends whoever runs it.
+    /// The n-th input from the beginning on that a CPF gets ends every process that runs it.
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.poison = Some(Poison { nth, handed: 0, input: None, first: false });
         }
     }
 
-    /// The states that come to this member from now on are whose and of when they should be, and cannot be read.
+    /// The states that arrive at this CPF from now on have the right UE and clock, and cannot be read.
     pub fn spoil_states_to(&mut self, cpf: CpfId) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.spoilt.push(cpf);
         }
     }
 
-    /// Nothing that a CPF says to another gets through from now on.
+    /// Messages of a CPF to another one are held from now on.
     pub fn hold_between_cpfs(&mut self, from: CpfId, to: CpfId) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.stuck.entry((from, to)).or_default();
@@ -554,7 +554,7 @@ impl Sim {
         self.control.cluster.as_ref().map_or([0; 3], |c| c.exchanged)
     }
 
-    /// What did not get through does now. How much that is.
+    /// The messages that were held are delivered. Gives their number.
     pub fn release_between_cpfs(&mut self, from: CpfId, to: CpfId) -> usize {
         let Some(cluster) = &mut self.control.cluster else { return 0 };
         let late = cluster.stuck.remove(&(from, to)).unwrap_or_default();
@@ -563,24 +563,24 @@ impl Sim {
         number
     }
 
-    /// How many inputs CPFs were handed since there is poison among them, replays included.
+    /// How many inputs CPFs have got since [`Sim::poison`], replays included.
     pub fn handed(&self) -> u64 {
         self.control.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
     }
 
-    /// Whether the poison was the first message of a connection, which may be another UE's than the one that was asked.
+    /// Whether the poisoned input was an INITIAL UE MESSAGE, which may be of another UE than the one whose context is looked up.
     pub fn poison_is_initial_message(&self) -> bool {
         self.control.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
     }
 
-    /// CPFs run everything themselves.
+    /// CPFs run suspect inputs without a trial.
     pub fn without_replay_sandboxes(&mut self) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.sandbox = None;
         }
     }
 
-    /// How many CPFs live that are not taken for dead.
+    /// How many CPFs are alive and not taken for dead.
     pub fn cpfs(&self) -> usize {
         self.control
             .cluster
@@ -588,7 +588,7 @@ impl Sim {
             .map_or(0, |c| c.rings().members().filter(|id| c.members.contains_key(id)).count())
     }
 
-    /// A CPF is to leave in order.
+    /// A CPF is drained.
     pub fn drain_cpf(&mut self, cpf: CpfId) {
         let Some(cluster) = &mut self.control.cluster else { return };
         cluster.regions.set_state(cpf, CpfState::Draining);
@@ -596,14 +596,14 @@ impl Sim {
         self.cta_input(Input::Rings(rings));
     }
 
-    /// One CPF is to leave and another comes each time that they have run so many inputs.
+    /// Each time that CPFs have run so many inputs, one is drained and another joins.
     pub fn drain_cpfs_every(&mut self, inputs: u64) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.turnover = Some(inputs);
         }
     }
 
-    /// One has nothing left, and goes.
+    /// A drained CPF has no UEs any more, and leaves.
     pub(crate) fn cpf_leaves(&mut self, cpf: CpfId) {
         let Some(cluster) = &mut self.control.cluster else { return };
         cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
@@ -613,19 +613,19 @@ impl Sim {
         self.cta_input(Input::CpfLost(cpf));
     }
 
-    /// Those that left in order.
+    /// Those that were drained and have left.
     pub fn left(&self) -> &[CpfId] {
         self.control.cluster.as_ref().map_or(&[], |c| &c.left)
     }
 
-    /// Another CPF comes to the region.
+    /// Another CPF joins the region.
     pub fn add_cpf(&mut self) {
         if let Some(home) = self.control.cluster.as_ref().map(|c| c.region.clone()) {
             self.add_cpf_in(&home);
         }
     }
 
-    /// In the place of each that was lost or has left another one comes, and who was only taken for dead is so at last.
+    /// Each CPF that was lost or has left is replaced, and those that were only taken for dead end.
     pub(crate) fn replace_cpfs(&mut self) {
         let Some(cluster) = &mut self.control.cluster else { return };
         let on_rings: BTreeSet<CpfId> = cluster.rings().members().collect();
@@ -641,7 +641,7 @@ impl Sim {
         self.control.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
     }
 
-    /// Another CPF comes to a place.
+    /// Another CPF joins in this region.
     pub fn add_cpf_in(&mut self, place: &Region) {
         let Some(cluster) = &mut self.control.cluster else { return };
         cluster.newest += 1;
@@ -654,7 +654,7 @@ impl Sim {
         self.cta_input(Input::Rings(rings));
     }
 
-    /// The CTA gives a UE up that nobody can go on with.
+    /// The CTA discards a UE for which no replica can take over.
     pub(crate) fn ue_is_lost(&mut self) {
         let Some(cluster) = &mut self.control.cluster else { return };
         match cluster.lost_all_holders() {
@@ -663,19 +663,19 @@ impl Sim {
         }
     }
 
-    /// The UEs that registered anew since nobody could go on with them.
+    /// The UEs that had to register again because no replica could take over.
     pub fn lost_ues(&self) -> LostUes {
         self.control.cluster.as_ref().map_or(LostUes::default(), |c| c.lost_ues)
     }
 
-    /// When so many messages have been taken on links, as many CPFs come as there are, which run this code.
+    /// When CPFs have taken so many messages, each is replaced by one that runs this code version.
     pub fn upgrade_cpfs_at(&mut self, message: u64, code: CodeVersion) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.upgrade = Some((message, code));
         }
     }
 
-    /// They are on the rings from now on, and the former ones are not.
+    /// The new CPFs are on the rings from now on, and the former ones are drained.
     fn upgrade_cpfs(&mut self, code: CodeVersion) {
         let Some(cluster) = &mut self.control.cluster else { return };
         let former: Vec<CpfId> = cluster.rings().members().collect();
@@ -692,14 +692,14 @@ impl Sim {
         self.cta_input(Input::Rings(rings));
     }
 
-    /// How many UEs' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
+    /// How many states are held by replicas; those at CPFs that are taken for dead do not count.
     pub fn backed(&self) -> usize {
         let Some(cluster) = &self.control.cluster else { return 0 };
         let members: Vec<CpfId> = cluster.rings().members().collect();
         members.iter().filter_map(|id| cluster.members.get(id)).map(ReplicatedCpf::backed).sum()
     }
 
-    /// Whether nothing is under way within the region.
+    /// Whether no message is in flight within the region.
     pub(crate) fn region_rests(&self) -> bool {
         self.control.cluster.as_ref().is_none_or(|c| c.under_way == 0) && !self.cta().is_failing_over()
     }
@@ -812,9 +812,9 @@ impl Sim {
                 Link::Reached(from, to) => {
                     cluster.broken.remove(&(from, to));
                     cluster.reached = Some(self.now);
-                    let mut said = None;
-                    while let Some(last) = member.peer_reconnected(to, said, &mut out) {
-                        said = Some(last);
+                    let mut last_sent = None;
+                    while let Some(last) = member.peer_reconnected(to, last_sent, &mut out) {
+                        last_sent = Some(last);
                     }
                 }
                 Link::Up { .. } | Link::Lost(_) | Link::Excluded(_) => {}
@@ -836,7 +836,7 @@ impl Sim {
             self.kill_cpf(to, false, HANGS_FOR);
             return;
         }
-        let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.replay_in_sandbox(t)));
+        let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.try_inputs(t)));
         for (trial, became) in tried.collect::<Vec<_>>() {
             self.link(Link::Tried(to, trial, became));
         }
@@ -865,12 +865,12 @@ impl Sim {
         }
     }
 
-    /// A CPF does nothing any more, and dies after a while.
-    fn kill_cpf(&mut self, cpf: CpfId, said: bool, after: Duration) {
+    /// A CPF stops, and its loss is detected after a while.
+    fn kill_cpf(&mut self, cpf: CpfId, output_arrives: bool, after: Duration) {
         let Some(cluster) = &mut self.control.cluster else { return };
         cluster.members.remove(&cpf);
         cluster.ends.remove(&cpf);
-        if !said {
+        if !output_arrives {
             let of_it = |t: &InFlight| matches!(t, InFlight::Link(l) if l.ends().0 == Some(cpf));
             let before = self.queue.messages.len();
             self.queue.messages.retain(|_, t| !of_it(t));

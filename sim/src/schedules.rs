@@ -1,9 +1,9 @@
-//! Procedures with a loss at a message that the seed chooses, thousands a second: `./x sim --schedules N`.
+//! Procedures with a loss or a partition at a message that the seed chooses, thousands a second: `./x sim --schedules N`.
 //!
-//! A schedule is one procedure in the state in which the former ones have left a small network, and who is lost in the middle of it, at which
-//! of its messages and how. Once it is over, UEs, gNBs, core, UPF and backups agree ([`Sim::agree`]), the procedure has come to what it
-//! should, nothing else has changed, and nobody has registered anew. Then others come in the place of those who were lost, and the next one
-//! begins. [`SCHEDULES_PER_NETWORK`] schedules in a row share a network, so a schedule is run again with those before it.
+//! A schedule is one procedure, in the state in which the former ones have left a small network; a process that is lost in the middle of
+//! it, or a link that is cut; and at which of its messages, and how. At the end UEs, gNBs, core, UPF and replicas agree ([`Sim::agree`]), the
+//! procedure has had its outcome, nothing else has changed, and no UE has registered again. Then lost processes are replaced, and the next
+//! schedule begins. [`SCHEDULES_PER_NETWORK`] schedules in a row share a network, so a schedule is run again with those before it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,20 +22,20 @@ pub const SCHEDULES_PER_NETWORK: u64 = 32;
 const PARTITIONED_OF: u64 = 7;
 /// Twice as long as a CPF that does not answer is a member.
 const PARTITION_MAX_MS: u64 = 3_000;
-/// Of so many schedules all that UEs, gNBs and core did is told if the last one fails.
-const TOLD: u64 = 8;
-/// A procedure is over by then, whatever was lost in it: most of this is for gNBs that wait for an answer that does not come.
+/// If so many schedules are run, a failure prints what UEs, gNBs and core did in all of them.
+const TRACED: u64 = 8;
+/// A procedure has ended by then, whatever was lost in it: the longest waits are those of gNBs for an answer that does not come.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The UE that a procedure is about, and the one that must not notice.
+/// The UE that runs the procedure, and another one, which it must not affect.
 const SUBJECT: UeIndex = UeIndex(0);
 const BYSTANDER: UeIndex = UeIndex(1);
 
-/// Who may be lost, and what there is for it.
+/// The processes of the core, and which of them are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum World {
-    /// One CPF; each UE has one backup.
+    /// One CPF; each UE has one replica.
     One,
-    /// Two, one soon after the other; two backups.
+    /// Two, one soon after the other; two replicas.
     Two,
     /// The CTA, which has a CTA replica.
     Cta,
@@ -59,7 +59,7 @@ impl World {
             Self::Regions => {
                 let [here, there]: [Region; 2] = ["1220", "1221"].map(|at| at.parse().expect("a region"));
                 let mut areas = Areas::default();
-                areas.add(&there, [2], []).expect("said once");
+                areas.add(&there, [2], []).expect("named once");
                 let places = [&here, &here, &here, &there, &there, &there].map(Region::clone);
                 let mut net = Sim::builder(seed).config(config).regions(&places, areas, 1).build();
                 net.add_cta_replica();
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// Who is lost in a schedule: at which of its messages to CPFs, or of the CTA's inputs, from one on, and how.
+/// The losses of a schedule: at which of its messages to CPFs, or of the CTA's inputs, counted from 1, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Losses {
     cpfs: Vec<(u64, CpfLoss)>,
@@ -105,10 +105,10 @@ struct Span {
     inputs: u64,
 }
 
-/// Who is lost at each boundary.
+/// The process that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostNode {
-    /// A CPF of several, with one backup a UE.
+    /// A CPF of several, with one replica a UE.
     Cpf,
     /// The CTA, which has a CTA replica.
     Cta,
@@ -121,20 +121,20 @@ pub struct ScheduleReport {
     pub at: (u64, String),
     /// Schedules that are over.
     pub schedules: u64,
-    /// Of these, those in which nobody was lost.
+    /// Of these, those in which no process was lost.
     pub quiet: u64,
     /// By procedure.
     pub procedures: BTreeMap<&'static str, u64>,
     /// Losses of CPFs, by the message at which they were lost, and of CTAs, by the input.
     pub losses: [BTreeMap<&'static str, u64>; 2],
-    /// How often somebody was lost at each boundary: world, procedure, whether it was the CTA, the message's number, how.
+    /// How often a process was lost at each boundary: world, procedure, whether it was the CTA, the message's number, how.
     boundaries: BTreeMap<(World, usize, bool, u64, usize), u64>,
     /// What replication did.
     pub replicated: ReplicationCounters,
     /// CTAs that were lost.
     pub takeovers: u64,
-    /// Schedules after which a UE had registered anew that did not have to: each is one that fails.
-    pub anew: u64,
+    /// Schedules after which a UE had registered again without need: each has failed.
+    pub registered_again: u64,
 }
 
 impl ScheduleReport {
@@ -143,7 +143,7 @@ impl ScheduleReport {
         self.schedules += other.schedules;
         self.quiet += other.quiet;
         self.takeovers += other.takeovers;
-        self.anew += other.anew;
+        self.registered_again += other.registered_again;
         for (name, times) in other.procedures {
             *self.procedures.entry(name).or_default() += times;
         }
@@ -161,7 +161,7 @@ impl ScheduleReport {
         mine.fenced += theirs.fenced;
     }
 
-    /// How many boundaries somebody was lost at, and how often at the one that had the fewest.
+    /// At how many boundaries a process was lost, and how often at the one with the fewest losses.
     pub fn boundaries(&self) -> (usize, u64) {
         (self.boundaries.len(), self.boundaries.values().copied().min().unwrap_or(0))
     }
@@ -176,7 +176,7 @@ pub struct Schedules {
 }
 
 impl Default for Schedules {
-    /// Each procedure is run once in each world where nobody is lost, so that it is known how long it is.
+    /// Each procedure is run once in each world without losses, to count its messages.
     fn default() -> Self {
         let procedures: Vec<&'static Procedure> = Procedure::all().collect();
         let spans = World::ALL.map(|world| {
@@ -206,17 +206,17 @@ impl Schedules {
             let losses = self.draw(world, nth, partitioned, &mut rng);
             report.at = (schedule, format!("{} in {world:?}, {losses:?}", procedure.name));
             let before = stage.counts();
-            let few = through - from < TOLD && schedule >= from;
+            let few = through - from < TRACED && schedule >= from;
             if few {
                 stage.net.trace_all();
             }
             let ran = stage.run(procedure, &losses);
-            report.anew += u64::from(stage.anew);
-            ran.map_err(|why| if few { why + &stage.net.told() } else { why })?;
+            report.registered_again += u64::from(stage.registered_again);
+            ran.map_err(|why| if few { why + &stage.net.trace_text() } else { why })?;
             if schedule >= from {
                 report.count(world, nth, procedure, &losses, before, stage.counts());
             }
-            stage.restore(&mut rng).map_err(|why| if few { why + &stage.net.told() } else { why })?;
+            stage.restore(&mut rng).map_err(|why| if few { why + &stage.net.trace_text() } else { why })?;
         }
         for (all, own) in report.losses.iter_mut().zip(stage.net.lost_at()) {
             own.iter().for_each(|(name, times)| *all.entry(name).or_default() += times);
@@ -225,7 +225,7 @@ impl Schedules {
     }
 
     /// Runs each procedure with a loss at each of its messages, or of the CTA's inputs while it runs, in each way. How often it was
-    /// run, and how often somebody was lost.
+    /// run, and how often a process was lost.
     ///
     /// # Panics
     /// Where one does not come to what it should.
@@ -359,13 +359,13 @@ impl ScheduleReport {
 struct Stage {
     world: World,
     net: Sim,
-    /// A UE has registered anew that did not have to.
-    anew: bool,
+    /// A UE has registered again without need.
+    registered_again: bool,
 }
 
 impl Stage {
     fn new(world: World, history: u64) -> Self {
-        let mut stage = Self { world, net: world.begin(history), anew: false };
+        let mut stage = Self { world, net: world.begin(history), registered_again: false };
         let bystander = stage.bystander();
         bystander.before(&mut stage.net, BYSTANDER);
         stage
@@ -380,7 +380,7 @@ impl Stage {
         (self.net.cta().replication_counters(), self.net.takeovers())
     }
 
-    /// Runs a procedure in which these are lost, and has somebody in their place. Gives how long it was.
+    /// Runs a procedure with these losses, and replaces what was lost. Gives how long it was.
     fn judge(&mut self, procedure: &Procedure, losses: &Losses) -> Span {
         let ran = self.run(procedure, losses).and_then(|span| {
             self.restore(&mut Rng::new(0))?;
@@ -392,13 +392,13 @@ impl Stage {
         }
     }
 
-    /// Runs a procedure in which these are lost. Gives how long it was. Errors: what is not as it should be.
+    /// Runs a procedure with these losses. Gives how long it was. Errors: the first check that failed.
     fn run(&mut self, procedure: &Procedure, losses: &Losses) -> Result<Span, String> {
         let net = &mut self.net;
         procedure.before(net, SUBJECT);
         let (was, others) = (UeSnapshot::of(net, SUBJECT), UeSnapshot::of(net, BYSTANDER));
         let (messages, inputs) = (net.links_taken(), net.inputs_taken());
-        let (told, violations) = (net.cta().replication_counters(), net.violations().0);
+        let (reported, violations) = (net.cta().replication_counters(), net.violations().0);
         let at: Vec<(u64, CpfLoss)> = losses.cpfs.iter().map(|(nth, how)| (messages + nth, *how)).collect();
         net.lose_cpfs_at(&at);
         if let Some((nth, how)) = losses.cta {
@@ -419,19 +419,19 @@ impl Stage {
         net.stop_losses();
         net.lose_sacks(0);
         let (now, is) = (net.cta().replication_counters(), UeSnapshot::of(net, SUBJECT));
-        self.anew = now.lost > told.lost || procedure.keeps_registration() && is.ue != was.ue;
+        self.registered_again = now.lost > reported.lost || procedure.keeps_registration() && is.ue != was.ue;
         if !comes {
             net.agree()?;
             return Err(match spared(net) {
-                true => format!("it came from {was:?} to {is:?}"),
-                false => format!("another UE is not what it was: {others:?}"),
+                true => format!("not the expected outcome: from {was:?} to {is:?}"),
+                false => format!("another UE has changed; it was {others:?}"),
             });
         }
-        if now.lost + now.poisoned > told.lost + told.poisoned {
+        if now.lost + now.poisoned > reported.lost + reported.poisoned {
             return Err("a UE was lost".into());
         }
         if now.diverged + now.nas_count_reuse + now.unreadable + now.checkpoint_acks_refused > 0 {
-            return Err(format!("a replay led elsewhere: {now:?}"));
+            return Err(format!("a replay gave other octets: {now:?}"));
         }
         if self.world.is_silent() && !procedure.astonishes && net.violations().0 > violations {
             return Err(net.violations().1.into());
@@ -440,7 +440,7 @@ impl Stage {
         Ok(Span { messages: net.links_taken() - messages, inputs: net.inputs_taken() - inputs })
     }
 
-    /// Who was lost has somebody in its place again; now and then time passes. Errors: nobody is.
+    /// Lost processes are replaced; in some schedules time passes. Errors: a UE has no replica again.
     fn restore(&mut self, rng: &mut Rng) -> Result<(), String> {
         let (bystander, net) = (self.bystander(), &mut self.net);
         net.replace_cpfs();
@@ -449,7 +449,7 @@ impl Stage {
         }
         if !net.settle_until(PATIENCE, |net| net.cta().without_backup() == 0 && net.agree().is_ok()) {
             net.agree()?;
-            return Err("a UE has no backup again".into());
+            return Err("a UE has no replica again".into());
         }
         bystander.before(net, BYSTANDER);
         if rng.chance(100) {

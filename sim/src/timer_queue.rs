@@ -1,4 +1,4 @@
-//! When UEs and gNBs want a tick: what is due is found without looking at those that want none.
+//! The timers of UEs and gNBs, in the order in which they are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::{GnbIndex, UeIndex};
 
-/// Who wants a tick. UEs come before gNBs.
+/// The owner of a timer. UEs come before gNBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerOwner {
     Ue(UeIndex),
@@ -36,7 +36,7 @@ impl TimerQueue {
         self.in_order.first().map(|&(at, _)| at)
     }
 
-    /// Who is due now, each once.
+    /// The owners of the timers that are due now, each once.
     pub(crate) fn due(&self, now: Instant) -> Vec<TimerOwner> {
         self.in_order.iter().take_while(|(at, _)| *at <= now).map(|&(_, owner)| owner).collect()
     }

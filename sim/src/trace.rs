@@ -1,16 +1,16 @@
-//! What a simulation tells of what happened in it.
+//! Which events of a run are kept, and their text.
 
 use whimbrel_ids::Instant;
 
 use crate::{EPOCH, Sim};
 
 impl Sim {
-    /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
+    /// Events are counted and not kept from now on: those of a long simulation would fill the memory.
     pub fn discard_events(&mut self) {
         self.observer.quiet = true;
     }
 
-    /// Keeps events again, and what crosses the core's edges.
+    /// Keeps events again, and a trace of all messages.
     pub(crate) fn trace_all(&mut self) {
         self.observer.quiet = false;
         self.observer.trace.get_or_insert_default();
@@ -24,7 +24,7 @@ impl Sim {
     }
 
     /// What happened since [`Sim::trace_all`], a line each, with its time in microseconds.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn trace_text(&self) -> String {
         let ues = self.ran.ues.iter().enumerate();
         let of_ues =
             ues.flat_map(|(n, t)| t.events.iter().map(move |(at, e)| (*at, format!("UE {n}: {e:?}"))));

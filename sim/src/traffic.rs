@@ -1,4 +1,4 @@
-//! Packets through the simulation's UPF: what wakes idle UEs, and what shows that a path leads where the UE is.
+//! Packets through the simulation's UPF: they page idle UEs, and show that a path leads to the UE's gNB.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -11,14 +11,14 @@ use crate::{GnbIndex, Sim, UeIndex};
 pub(crate) struct UeNode {
     pub(crate) ue: Ue,
     pub(crate) gnb: GnbIndex,
-    /// Counts radio connections: what was sent over an earlier one never arrives.
+    /// The number of its radio connection: messages of an earlier one never arrive.
     pub(crate) connection: u64,
-    /// The last one of which its gNB has heard: what the gNB says is said on this one.
-    pub(crate) heard: u64,
+    /// The last connection from which its gNB has received something: the gNB sends on this one.
+    pub(crate) known_to_gnb: u64,
     pub(crate) ordered: Instant,
-    /// Out of reach: it hears no paging.
+    /// Out of coverage, or without power: it cannot be paged.
     pub(crate) away: bool,
-    /// Under which it camps, to be found when it is paged.
+    /// Its 5G-S-TMSI as entered in `Ran::by_s_tmsi`.
     pub(crate) s_tmsi: Option<STmsi>,
     pub(crate) events: Vec<(Instant, ue::Event)>,
 }
@@ -31,7 +31,7 @@ impl Sim {
             ue: Ue::new(config),
             gnb,
             connection: 0,
-            heard: 0,
+            known_to_gnb: 0,
             ordered: self.now,
             away: false,
             s_tmsi: None,
@@ -43,17 +43,17 @@ impl Sim {
         index
     }
 
-    /// Has a UE do something.
+    /// A command for a UE.
     pub fn command(&mut self, index: UeIndex, command: Command) {
         self.ue(index, ue::Input::Command(command));
     }
 
-    /// A UE goes where it hears no paging.
+    /// A UE goes out of coverage, where it cannot be paged.
     pub fn leave_coverage(&mut self, index: UeIndex) {
         self.ran.ues[index.0].away = true;
     }
 
-    /// A UE loses its power: it says nothing any more, and forgets all but its USIM.
+    /// A UE loses its power: it sends nothing, and loses all state but its USIM.
     pub fn lose_power(&mut self, index: UeIndex) {
         let terminal = &mut self.ran.ues[index.0];
         terminal.ue = Ue::new(terminal.ue.config().clone());
@@ -65,19 +65,19 @@ impl Sim {
         self.queue.timers.set(TimerOwner::Ue(index), None);
     }
 
-    /// Whether it hears no paging, since it was unplugged or has no power.
+    /// Whether it is out of coverage or has no power.
     pub fn is_away(&self, index: UeIndex) -> bool {
         self.ran.ues[index.0].away
     }
 
-    /// A UE that was away is back in the cell that it left.
+    /// A UE returns to coverage, or has power again, in the cell that it left.
     pub fn switch_on(&mut self, index: UeIndex) {
         self.ran.ues[index.0].away = false;
         let tai = self.ran.gnbs[self.ran.ues[index.0].gnb.0].gnb.config().tai();
         self.ue(index, ue::Input::Cell(tai));
     }
 
-    /// A UE goes to another cell, without handover: a connection that it has is lost, and its gNB finds out.
+    /// A UE moves to another cell without handover: its connection is lost, and its gNB detects that.
     pub fn move_ue(&mut self, index: UeIndex, to: GnbIndex) {
         if self.ran.ues[index.0].gnb == to {
             return;
@@ -95,23 +95,23 @@ impl Sim {
         self.ue(index, ue::Input::Cell(tai));
     }
 
-    /// A UE loses its radio, and its gNB does not notice: it comes back on another connection while that one stands.
+    /// A radio link failure that the gNB does not detect: the UE opens another connection while the former one is up.
     pub fn lose_radio(&mut self, index: UeIndex) {
         self.ran.ues[index.0].connection += 1;
         self.ue(index, ue::Input::Radio(Down::Released));
     }
 
-    /// A UE's machine.
+    /// A UE.
     pub fn ue_ref(&self, index: UeIndex) -> &Ue {
         &self.ran.ues[index.0].ue
     }
 
-    /// A UE's machine, to be made to misbehave.
+    /// A UE, to configure its faults.
     pub fn ue_mut(&mut self, index: UeIndex) -> &mut Ue {
         &mut self.ran.ues[index.0].ue
     }
 
-    /// What happened to a UE, oldest first.
+    /// The events of a UE, oldest first.
     pub fn ue_events(&self, index: UeIndex) -> &[(Instant, ue::Event)] {
         &self.ran.ues[index.0].events
     }
@@ -125,7 +125,7 @@ impl Sim {
         let copies = if matches!(down, Down::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
-            let connection = self.ran.ues[ue.0].heard;
+            let connection = self.ran.ues[ue.0].known_to_gnb;
             self.send(at, InFlight::Down { ue, connection, down: down.clone() });
         }
     }
@@ -174,7 +174,7 @@ impl Sim {
         }
     }
 
-    /// When what is sent over the radio now arrives: in order, unless the radio reorders.
+    /// The arrival time of a message that is sent over the radio now: in order, unless the radio reorders.
     pub(crate) fn radio_time(&mut self, ue: UeIndex, may_reorder: bool) -> Instant {
         let latency = self.faults.radio_latency(&mut self.rng);
         let at = self.now + latency;

@@ -11,20 +11,20 @@ use crate::n3::Received;
 use crate::peer_amf::PEER_AMF_HOST;
 use crate::{Sim, home};
 
-/// How the UPF fares.
+/// The state of a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpfState {
     /// It answers at once.
     Answering,
     /// Nothing reaches it.
     Silent,
-    /// It does what it is asked, and its answers get lost.
+    /// It carries out requests, and its answers are lost.
     Mute,
-    /// A test answers: what it is asked is kept for [`Sim::take_pfcp`].
+    /// A test answers: the requests are kept for [`Sim::take_pfcp`].
     ByHand,
 }
 
-/// A UPF, and how N4 to it fares.
+/// A UPF, and the state of N4 to it.
 pub(crate) struct UpfNode {
     pub(crate) upf: Upf,
     pub(crate) state: UpfState,
@@ -55,17 +55,17 @@ impl Sim {
         self.user_plane.upfs.iter().map(|u| u.upf.c.session_count()).sum()
     }
 
-    /// Has the first UPF fare so from now on.
+    /// Sets the state of the first UPF.
     pub fn set_upf(&mut self, state: UpfState) {
         self.set_nth_upf(UpfId(0), state);
     }
 
-    /// Has a UPF fare so from now on.
+    /// Sets the state of a UPF.
     pub fn set_nth_upf(&mut self, upf: UpfId, state: UpfState) {
         self.user_plane.upfs[usize::from(upf.0)].state = state;
     }
 
-    /// A UPF asks to be left within this time (TS 29.244 §6.2.8.3).
+    /// A UPF requests the release of its association within this time (TS 29.244 §6.2.8.3).
     pub fn retire_upf(&mut self, upf: UpfId, grace: Duration) {
         let mut out = whimbrel_user::Outbox::default();
         let now = self.now;
@@ -73,7 +73,7 @@ impl Sim {
         self.n4(upf, out);
     }
 
-    /// A UPF asks for its association (TS 29.244 §6.2.6.3).
+    /// A UPF requests its association (TS 29.244 §6.2.6.3).
     pub fn associate_upf(&mut self, upf: UpfId) {
         let mut out = whimbrel_user::Outbox::default();
         let now = self.now;
@@ -82,7 +82,7 @@ impl Sim {
         self.n4(upf, out);
     }
 
-    /// A UPF starts anew with another configuration.
+    /// A UPF restarts with another configuration.
     pub fn replace_upf(&mut self, upf: UpfId, change: impl FnOnce(&mut whimbrel_user::Config)) {
         let mut config = home::nth_upf_config(upf.0, self.rng.draw());
         change(&mut config);
@@ -100,12 +100,12 @@ impl Sim {
         self.operator_order(Order::ReleaseUpf(upf));
     }
 
-    /// The first UPF starts anew: its sessions are gone.
+    /// The first UPF restarts: its sessions are gone.
     pub fn restart_upf(&mut self) {
         self.restart_nth_upf(UpfId(0));
     }
 
-    /// A UPF starts anew: its sessions are gone.
+    /// A UPF restarts: its sessions are gone.
     pub fn restart_nth_upf(&mut self, upf: UpfId) {
         let config = home::nth_upf_config(upf.0, self.rng.draw());
         *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
@@ -116,22 +116,22 @@ impl Sim {
         self.user_plane.upfs[0].upf.c.free_addresses(whimbrel_user::DnIndex(dn))
     }
 
-    /// Takes what the UPFs were asked since a test answers for them.
+    /// Takes the requests to UPFs whose answers the test writes.
     pub fn take_pfcp(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.user_plane.requests)
     }
 
-    /// A PFCP message of the first UPF, made by hand.
+    /// A PFCP message of the first UPF, written by the test.
     pub fn inject_pfcp(&mut self, octets: &[u8]) {
         self.inject_pfcp_of(UpfId(0), octets);
     }
 
-    /// A PFCP message of a UPF, made by hand.
+    /// A PFCP message of a UPF, written by the test.
     pub fn inject_pfcp_of(&mut self, upf: UpfId, octets: &[u8]) {
         self.cta_input(Input::Pfcp(upf, octets));
     }
 
-    /// A packet reaches the UPF: all that it sends because of it, in order, its own packets of before first.
+    /// A packet arrives at the first UPF. Gives the packets that it has sent, in order, buffered ones first.
     pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
         let mut sent = self.upf_sent();
         let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
@@ -148,7 +148,7 @@ impl Sim {
         sent
     }
 
-    /// What the UPF has sent of its own: buffered packets, end markers.
+    /// The packets that the first UPF has sent by itself: buffered packets, end markers.
     pub fn upf_sent(&mut self) -> Vec<(Destination, Vec<u8>)> {
         let upf = &mut self.user_plane.upfs[0].upf;
         std::iter::from_fn(|| upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
@@ -177,7 +177,7 @@ impl Sim {
             return;
         }
         for (to, octets) in out.datagrams {
-            // Nobody hears what goes to a host that was replaced.
+            // A datagram to a host that was replaced is lost.
             if to == smf(self.control.pair.host()) {
                 self.cta_input(Input::Pfcp(upf, &octets));
             } else if to == smf(PEER_AMF_HOST) {

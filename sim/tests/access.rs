@@ -1,4 +1,4 @@
-//! Who may come in: slices, congestion, equipment, changes of the subscription, new keys, unreachable UEs.
+//! Access control: slices, congestion, equipment, changes of the subscription, new keys, unreachable UEs.
 
 use std::time::Duration;
 
@@ -52,9 +52,9 @@ fn allowed(net: &Sim, ue: UeIndex) -> Vec<u8> {
     net.ue_ref(ue).allowed_nssai().iter().map(|s| s.sst).collect()
 }
 
-fn completed(net: &Sim, wanted: Procedure) -> usize {
+fn completed(net: &Sim, expected: Procedure) -> usize {
     core_events(net)
-        .filter(|e| matches!(e, CoreEvent::Completed { procedure, .. } if *procedure == wanted))
+        .filter(|e| matches!(e, CoreEvent::Completed { procedure, .. } if *procedure == expected))
         .count()
 }
 
@@ -120,7 +120,7 @@ fn a_full_slice_is_refused_for_now() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.15.5.2.2; TS 24.501 §5.4.4.2; TS 23.502 §4.2.4.2: the subscription gains a slice: the UE is told, and registers with it
+#[test] // TS 23.501 §5.15.5.2.2; TS 24.501 §5.4.4.2; TS 23.502 §4.2.4.2: the subscription gains a slice: the UE gets CONFIGURATION UPDATE COMMAND, and registers with the slice
 fn a_slice_that_is_subscribed_later() {
     let (mut net, ue) = with(4, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
@@ -164,7 +164,7 @@ fn a_slice_that_is_withdrawn_takes_its_sessions_along() {
 }
 
 #[test] // TS 24.501 §5.4.4.6 b: CONFIGURATION UPDATE COMMAND with new slices is repeated
-fn the_slices_are_told_again_when_t3555_expires() {
+fn configuration_update_command_is_resent_when_t3555_expires() {
     let (mut net, ue) = with(6, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
     net.command(ue, Command::Register);
@@ -210,16 +210,16 @@ fn another_ambr_reaches_the_gnb() {
     let supi = net.ue_ref(ue).config().supi;
     net.subscriber_changed(supi);
     net.settle(SECOND);
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::UeContextModificationRequest(m) => m.ue_aggregate_maximum_bit_rate,
         _ => None,
     });
-    assert_eq!(told.map(|a| a.ue_aggregate_maximum_bit_rate_dl), Some(50_000_000));
+    assert_eq!(reported.map(|a| a.ue_aggregate_maximum_bit_rate_dl), Some(50_000_000));
     assert_eq!(net.upf_sessions(), 1);
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.3.3, TS 24.501 §5.5.2.3.1: the subscription ends: the UE leaves and is told why
+#[test] // TS 23.502 §4.2.2.3.3, TS 24.501 §5.5.2.3.1: the subscription ends: the UE gets DEREGISTRATION REQUEST with the cause
 fn a_subscriber_that_is_barred_has_to_leave() {
     let (mut net, ue) = with(9, &[1], |_| {});
     net.command(ue, Command::Register);
@@ -294,11 +294,11 @@ fn congestion_of_a_data_network() {
     net.command(ue, Command::Register);
     net.command(ue, internet());
     net.settle(SECOND);
-    let told = net.ue_events(ue).iter().find_map(|(_, e)| match e {
+    let reported = net.ue_events(ue).iter().find_map(|(_, e)| match e {
         Event::Refused { reason, retry_after, .. } => Some((*reason, *retry_after)),
         _ => None,
     });
-    assert!(matches!(told, Some((Reason::Mm(MmCause::Congestion), Some(_)))), "{told:?}");
+    assert!(matches!(reported, Some((Reason::Mm(MmCause::Congestion), Some(_)))), "{reported:?}");
 }
 
 #[test] // TS 24.501 §5.4.5.2.5 #69, §5.3.11; TS 23.501 §5.19.7.4: a congested slice
@@ -347,7 +347,7 @@ fn ues_prove_their_key_as_often_as_the_operator_wants() {
 }
 
 #[test] // TS 33.501 §6.1.2: the operator has UEs authenticated once their key is old
-fn old_keys_are_proved_anew() {
+fn old_keys_are_followed_by_a_new_authentication() {
     let (mut net, ue) =
         with(17, &[1], |c| c.amf.access.authentication.after = Some(Duration::from_secs(3600)));
     net.command(ue, Command::Register);
@@ -396,7 +396,7 @@ fn a_ue_that_is_not_to_be_reached() {
     no_violations(&net);
 }
 
-/// The UPF tells that a downlink packet waits.
+/// The UPF reports a buffered downlink packet.
 fn downlink_data(net: &mut Sim) {
     let session = net.cta().contexts().next().and_then(|p| p.sessions.values().next());
     let seid = session.expect("a session").cp_seid;

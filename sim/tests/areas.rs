@@ -59,10 +59,10 @@ fn area(net: &Sim) -> Vec<u32> {
 fn registration_areas_as_configured() {
     let cases: [(&[&[u32]], &[u32]); 4] =
         [(&[], &[1, 2, 3]), (&[&[2, 1], &[3]], &[1, 2]), (&[&[2, 3]], &[1]), (&[&[1, 77]], &[1])];
-    for (areas, wanted) in cases {
+    for (areas, expected) in cases {
         let (mut net, ue) = several_areas(1, areas, |_| {});
         on_air(&mut net, ue);
-        assert_eq!(area(&net), wanted);
+        assert_eq!(area(&net), expected);
     }
 }
 
@@ -118,17 +118,17 @@ fn a_radio_that_is_barred() {
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::N1ModeNotAllowed)));
 }
 
-#[test] // TS 23.501 §5.3.4.1.1 handover: nobody is handed over to a forbidden area, and gNBs are told of it
+#[test] // TS 23.501 §5.3.4.1.1 handover: no UE is handed over to a forbidden area, and gNBs get the list of them
 fn no_handover_to_a_forbidden_area() {
     let (mut net, ue) = several_areas(5, &[], |_| {});
     restricted(&mut net, MobilityRestrictions { forbidden_areas: vec![tac(2)], ..Default::default() });
     net.tap();
     on_air(&mut net, ue);
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => m.mobility_restriction_list,
         _ => None,
     });
-    assert_eq!(told.expect("a list").forbidden_area_information[0].forbidden_tacs, [tac(2)]);
+    assert_eq!(reported.expect("a list").forbidden_area_information[0].forbidden_tacs, [tac(2)]);
     assert_eq!(area(&net), [1, 3]);
     net.hand_over(ue, GnbIndex(1), Via::N2);
     net.settle(SECOND * 3);
@@ -142,11 +142,11 @@ fn no_handover_to_a_forbidden_area() {
     net.hand_over(ue, GnbIndex(2), Via::N2);
     net.settle(SECOND * 3);
     assert_eq!(net.gnb_of(ue), GnbIndex(2));
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::HandoverRequest(m) => m.mobility_restriction_list,
         _ => None,
     });
-    assert!(told.is_some());
+    assert!(reported.is_some());
 }
 
 #[test] // TS 23.501 §5.3.4.1.1 service area; TS 24.501 §5.3.5; §5.6.1.5 #28: registered where no services may be started

@@ -174,7 +174,7 @@ fn an_association_lost_in_the_middle_of_a_clean_up() {
     }
 }
 
-#[test] // TS 38.412 §7: UEs come back at another gNB, and their former connections are let go where they spoke
+#[test] // TS 38.412 §7: UEs come back at another gNB, and their former connections are released on their own streams
 fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     let slow = whimbrel_sim::Faults { n2_latency_micros: (100, 80_000), ..Default::default() };
     let mut net = Sim::builder(16).faults(slow).build();
@@ -220,7 +220,7 @@ fn a_message_that_crosses_the_end_of_its_connection() {
         (c.amf_ue_ngap_id, c.ran_ue_ngap_id)
     };
     let late = |(amf, ran)| octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
-    let complaints = |net: &Sim| {
+    let violations = |net: &Sim| {
         net.events.gnbs.iter().filter(|(_, e)| format!("{e:?}").contains("ErrorIndicated")).count()
     };
     for (n, how) in [whimbrel_ran::gnb::Via::Xn, whimbrel_ran::gnb::Via::N2].into_iter().enumerate() {
@@ -238,10 +238,10 @@ fn a_message_that_crosses_the_end_of_its_connection() {
         net.inject(from, &late(former));
         net.settle(SECOND * 4);
         assert_eq!(net.gnb_of(ue), to, "{how:?}");
-        assert_eq!(complaints(&net), n, "{how:?}: it crossed");
+        assert_eq!(violations(&net), n, "{how:?}: it crossed");
         net.inject(from, &late(former));
         net.settle(SECOND / 10);
-        assert_eq!(complaints(&net), n + 1, "{how:?}: it is late");
+        assert_eq!(violations(&net), n + 1, "{how:?}: it is late");
         assert!(registered(&net, ue), "{how:?}");
     }
 }
@@ -321,13 +321,13 @@ fn tai() -> Tai {
     Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }
 }
 
-#[test] // TS 38.413 §8.4.1.3: to what is no gNB, and to gNBs that nobody knows
-fn a_handover_to_an_n3iwf_or_to_nobody() {
+#[test] // TS 38.413 §8.4.1.3: to a node that is no gNB, and to a gNB that is not connected
+fn a_handover_to_an_n3iwf_or_to_an_unknown_gnb() {
     let mut net = registered_victim(11);
     let (amf, ran) = victims_names(&net);
-    let nobody = GlobalRanNodeId::GlobalGnbId(GlobalGnbId::new(PlmnId::TEST, 99, 28).expect("28 bits"));
+    let unknown = GlobalRanNodeId::GlobalGnbId(GlobalGnbId::new(PlmnId::TEST, 99, 28).expect("28 bits"));
     net.tap();
-    for node in [n3iwf(), nobody] {
+    for node in [n3iwf(), unknown] {
         let target = TargetId::TargetRanNodeId(TargetRanNodeId::new(node, tai()));
         let cause = CauseRadioNetwork::HandoverDesirableForRadioReason.into();
         let kind = HandoverType::Intra5gs;
@@ -375,7 +375,7 @@ fn nas_of_few_octets_begins_nothing() {
     judge(&mut net, &|| "few octets".into());
 }
 
-#[test] // TS 38.413 §8.6.1.2: a 5G-S-TMSI of another AMF set, of another pointer, and of nobody
+#[test] // TS 38.413 §8.6.1.2: a 5G-S-TMSI of another AMF set, of another pointer, and one that is not assigned
 fn a_first_message_with_the_name_of_another_amfs_ue() {
     let mut net = registered_victim(13);
     let own = net.ue_ref(VICTIM).s_tmsi().expect("it has one");
@@ -390,7 +390,7 @@ fn a_first_message_with_the_name_of_another_amfs_ue() {
     for (n, s_tmsi) in others.into_iter().enumerate() {
         let nas = registration(500 + n as u32, &CAPABILITY);
         let heard = say(&mut net, first_of(60 + n as u32, &nas, Some(s_tmsi)));
-        assert!(!types(&heard).is_empty(), "{s_tmsi:?}: it is a stranger like any other: {heard:?}");
+        assert!(!types(&heard).is_empty(), "{s_tmsi:?}: it is handled as an unknown UE: {heard:?}");
     }
     assert!(registered(&net, VICTIM), "whose name was used");
     assert!(net.cta().contexts().any(|p| p.amf.registered && p.is_connected()));
@@ -398,7 +398,7 @@ fn a_first_message_with_the_name_of_another_amfs_ue() {
 }
 
 #[test] // TS 23.502 §4.2.2.2: a UE returns under the name of one whose place another UE has, which has yet to prove itself
-fn a_name_of_who_had_the_slot_before() {
+fn an_amf_ue_ngap_id_of_the_former_user_of_a_slot() {
     for millis in 0..60 {
         let mut net = network(18);
         let gnb = net.add_gnb(gnb_config(1));
@@ -437,7 +437,7 @@ fn a_first_message_that_is_no_first_message() {
     }
 }
 
-#[test] // TS 24.501 §4.4.4.3: as counters tell
+#[test] // TS 24.501 §4.4.4.3: as the counters show
 fn what_is_dropped_is_counted_once() {
     let mut net = registered_victim(15);
     let (amf, ran) = victims_names(&net);

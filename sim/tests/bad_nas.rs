@@ -45,8 +45,8 @@ fn released(heard: &[Message]) -> bool {
     heard.iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_)))
 }
 
-fn dropped(net: &Sim, wanted: Dropped) -> usize {
-    core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == wanted)).count()
+fn dropped(net: &Sim, expected: Dropped) -> usize {
+    core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
 #[test] // TS 24.501 §9.11.3.7: registration types 0 and 7, with and without the promise to follow on
@@ -56,11 +56,11 @@ fn registration_types_that_mean_nothing() {
         let mut request = registration(7, &CAPABILITY);
         request[3] = 0x70 | bits;
         let heard = first(&mut net, 7, &request);
-        // A periodic registration of nobody is told to begin anew, an emergency is not served; all others count as initial.
+        // A periodic registration of an unknown UE is rejected, emergency registration is not configured; all others count as initial.
         let rejected = [3, 4].contains(&(bits & 7));
-        let told =
+        let reported =
             if rejected { MessageType::RegistrationReject } else { MessageType::AuthenticationRequest };
-        assert!(types(&heard) == [told] || bits & 7 == 3, "{bits:x}: {heard:?}");
+        assert!(types(&heard) == [reported] || bits & 7 == 3, "{bits:x}: {heard:?}");
         net.settle(SECOND * 60);
         judge(&mut net, &|| format!("type {bits:x}"));
     }
@@ -141,7 +141,7 @@ fn a_completion_with_something_else_in_its_container() {
         says_instead(&mut net, complete.clone());
         net.command(VICTIM, Command::Register);
         net.settle(SECOND * 60);
-        // Whoever was named within: the keys say who it is.
+        // Whatever identity the message has: the keys identify the UE.
         let canary = net.ue_ref(CANARY).config().supi;
         assert_eq!(net.cta().contexts().filter(|p| p.amf.supi == Some(canary)).count(), 1);
         judge(&mut net, &|| format!("{complete:02x?}"));
@@ -160,11 +160,11 @@ fn a_count_that_jumps_by_more_than_256() {
         net.set_faults(Faults::default());
         net.command(VICTIM, Command::Say(mm(0x64, &[0x6f])));
         net.settle(SECOND);
-        // What cannot be verified any longer is dropped and counted, and the UE proves itself anew.
+        // A message that cannot be verified is dropped and counted, and the UE is authenticated again.
         assert_eq!(dropped(&net, Dropped::Integrity), usize::from(lost >= 256), "{lost}");
         assert!(registered(&net, VICTIM));
         judge(&mut net, &|| format!("{lost} lost"));
-        // Its former context ends when it registers anew, and for no other reason.
+        // Its former context ends when it registers again, and for no other reason.
         assert!(core_events(&net).all(|e| match e {
             CoreEvent::Deregistered { why, .. } => *why == Deregistered::Superseded,
             _ => true,
@@ -220,7 +220,7 @@ fn an_authentication_response_of_every_kind() {
         let at = challenged(&mut net, 100 + n as u32);
         let heard = uplink(&mut net, at, mm(0x57, answer));
         assert!(!types(&heard).contains(&MessageType::SecurityModeCommand), "{answer:02x?}");
-        // Told so, and let go; or not understood, and asked again.
+        // AUTHENTICATION REJECT and release; or not decodable, and asked again.
         let rejected = types(&heard).contains(&MessageType::AuthenticationReject);
         assert!(rejected == released(&heard), "{answer:02x?}: {heard:?}");
     }
@@ -290,7 +290,7 @@ fn an_eap_response_that_is_none() {
     }
 }
 
-#[test] // TS 24.501 §7.4: completions that nobody awaits, of a UE that is registered and of one that is not
+#[test] // TS 24.501 §7.4: unexpected completions, of a UE that is registered and of one that is not
 fn completions_out_of_state() {
     let completions = [mm(0x43, &[]), mm(0x55, &[]), mm(0x46, &[]), mm(0x5e, &[]), mm(0x57, &[])];
     for complete in completions {
@@ -394,7 +394,7 @@ fn a_subscription_of_no_slice() {
     unharmed(&net, &|| "no slice".into());
 }
 
-#[test] // TS 23.501 §5.15.5.2.1: slices without a data network, without a default, or with one that nobody configured
+#[test] // TS 23.501 §5.15.5.2.1: slices without a data network, without a default, or with one that is not configured
 fn subscriptions_that_lead_nowhere() {
     let mut no_dnn = subscription();
     no_dnn.slices[0].dnns.clear();
@@ -428,7 +428,7 @@ fn a_subscription_of_slices_and_networks_in_abundance() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §9.11.4.14, TS 38.413 §9.3.1.4: bit rates of nothing, of 4 Tbit/s and one, and of more than can be said
+#[test] // TS 24.501 §9.11.4.14, TS 38.413 §9.3.1.4: bit rates of nothing, of 4 Tbit/s and one, and of more than the message can carry
 fn a_subscription_of_impossible_rates() {
     for kbps in [0, 1, 4_000_000_000, 4_000_000_001, 1 << 62, 1 << 63, u64::MAX] {
         let ambr = Ambr { ul_kbps: kbps, dl_kbps: kbps };
@@ -456,6 +456,6 @@ fn causes_that_have_no_meaning() {
     let ue = net.cta().find(net.ue_ref(VICTIM).config().supi).expect("it is registered");
     net.order(ue, CoreCommand::SubscriptionChanged);
     judge(&mut net, &|| "causes".into());
-    let told = plain(&net.take_ngap(BY_HAND));
-    assert!(!told.iter().any(|m| matches!(m, Mm::MmStatus(m) if m.cause == MmCause::Congestion)));
+    let reported = plain(&net.take_ngap(BY_HAND));
+    assert!(!reported.iter().any(|m| matches!(m, Mm::MmStatus(m) if m.cause == MmCause::Congestion)));
 }

@@ -109,12 +109,12 @@ fn tracking_area_not_allowed_on_the_way() {
     net.move_ue(ue, GnbIndex(0));
     net.command(ue, Command::Register);
     net.settle(SECOND * 20);
-    assert!(registered(&net, ue), "and begins anew elsewhere");
+    assert!(registered(&net, ue), "and registers again elsewhere");
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #13, §5.5.1.3.5 #15: told so, the UE stays registered, keeps its sessions and goes back where it came from
+#[test] // TS 24.501 §5.5.1.3.5 #13, §5.5.1.3.5 #15: after the reject the UE stays registered, keeps its sessions and goes back where it came from
 fn an_area_to_leave_again() {
-    for (seed, cause, told) in
+    for (seed, cause, reported) in
         [(5, 13, MmCause::RoamingNotAllowedInTrackingArea), (6, 15, MmCause::NoSuitableCellsInTrackingArea)]
     {
         let (mut net, ue) = two_areas(seed, |c| answer(c, RefusalKind::ForbiddenArea, cause));
@@ -123,12 +123,12 @@ fn an_area_to_leave_again() {
         let guti = net.ue_ref(ue).guti();
         net.move_ue(ue, GnbIndex(1));
         net.settle(SECOND);
-        assert!(refused_with(&net, ue, Reason::Mm(told)));
+        assert!(refused_with(&net, ue, Reason::Mm(reported)));
         assert!(registered(&net, ue) && !context(&net).is_connected());
         net.move_ue(ue, GnbIndex(0));
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        assert_eq!(net.ue_ref(ue).guti(), guti, "nothing was begun anew");
+        assert_eq!(net.ue_ref(ue).guti(), guti, "it has not registered again");
         assert!(context(&net).is_connected() && context(&net).sessions.len() == 1);
         assert_eq!(net.upf_sessions(), 1);
         no_violations(&net);
@@ -187,7 +187,7 @@ fn no_user_plane_in_a_non_allowed_area() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.6.1.5 #9: a service request of a UE that nobody knows: it begins anew
+#[test] // TS 24.501 §5.6.1.5 #9: a service request of an unknown UE: it registers again
 fn identity_cannot_be_derived() {
     let (mut net, ue) = two_areas(10, |_| {});
     idle_in_area_1(&mut net, ue);

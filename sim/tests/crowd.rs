@@ -1,4 +1,4 @@
-//! A crowd at a region's CPFs, none of which is lost: UEs come, go and come back all at once, so that slots, names
+//! Many UEs at a region's CPFs, none of which is lost: they register and deregister all at once, so that slots, names
 //! and messages of one cross those of another.
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use crate::common::*;
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{Faults, Sim, UeIndex, ue_config};
 
-#[test] // a 5G-TMSI of before names a slot in which somebody else registers
-fn all_that_come_at_once_are_served_each_time() {
+#[test] // a former 5G-TMSI names a slot in which another UE registers
+fn ues_that_register_at_once_are_all_served() {
     for seed in 1..4 {
         let mut net = Sim::builder(seed).cpfs(3, 1).build();
         let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
@@ -25,14 +25,14 @@ fn all_that_come_at_once_are_served_each_time() {
                 }
             }
             net.check_invariants();
-            assert_eq!(net.contexts().count(), 0, "everyone has left");
+            assert_eq!(net.contexts().count(), 0, "all have deregistered");
         }
         no_violations(&net);
     }
 }
 
-#[test] // what a gNB says last of one who leaves meets whoever has the slot by then, and is not that one's
-fn who_comes_as_another_leaves_is_served() {
+#[test] // the gNB's last message of a UE that leaves arrives when another UE has the slot, and does not affect that one
+fn a_ue_that_registers_as_another_one_leaves_is_served() {
     let even =
         Faults { radio_latency_micros: (2000, 2000), n2_latency_micros: (150, 150), ..Faults::default() };
     for at in (0..100).map(|n| Duration::from_micros(5) * n) {
@@ -57,7 +57,7 @@ fn who_comes_as_another_leaves_is_served() {
 }
 
 /// UEs that were here before come back, half of them over the slots of others, and while these are at something the other half comes: its
-/// old names ask them whose it is. The n-th input then ends whoever runs it. Gives how many are not registered before their T3510 expires,
+/// old identities are looked up there. The n-th input is then poisoned. Gives how many are not registered before their T3510 expires,
 /// how many inputs there were, and whether it was the first message of a connection.
 fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     let mut net = Sim::builder(seed).cpfs(3, 1).build();
@@ -65,13 +65,13 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     net.advance(SECOND);
     let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
     let (late, early) = ues.split_at(6);
-    for (who, act) in [
+    for (group, act) in [
         (&ues[..], Command::Register),
         (late, Command::Deregister { switch_off: false }),
         (early, Command::Deregister { switch_off: false }),
         (early, Command::Register),
     ] {
-        who.iter().for_each(|&ue| net.command(ue, act.clone()));
+        group.iter().for_each(|&ue| net.command(ue, act.clone()));
         net.advance(SECOND);
     }
     net.poison(nth);
@@ -81,14 +81,14 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
         net.command(ue, Command::Register);
     }
     net.advance(SECOND * 10);
-    let told = net.cta().replication_counters();
-    assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, input {nth}");
+    let counts = net.cta().replication_counters();
+    assert_eq!((counts.lost, counts.diverged), (0, 0), "seed {seed}, input {nth}");
     let missing = ues.iter().filter(|&&ue| !registered(&net, ue)).count();
     (missing, net.handed(), net.poison_is_initial_message())
 }
 
-#[test] // what others said meanwhile of a UE that is given up is not lost with it
-fn an_input_that_ends_who_runs_it_costs_its_own_ue_alone() {
+#[test] // inputs of other UEs are not lost with a UE that is discarded
+fn a_poisoned_input_costs_its_own_ue_only() {
     for seed in 1..3 {
         let (missing, inputs, _) = come_back_with_poison(seed, u64::MAX);
         assert_eq!(missing, 0);
@@ -102,7 +102,7 @@ fn an_input_that_ends_who_runs_it_costs_its_own_ue_alone() {
     }
 }
 
-#[test] // TS 38.413 §8.6.1: a gNB says a first message again before anybody has said whose it is; one connection begins
+#[test] // TS 38.413 §8.6.1: a gNB repeats INITIAL UE MESSAGE before the UE is identified; there is one connection
 fn first_messages_that_come_twice_at_once() {
     let faults = Faults { first_repeated_per_mille: 1000, ..Faults::default() };
     for seed in 1..4 {

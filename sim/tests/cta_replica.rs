@@ -58,7 +58,7 @@ fn inputs() -> (u64, u64) {
 }
 
 #[test]
-fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
+fn a_cta_lost_at_any_input_affects_no_ue() {
     let (first, last) = inputs();
     assert!(last - first > 100, "{first} to {last} is not a day");
     // One way at each input; `losses.rs` has every way at every input of each procedure.
@@ -75,8 +75,8 @@ fn a_cta_lost_at_every_message_of_a_day_is_not_missed() {
     }
 }
 
-#[test] // what the CTA replica does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
-fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
+#[test] // the CTA replica sends outputs again of which it does not know that they have left: receivers drop them, and no procedure fails
+fn outputs_that_are_sent_twice_after_a_takeover_are_harmless() {
     let (first, last) = inputs();
     for (input, how) in
         (first..=last).zip([CtaLoss::AfterOutput, CtaLoss::BeforeReplication].into_iter().cycle())
@@ -93,7 +93,7 @@ fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
 }
 
 #[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the CTA replica has all of it
-fn what_gnbs_say_twice_does_no_harm() {
+fn messages_that_gnbs_send_twice_after_a_takeover_are_harmless() {
     let (first, last) = inputs();
     for (input, sacks) in (first..=last).zip([1, 3, 12].into_iter().cycle()) {
         let mut stage = day(1);
@@ -121,8 +121,8 @@ fn every_ue_is_registered_after_chaos_runs_with_losses() {
         let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
         let mut net = with_cta_losses(seed, how).run();
         heal_and_verify(&mut net);
-        let told = net.cta().replication_counters();
-        assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
+        let counts = net.cta().replication_counters();
+        assert_eq!((counts.lost, counts.diverged), (0, 0), "seed {seed}, {how:?}");
         takeovers += net.takeovers();
     }
     assert!(takeovers > 75, "{takeovers} takeovers");
@@ -151,7 +151,7 @@ fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
 }
 
 #[test]
-fn without_a_cta_replica_a_ue_registers_anew() {
+fn without_a_cta_replica_a_ue_registers_again() {
     let region = |replicated| match replicated {
         true => Sim::builder(4).cpfs(3, 1).cta_replica().build(),
         false => Sim::builder(4).cpfs(3, 1).build(),
@@ -186,13 +186,13 @@ fn connected(single: bool) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-/// The contexts of UEs that a gNB has let go.
+/// The contexts that gNBs have released.
 fn released(net: &Sim) -> usize {
     net.events.gnbs.iter().filter(|(_, e)| matches!(e, GnbEvent::ContextReleased(..))).count()
 }
 
 #[test] // TS 23.501 §5.21.1.2, TS 38.412 §7, TS 38.413 §8.7.3.2
-fn a_gnb_goes_on_over_its_association_with_the_cta_replicas_host() {
+fn a_gnb_continues_on_its_association_with_the_cta_replicas_host() {
     let (mut net, ue) = connected(false);
     net.command(ue, session());
     net.settle(SECOND * 3);
@@ -202,8 +202,8 @@ fn a_gnb_goes_on_over_its_association_with_the_cta_replicas_host() {
     no_violations(&net);
 }
 
-#[test] // TS 38.413 §8.7.1: it sets up anew, and its UEs are idle; none registers anew
-fn a_gnb_with_one_association_comes_back_to_ues_that_stay_registered() {
+#[test] // TS 38.413 §8.7.1: it sets up again, and its UEs are idle; none registers again
+fn a_gnb_with_one_association_sets_up_again_and_its_ues_stay_registered() {
     let (mut net, ue) = connected(true);
     net.command(ue, session());
     net.settle(SECOND * 3);
@@ -217,7 +217,7 @@ fn a_gnb_with_one_association_comes_back_to_ues_that_stay_registered() {
 const NOW: Instant = Instant(1_793_700_000_000_000);
 
 #[test] // TS 29.244 §5.22.2: the sessions' F-SEIDs name the address of the one that began
-fn a_ue_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
+fn a_ue_is_paged_by_a_upf_that_knows_only_the_cta_that_took_over() {
     let mut net = Sim::builder(6).cpfs(3, 1).cta_replica().build();
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
@@ -275,22 +275,23 @@ fn a_snapshot_that_is_not_whole_or_of_other_code_is_refused() {
 }
 
 #[test]
-fn what_an_input_causes_leaves_when_the_cta_replica_holds_it_or_is_given_up() {
+fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     let mut active = cta();
     let snapshot = active.snapshot().expect("it has no CTA replica");
     assert!(active.snapshot().is_none(), "it has one now");
     let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
     let mut out = Outbox::default();
-    let record = active.handle(NOW, Input::Waited(SECOND), &mut out).expect("it is told the CTA replica");
+    let record =
+        active.handle(NOW, Input::Waited(SECOND), &mut out).expect("there is a record for the CTA replica");
     assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
     assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(ReplicaFault::OutOfOrder), "it has");
-    let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the CTA replica");
+    let record = active.handle(NOW, Input::Tick, &mut out).expect("there is a record for the CTA replica");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
     let held = cta_replica.take(record.octets()).expect("it follows");
     assert_eq!(cta_replica.take(record.octets()), Err(ReplicaFault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
-    assert!(active.left().is_some() && active.left().is_none(), "told once");
+    assert!(active.left().is_some() && active.left().is_none(), "sent once");
 
     active.handle(NOW, Input::Pfcp(whimbrel_control::UpfId(0), &[]), &mut out);
     let later = NOW + SECOND;
@@ -305,15 +306,16 @@ fn what_an_input_causes_leaves_when_the_cta_replica_holds_it_or_is_given_up() {
 }
 
 #[test] // hosts' clocks differ, and a machine that starts before it knows the time may be years off
-fn ues_time_goes_on_by_the_clock_of_the_one_that_served() {
+fn time_for_ues_continues_by_the_former_ctas_clock() {
     let year = SECOND * 31_536_000;
     for (ahead, here) in [("behind", Instant(NOW.0 - year.as_micros() as u64)), ("ahead", NOW + year)] {
         let mut active = cta();
         let snapshot = active.snapshot().expect("it has no CTA replica");
         let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
         cta_replica.timed(here);
-        let record =
-            active.handle(NOW, Input::Tick, &mut Outbox::default()).expect("it is told the CTA replica");
+        let record = active
+            .handle(NOW, Input::Tick, &mut Outbox::default())
+            .expect("there is a record for the CTA replica");
         cta_replica.take(record.octets()).expect("it follows");
         cta_replica.timed(here);
         active.acknowledged(1, &mut Outbox::default());

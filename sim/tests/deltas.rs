@@ -1,4 +1,4 @@
-//! UEs' states go to their backups as what differs from the one before (DESIGN §4 rule 6): a delta on its exact base, else the whole.
+//! UEs' states go to their replicas as what differs from the one before (DESIGN §4 rule 6): a delta on its exact base, else the whole.
 
 use crate::common::day::of;
 use crate::common::stage::session;
@@ -10,7 +10,7 @@ use whimbrel_sim::{
     ChaosRun, CpfLoss, Deployment, FaultProfile, Sim, UeIndex, heal_and_verify, registered as is_registered,
 };
 
-/// A registered UE with two backups.
+/// A registered UE with two replicas.
 fn scene() -> (Sim, UeIndex) {
     let stage = of(Sim::builder(1).cpfs(3, 2).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
@@ -19,22 +19,22 @@ fn scene() -> (Sim, UeIndex) {
     (net, ue)
 }
 
-/// Who serves the UE dies, and then who does so next: the UE notices neither.
+/// The primary dies, and then the replica that took over: the UE is not affected.
 fn outlives_two(mut net: Sim, ue: UeIndex) {
     for next in [Command::ServiceRequest, Command::PeriodicRegistration] {
         net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
         net.command(ue, next);
         net.settle(SECOND * 3);
     }
-    let told = net.cta().replication_counters();
-    assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (2, 2, 0, 0));
+    let counts = net.cta().replication_counters();
+    assert_eq!((counts.cpfs_lost, counts.taken_over, counts.lost, counts.diverged), (2, 2, 0, 0));
     assert!(is_registered(&net, ue));
     net.check_user_plane();
     no_violations(&net);
 }
 
 #[test]
-fn after_the_first_state_what_differs_goes_to_the_backups() {
+fn after_the_first_state_replicas_get_deltas() {
     let (mut net, ue) = scene();
     let [whole, _, asked] = net.exchanged();
     assert_eq!((whole, asked), (2, 0), "to each of two");
@@ -49,14 +49,14 @@ fn after_the_first_state_what_differs_goes_to_the_backups() {
 }
 
 #[test]
-fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
+fn a_replica_without_the_base_of_a_delta_fetches_the_whole_state() {
     let (mut net, ue) = scene();
     net.lose_between_cpfs(1000);
     net.command(ue, session());
     net.advance(SECOND / 2);
     net.lose_between_cpfs(0);
     let [whole, ..] = net.exchanged();
-    assert_eq!(net.cta().logged().1, 1, "nobody has the session's state");
+    assert_eq!(net.cta().logged().1, 1, "no replica has the session's state");
     net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
     net.advance(SECOND / 4);
     assert_eq!(net.exchanged()[0], whole + 2);
@@ -71,7 +71,7 @@ fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
     outlives_two(net, ue);
 }
 
-#[test] // nothing else would have its backup get the state before the UE does something
+#[test] // nothing else would have its replica get the state before the UE does something
 fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
     let stage = of(Sim::builder(1).cpfs(2, 1).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
@@ -98,19 +98,19 @@ fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
 }
 
 #[test] // with radio, gNBs, UPF and CPFs at their worst too
-fn chaos_runs_in_which_links_between_cpfs_end() {
-    for (backups, permille) in [(1, 200), (2, 50)] {
+fn every_ue_registers_after_chaos_runs_with_lossy_links() {
+    for (replicas, permille) in [(1, 200), (2, 50)] {
         let (mut taken_over, mut exchanged) = (0, [0; 3]);
         for seed in 0..20 {
             let profile = FaultProfile { lossy_links: permille, ..FaultProfile::worst() };
-            let run = ChaosRun { profile, ..ChaosRun::new(seed, Deployment::Region(backups)) };
+            let run = ChaosRun { profile, ..ChaosRun::new(seed, Deployment::Region(replicas)) };
             let mut net = run.run();
             heal_and_verify(&mut net);
-            let (told, lost) = (net.cta().replication_counters(), net.lost_ues());
-            let which = format!("seed {seed}, {backups} backups, {permille} permille");
-            assert_eq!((told.diverged, told.unreadable), (0, 0), "{which}");
-            assert_eq!((lost.unexplained, lost.lost_all_holders), (0, told.lost), "{which}");
-            taken_over += told.taken_over;
+            let (counts, lost) = (net.cta().replication_counters(), net.lost_ues());
+            let which = format!("seed {seed}, {replicas} replicas, {permille} permille");
+            assert_eq!((counts.diverged, counts.unreadable), (0, 0), "{which}");
+            assert_eq!((lost.unexplained, lost.lost_all_holders), (0, counts.lost), "{which}");
+            taken_over += counts.taken_over;
             exchanged = std::array::from_fn(|i| exchanged[i] + net.exchanged()[i]);
         }
         let [whole, deltas, asked] = exchanged;

@@ -9,7 +9,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
 use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
-/// Emergency services over `ims`, for UEs that cannot prove who they are too or not.
+/// Emergency services over `ims`, also for UEs that cannot be authenticated, or not.
 fn config(unauthenticated: bool) -> Config {
     let mut config = default_config();
     config.amf.access.emergency = Some(Emergency {
@@ -155,7 +155,7 @@ fn an_emergency_passes_all_restrictions() {
     }
 }
 
-#[test] // TS 24.501 §5.3.7 emergency: after the emergency the UE is let go, and nothing of it is kept
+#[test] // TS 24.501 §5.3.7 emergency: after the emergency the UE is released, and nothing of it is stored
 fn after_the_emergency() {
     let (mut net, ue) = with(8, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;

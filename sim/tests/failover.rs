@@ -17,16 +17,16 @@ use whimbrel_sim::{
 };
 
 #[test]
-fn a_day_without_losses_leaves_nothing_behind() {
+fn procedures_without_losses_leave_nothing_behind() {
     let mut stage = stage(1, 3);
     live(&mut stage, &|| "no loss".into());
     assert_eq!(stage.net.cta().replication_counters(), Default::default());
     stage.net.advance(Duration::from_secs(1));
-    assert_eq!(stage.net.backed(), 0, "nobody holds the state of a UE that has left");
+    assert_eq!(stage.net.backed(), 0, "no replica has the state of a UE that has left");
 }
 
 #[test] // Neutrino §4.2.5, scenarios 1 and 2
-fn a_loss_at_every_message_of_every_procedure() {
+fn a_cpf_lost_at_any_message_of_a_ues_procedures() {
     let taken = {
         let mut stage = stage(2, 1);
         live(&mut stage, &|| "no loss".into());
@@ -39,38 +39,42 @@ fn a_loss_at_every_message_of_every_procedure() {
         let mut stage = stage(2, 1);
         stage.net.lose_cpf_at(message, how);
         live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
-        let told = stage.net.cta().replication_counters();
-        assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{how:?} at message {message}");
-        taken_over += told.taken_over;
+        let replicated = stage.net.cta().replication_counters();
+        assert_eq!(
+            (replicated.cpfs_lost, replicated.lost, replicated.diverged),
+            (1, 0, 0),
+            "{how:?} at message {message}"
+        );
+        taken_over += replicated.taken_over;
     }
     assert!(taken_over > taken / 4, "{taken_over} takeovers");
 }
 
-#[test] // with radio, gNBs and UPF at their worst; without a backup UEs register anew, and nothing of theirs is left anywhere
+#[test] // with radio, gNBs and UPF at their worst; without a replica UEs register again, and nothing of their former contexts is left
 fn every_ue_registers_after_chaos_runs_with_losses() {
-    for backups in 0..=2 {
+    for replicas in 0..=2 {
         let (mut lost, mut taken_over) = (0, 0);
         for seed in 0..10 {
-            let run = ChaosRun::worst(seed, Deployment::Region(backups));
+            let run = ChaosRun::worst(seed, Deployment::Region(replicas));
             println!("{run}");
             let mut net = run.run();
             heal_and_verify(&mut net);
-            let told = net.cta().replication_counters();
-            assert_eq!(told.diverged, 0, "seed {seed}");
+            let replicated = net.cta().replication_counters();
+            assert_eq!(replicated.diverged, 0, "seed {seed}");
             let of = net.lost_ues();
-            assert_eq!((of.unexplained, of.lost_all_holders), (0, told.lost), "seed {seed}");
-            (lost, taken_over) = (lost + told.lost, taken_over + told.taken_over);
+            assert_eq!((of.unexplained, of.lost_all_holders), (0, replicated.lost), "seed {seed}");
+            (lost, taken_over) = (lost + replicated.lost, taken_over + replicated.taken_over);
         }
-        match backups {
-            0 => assert!(lost > 15 && taken_over == 0, "{lost} UEs registered anew"),
-            1 => assert!(taken_over > 50 * lost, "{lost} UEs registered anew of {taken_over}"),
-            _ => assert!(taken_over > 150 * lost, "{lost} UEs registered anew of {taken_over}"),
+        match replicas {
+            0 => assert!(lost > 15 && taken_over == 0, "{lost} UEs registered again"),
+            1 => assert!(taken_over > 50 * lost, "{lost} UEs registered again of {taken_over}"),
+            _ => assert!(taken_over > 150 * lost, "{lost} UEs registered again of {taken_over}"),
         }
     }
 }
 
 #[test] // it counts as one that lags, and the log has what it should hold
-fn a_state_that_is_not_what_its_sender_says_is_not_held() {
+fn a_state_that_contradicts_its_envelope_is_not_stored() {
     let mut member = ReplicatedCpf::new(default_config().into());
     let ue = UeId { slot: 1, generation: 1 };
     let other = UeId { slot: 2, ..ue };
@@ -87,8 +91,12 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     }
     member.peer(CpfId(2), state(ue, u32::MAX, 4), &mut out);
     assert_eq!((member.refused(), member.backed()), (3, 0));
-    let told = |of| move |up: &CpfReport| matches!(up, CpfReport::CheckpointUnusable { ue, .. } if *ue == of);
-    assert!(std::iter::zip(out.up.drain(..), [ue, other, ue]).all(|(up, of)| told(of)(&up)), "it says so");
+    let replicated =
+        |of| move |up: &CpfReport| matches!(up, CpfReport::CheckpointUnusable { ue, .. } if *ue == of);
+    assert!(
+        std::iter::zip(out.up.drain(..), [ue, other, ue]).all(|(up, of)| replicated(of)(&up)),
+        "it reports each"
+    );
     member.peer(CpfId(2), PeerMessage::State(State { ue, term: 1, clock: 4, state: at_four }), &mut out);
     assert!(matches!(out.up[..], [CpfReport::CheckpointHeld { ue: of, term: 1, clock: 4 }] if of == ue));
     assert_eq!((member.refused(), member.backed()), (3, 1));
@@ -137,7 +145,7 @@ fn a_word_to_forget_is_not_about_a_state_that_has_overtaken_it() {
     assert_eq!(out.up.len(), 2);
 }
 
-#[test] // a UE moves on at once: the state of who serves it then may be there before the word to serve it
+#[test] // a UE moves again at once: a state of its new primary may arrive before the assignment
 fn a_word_to_serve_is_not_heeded_once_another_serves() {
     let mut member = ReplicatedCpf::new(default_config().into());
     let (ue, mut out) = (UeId { slot: 1, generation: 1 }, CpfOutbox::default());
@@ -170,7 +178,7 @@ fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> CpfReport {
 }
 
 #[test] // forged and repeated clocks, by one that is of the region: none does a UE harm, and each is counted
-fn a_cpf_that_lies_is_not_believed() {
+fn a_faulty_cpf_is_not_believed() {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
@@ -181,7 +189,7 @@ fn a_cpf_that_lies_is_not_believed() {
     let neither = [1, 2, 3].map(CpfId).into_iter().find(|c| *c != serves && *c != backs).unwrap();
     let heard = stage.net.ue_events(ue).len();
 
-    // It holds what nobody has said yet; and one holds a state whom nobody asked to.
+    // It reports a state that does not exist yet; and a CPF that is no replica reports a state.
     stage.net.inject_from_cpf(backs, CpfReport::CheckpointHeld { ue: context, term: 1, clock: u64::MAX });
     stage.net.inject_from_cpf(neither, CpfReport::CheckpointHeld { ue: context, term: 1, clock: 1 });
     assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 1);
@@ -205,22 +213,25 @@ fn a_cpf_that_lies_is_not_believed() {
     let once = [(backs, ProtocolViolation::AckRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, ProtocolViolation::Fenced)));
     let once = once.chain([(backs, ProtocolViolation::CheckpointUnusable)]);
-    assert_eq!(stage.net.events.cpf_violations, Vec::from_iter(once), "each is told of once");
+    assert_eq!(stage.net.events.cpf_violations, Vec::from_iter(once), "each is reported once");
     // Of a UE that is not there, nothing is known.
-    let nobody = UeId { slot: 999, generation: 3 };
-    stage.net.inject_from_cpf(serves, says(nobody, 1, 1, Batch::default()));
-    stage.net.inject_from_cpf(serves, CpfReport::CheckpointHeld { ue: nobody, term: 1, clock: 7 });
-    stage.net.settle(SECOND); // whoever holds what is not its is told to forget it
+    let unknown = UeId { slot: 999, generation: 3 };
+    stage.net.inject_from_cpf(serves, says(unknown, 1, 1, Batch::default()));
+    stage.net.inject_from_cpf(serves, CpfReport::CheckpointHeld { ue: unknown, term: 1, clock: 7 });
+    stage.net.settle(SECOND); // a CPF that has a state without being a replica has to delete it
     assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
 
-    // The UE goes on, also with the one that lied when the other is lost.
+    // The UE continues, also at the faulty one when the other is lost.
     let next = stage.net.links_taken() + 1;
     stage.net.lose_cpf_at(next, CpfLoss::BeforeInput);
     stage.net.command(ue, session());
     stage.net.settle(SECOND * 3);
     assert_eq!(stage.net.cta().served_by(context), Some(backs));
-    let told = stage.net.cta().replication_counters();
-    assert_eq!((told.taken_over, told.lost, told.diverged, told.poisoned), (1, 0, 0, 0));
+    let replicated = stage.net.cta().replication_counters();
+    assert_eq!(
+        (replicated.taken_over, replicated.lost, replicated.diverged, replicated.poisoned),
+        (1, 0, 0, 0)
+    );
     stage.net.check_user_plane();
     no_violations(&stage.net);
 }
@@ -232,7 +243,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
-    let serves = stage.net.cta().served_by(context).expect("somebody serves it");
+    let serves = stage.net.cta().served_by(context).expect("a CPF serves it");
     stage.net.repeat_a_count(serves);
     stage.net.tap();
     stage.net.command(ue, session());
@@ -250,7 +261,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
     no_violations(&stage.net);
 }
 
-/// A UE with a session and two backups, of which these get states that cannot be read; its CPF is lost at its service request.
+/// A UE with a session and two replicas, of which these get states that cannot be read; its CPF is lost at its service request.
 fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
@@ -261,7 +272,7 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     spoilt.iter().for_each(|&nth| stage.net.spoil_states_to(backs[nth]));
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
-    assert_eq!(stage.net.backed(), 2, "nobody has looked yet");
+    assert_eq!(stage.net.backed(), 2, "the check has not run yet");
     go_idle(&mut stage.net, ue);
     stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     stage.net.command(ue, Command::ServiceRequest);
@@ -269,24 +280,24 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     stage
 }
 
-#[test] // what a peer says of a UE is believed by nobody who has to serve it
+#[test] // no CPF that has to serve a UE relies on what a peer reports of it
 fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_ue() {
     let unreadable = [0, 1].map(|spoilt| {
         let stage = taken_over_from_spoilt_states(&[spoilt]);
-        let told = stage.net.cta().replication_counters();
-        assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
+        let replicated = stage.net.cta().replication_counters();
+        assert_eq!((replicated.cpfs_lost, replicated.lost, replicated.diverged), (1, 0, 0));
         assert!(is_served(&stage));
         no_violations(&stage.net);
-        told.unreadable
+        replicated.unreadable
     });
     assert_eq!(unreadable.iter().sum::<u64>(), 1, "one of the two is asked first");
 }
 
 #[test]
-fn a_ue_of_which_no_state_can_be_read_registers_anew() {
+fn a_ue_whose_states_are_all_unreadable_registers_again() {
     let stage = taken_over_from_spoilt_states(&[0, 1]);
-    let told = stage.net.cta().replication_counters();
-    assert_eq!((told.cpfs_lost, told.lost, told.unreadable), (1, 1, 2));
+    let replicated = stage.net.cta().replication_counters();
+    assert_eq!((replicated.cpfs_lost, replicated.lost, replicated.unreadable), (1, 1, 2));
     assert!(registered(&stage.net, stage.ues[0]));
     assert_eq!(stage.net.upf_sessions(), 0, "what it had is ended");
 }
@@ -297,14 +308,14 @@ fn is_served(stage: &Stage) -> bool {
     matches!(last, Some((_, whimbrel_ran::ue::Event::ServiceAccepted { .. })))
 }
 
-/// A UE with two backups, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
+/// A UE with two replicas, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
 fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> CpfReport) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").clone();
-    let serves = stage.net.cta().served_by(context.id).expect("somebody serves it");
+    let serves = stage.net.cta().served_by(context.id).expect("a CPF serves it");
     let backs = stage.net.cta().backed_by(context.id)[nth];
     stage.net.hold_between_cpfs(serves, backs);
     stage.net.command(ue, session());
@@ -323,16 +334,16 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() 
     let found_out = [0, 1].map(|nth| {
         let lie = |ue, clock| CpfReport::CheckpointHeld { ue, term: 1, clock };
         let stage = taken_over_although_one_backup_has_nothing(nth, lie);
-        let told = stage.net.cta().replication_counters();
-        assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
+        let replicated = stage.net.cta().replication_counters();
+        assert_eq!((replicated.cpfs_lost, replicated.lost, replicated.diverged), (1, 0, 0));
         assert!(is_served(&stage), "the other one goes on with it");
         no_violations(&stage.net);
-        told.unreadable
+        replicated.unreadable
     });
     assert_eq!(found_out.iter().sum::<u64>(), 1, "one of the two is asked first: {found_out:?}");
 }
 
-/// A UE of which a CPF is sent a state under a term that never was; then its CPF is lost, unless that is who was lied to.
+/// A UE of which a CPF gets a state under a term that never was; then its primary is lost, unless that is the receiver.
 fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
@@ -341,7 +352,7 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
     let context = stage.net.contexts().next().expect("it is registered").clone();
-    let serves = stage.net.cta().served_by(context.id).expect("somebody serves it");
+    let serves = stage.net.cta().served_by(context.id).expect("a CPF serves it");
     let backs = stage.net.cta().backed_by(context.id)[0];
     let (from, to) = if is_served_there { (backs, serves) } else { (serves, backs) };
     for _ in 0..2 {
@@ -349,7 +360,7 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
         stage.net.settle(SECOND / 10);
     }
     assert_eq!(stage.net.cta().replication_counters().checkpoint_acks_refused, 2);
-    assert_eq!(stage.net.events.cpf_violations, [(to, ProtocolViolation::AckRefused)], "told once");
+    assert_eq!(stage.net.events.cpf_violations, [(to, ProtocolViolation::AckRefused)], "reported once");
     assert_eq!(stage.net.cta().without_backup(), 0);
     if !is_served_there {
         stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
@@ -359,23 +370,23 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     stage
 }
 
-#[test] // who serves the UE lets go of it, and a backup takes nothing under the term that is, or of the clocks that come: none of it costs the
+#[test] // the primary stops serving it, or a replica refuses states of the current term or of later clocks: none of it costs the
 // UE anything
-fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
+fn a_replica_with_a_wrong_term_or_clock_is_detected() {
     for (is_served_there, lie) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
         let stage = lied_to(is_served_there, lie);
         assert!(is_served(&stage), "it is served elsewhere: {is_served_there}");
-        let told = stage.net.cta().replication_counters();
-        assert_eq!((told.lost, told.diverged, told.unreadable), (0, 0, 0));
+        let replicated = stage.net.cta().replication_counters();
+        assert_eq!((replicated.lost, replicated.diverged, replicated.unreadable), (0, 0, 0));
         stage.net.check_user_plane();
         no_violations(&stage.net);
     }
 }
 
-#[test] // chaos runs that failed once: the UPF's answer was under way to a UE that left, and nobody ended the session
+#[test] // chaos runs that failed once: the UPF's answer was in flight to a UE that left, and the session was not released
 fn a_session_that_comes_up_while_its_ue_leaves() {
-    for (seed, backups) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
-        heal_and_verify(&mut ChaosRun::worst(seed, Deployment::Region(backups)).run());
+    for (seed, replicas) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
+        heal_and_verify(&mut ChaosRun::worst(seed, Deployment::Region(replicas)).run());
     }
 }
 
@@ -396,14 +407,14 @@ fn a_reset_whose_ues_are_lost_is_acknowledged() {
     assert_eq!(net.cta().replication_counters().lost, 1);
 }
 
-#[test] // also where there was nobody to be a backup when the UEs began, or when the last loss was
-fn who_comes_backs_the_ues_that_have_nobody() {
+#[test] // also where there was no CPF to be a replica when the UEs registered, or at the last loss
+fn a_cpf_that_joins_becomes_replica_of_ues_without_one() {
     let mut net = Sim::builder(3).cpfs(1, 1).build();
     let gnb = net.add_gnb(whimbrel_sim::gnb_config(1));
     let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND * 2);
-    assert_eq!((net.backed(), net.cta().without_backup()), (0, 6), "there is nobody, which is told");
+    assert_eq!((net.backed(), net.cta().without_backup()), (0, 6), "there is none, which is reported");
     for _ in 0..3 {
         net.add_cpf();
         net.settle(SECOND * 2);
@@ -412,14 +423,14 @@ fn who_comes_backs_the_ues_that_have_nobody() {
         net.command(ues[0], Command::PeriodicRegistration);
         net.settle(SECOND * 2);
     }
-    let told = net.cta().replication_counters();
-    assert_eq!((told.cpfs_lost, told.lost), (3, 0));
+    let replicated = net.cta().replication_counters();
+    assert_eq!((replicated.cpfs_lost, replicated.lost), (3, 0));
     assert!(ues.iter().all(|&ue| whimbrel_sim::registered(&net, ue)));
 }
 
 /// A UE of which a procedure runs: the UPF does not answer.
-fn at_something(cpfs: u16, backups: usize) -> (Stage, UeId) {
-    let net = Sim::builder(5).cpfs(cpfs, backups).build();
+fn at_something(cpfs: u16, replicas: usize) -> (Stage, UeId) {
+    let net = Sim::builder(5).cpfs(cpfs, replicas).build();
     let mut stage = of(net, 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
@@ -433,14 +444,14 @@ fn at_something(cpfs: u16, backups: usize) -> (Stage, UeId) {
 }
 
 #[test] // the state is of before the procedure, and the log leads on from it
-fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_ends() {
+fn a_new_replica_may_take_over_before_the_procedure_ends() {
     let (mut stage, ue) = at_something(4, 1);
     for _ in 0..3 {
         let backs = stage.net.cta().backed_by(ue)[0];
         stage.net.lose_cpf(backs);
         stage.net.advance(SECOND / 10);
         assert_eq!(stage.net.cta().without_backup(), 0);
-        let serves = stage.net.cta().served_by(ue).expect("somebody does");
+        let serves = stage.net.cta().served_by(ue).expect("a CPF serves it");
         stage.net.lose_cpf(serves);
         stage.net.add_cpf();
         stage.net.add_cpf();
@@ -448,8 +459,11 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
     }
     stage.net.set_upf(UpfState::Answering);
     stage.net.settle(SECOND * 10);
-    let told = stage.net.cta().replication_counters();
-    assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (6, 3, 0, 0));
+    let replicated = stage.net.cta().replication_counters();
+    assert_eq!(
+        (replicated.cpfs_lost, replicated.taken_over, replicated.lost, replicated.diverged),
+        (6, 3, 0, 0)
+    );
     assert_eq!(stage.net.ue_ref(stage.ues[0]).sessions().count(), 1);
     stage.net.check_user_plane();
     no_violations(&stage.net);
@@ -458,7 +472,7 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
 #[test] // it is among those that are at something and among all
 fn a_ue_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
     let (mut stage, ue) = at_something(4, 1);
-    let serves = stage.net.cta().served_by(ue).expect("somebody does");
+    let serves = stage.net.cta().served_by(ue).expect("a CPF serves it");
     let backs = stage.net.cta().backed_by(ue)[0];
     (1..=4).for_each(|other| stage.net.hold_between_cpfs(serves, CpfId(other)));
     for lost in [backs, serves] {

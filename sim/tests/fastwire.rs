@@ -60,7 +60,7 @@ fn a_ue_goes_to_and_fro_between_the_two_forms() {
 }
 
 #[test] // TS 38.413 §10.2
-fn what_cannot_be_read_is_answered_and_nobody_suffers() {
+fn an_undecodable_message_gets_error_indication_and_affects_no_other_ue() {
     let (mut net, ue) = scene(network(2));
     let (amf, ran, _) = names(&net);
     let whole = fast(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
@@ -68,17 +68,17 @@ fn what_cannot_be_read_is_answered_and_nobody_suffers() {
     // Its end is the NAS message; without it the names can still be read.
     net.inject(FAST, &whole[..whole.len() - 3]);
     net.settle(SECOND / 10);
-    let told = net.tapped();
-    let [of_ue] = errors(&told)[..] else { panic!("{told:?}") };
+    let reported = net.tapped();
+    let [of_ue] = errors(&reported)[..] else { panic!("{reported:?}") };
     assert_eq!((of_ue.amf_ue_ngap_id, of_ue.ran_ue_ngap_id), (Some(amf), Some(ran)));
     for octets in [&whole[..1], &[12; 40][..], &whole[..20]] {
         net.inject(FAST, octets);
     }
     net.settle(SECOND / 10);
-    let told = net.tapped();
+    let reported = net.tapped();
     let syntax = Some(Cause::Protocol(CauseProtocol::TransferSyntaxError));
-    assert!(errors(&told).iter().all(|m| m.cause == syntax), "{told:?}");
-    assert_eq!(errors(&told).len(), 3);
+    assert!(errors(&reported).iter().all(|m| m.cause == syntax), "{reported:?}");
+    assert_eq!(errors(&reported).len(), 3);
     assert!(registered(&net, ue));
     net.command(ue, Command::Deregister { switch_off: false });
     net.settle(SECOND);

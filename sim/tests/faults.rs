@@ -33,16 +33,16 @@ fn ues(seed: u64, n: u32) -> Sim {
     net
 }
 
-#[test] // DESIGN §4 rule 10: a panic costs the UE that it hit its context, and nobody else anything
-fn a_panic_costs_one_ue() {
+#[test] // DESIGN §4 rule 10: a panic discards the context of its UE, and affects no other one
+fn a_panic_discards_one_ue() {
     let mut net = ues(1, 3);
     let hit = net.cta().contexts().nth(1).expect("three").id;
     net.tap();
     net.order(hit, CoreCommand::Panic);
     assert!(net.cta().cpf().is_some_and(|c| c.is_clean()));
-    let told =
+    let reported =
         core_events(&net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
-    assert!(told, "the operator learns it");
+    assert!(reported, "the operator learns it");
     assert!(net.tapped().iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "its gNB too");
     assert_eq!(net.cta().contexts().count(), 2);
     assert_eq!(net.cta().occupancy(), (2, 0));
@@ -58,7 +58,7 @@ fn a_panic_costs_one_ue() {
 }
 
 #[test] // DESIGN §4 rule 12: garbage between valid messages changes no UE but, at most, the one whose connection it uses
-fn malformed_messages_touch_no_other_ue() {
+fn malformed_messages_affect_no_other_ue() {
     for seed in 0..40 {
         let mut net = ues(seed, 3);
         let mut rng = Rng::new(seed);

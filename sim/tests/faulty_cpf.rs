@@ -1,4 +1,4 @@
-//! A CPF of the region that says whatever it likes, in the right form: it may harm the UEs that it has, and nobody falls.
+//! A CPF of the region that sends anything in the right form: it may harm its own UEs, and no other process panics.
 
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ fn batch(rng: &mut Rng) -> Batch {
     }
 }
 
-/// Something about a UE whose newest input has this clock.
-fn word(rng: &mut Rng, ue: UeId, at: u64) -> CpfReport {
+/// A report about a UE whose newest input has this clock.
+fn report(rng: &mut Rng, ue: UeId, at: u64) -> CpfReport {
     let term = number(rng, 1) as u32;
     let clock = number(rng, at + 1);
     match rng.draw() % 6 {
@@ -105,8 +105,8 @@ fn state(rng: &mut Rng, ue: UeId, at: u64) -> PeerMessage {
     PeerMessage::State(State { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
 }
 
-#[test] // also while it is at a UE's procedure, when what it says is what comes next
-fn whatever_a_cpf_says_nobody_falls() {
+#[test] // also during a procedure of its UE, when its report is the next expected message
+fn no_process_panics_whatever_a_faulty_cpf_sends() {
     let (mut ran, mut fenced) = (0, 0);
     for seed in 0..300 {
         println!("seed {seed}");
@@ -124,26 +124,26 @@ fn whatever_a_cpf_says_nobody_falls() {
             for _ in 0..60 {
                 net.advance(Duration::from_micros(rng.draw() % 200));
                 let Some((context, clock)) = net.contexts().next().map(|p| (p.id, p.clock)) else { break };
-                let Some(liar) = net.cta().served_by(context) else { break };
+                let Some(faulty) = net.cta().served_by(context) else { break };
                 let any = |rng: &mut Rng| CpfId(1 + (rng.draw() % 3) as u16);
-                let from = if !rng.draw().is_multiple_of(8) { liar } else { any(&mut rng) };
+                let from = if !rng.draw().is_multiple_of(8) { faulty } else { any(&mut rng) };
                 if rng.draw().is_multiple_of(4) {
                     net.order(context, CoreCommand::TellReachable); // it is asked something, and says this
                 }
-                net.inject_from_cpf(from, word(&mut rng, context, clock));
+                net.inject_from_cpf(from, report(&mut rng, context, clock));
                 if rng.draw().is_multiple_of(8) {
                     net.inject_between_cpfs(from, any(&mut rng), state(&mut rng, context, clock));
                 }
             }
             net.advance(SECOND * 3);
         }
-        let told = net.cta().replication_counters();
-        (ran, fenced) = (ran + told.diverged + told.poisoned, fenced + told.fenced);
-        // The others are served.
+        let counts = net.cta().replication_counters();
+        (ran, fenced) = (ran + counts.diverged + counts.poisoned, fenced + counts.fenced);
+        // Other UEs are served.
         let other = net.add_ue(stage.gnbs[0], ue_config(9));
         net.command(other, Command::Register);
         net.advance(SECOND * 30);
         assert!(registered(net, other), "seed {seed}");
     }
-    assert!(ran > 100 && fenced > 1000, "{ran} words were heeded, {fenced} were not");
+    assert!(ran > 100 && fenced > 1000, "{ran} reports were accepted, {fenced} were not");
 }

@@ -78,13 +78,13 @@ fn a_session_begins_with_the_flows_of_its_policy() {
 }
 
 #[test] // TS 24.501 §9.11.4.13: one default rule, and a rule of each flow before it
-fn the_ue_is_told_the_rules_of_all_flows() {
+fn the_ue_gets_the_qos_rules_of_all_flows() {
     let (net, ue) = with_flows(2, vec![voice(Setup::Always)]);
     let session = net.ue_ref(ue).sessions().next().expect("a session");
     let rules = &session.rules;
-    let told: Vec<_> =
+    let reported: Vec<_> =
         rules.iter().filter_map(|r| Some((r.id, r.default, r.binding?.precedence, r.binding?.qfi))).collect();
-    assert_eq!(told, [(1, true, 255, qfi(1)), (2, false, 10, qfi(2))]);
+    assert_eq!(reported, [(1, true, 255, qfi(1)), (2, false, 10, qfi(2))]);
 }
 
 #[test] // TS 24.501 §9.11.4.9: the UE cannot hold more packet filters than it says
@@ -118,7 +118,7 @@ fn the_ue_ambr_is_the_sum_of_the_sessions() {
         net.command(ue, Command::EstablishSession(request));
         net.settle(SECOND);
     }
-    let told: Vec<_> = net
+    let reported: Vec<_> = net
         .tapped()
         .into_iter()
         .filter_map(|m| match m {
@@ -128,6 +128,6 @@ fn the_ue_ambr_is_the_sum_of_the_sessions() {
         })
         .map(|a| (a.ue_aggregate_maximum_bit_rate_ul, a.ue_aggregate_maximum_bit_rate_dl))
         .collect();
-    assert_eq!(told, [(1_000_000, 2_000_000), (1_500_000, 4_000_000)]);
+    assert_eq!(reported, [(1_000_000, 2_000_000), (1_500_000, 4_000_000)]);
     no_violations(&net);
 }

@@ -93,7 +93,7 @@ fn a_handover_that_its_source_cancels() {
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: a gNB there that does not answer, and one that is not there
-fn nobody_answers_there() {
+fn the_peer_amf_does_not_answer() {
     let mut net = scene(6);
     net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
     go(&mut net, THERE);
@@ -109,7 +109,7 @@ fn nobody_answers_there() {
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the other core does not know the subscriber: the UE stays where it is known
-fn a_stranger_there_stays_here() {
+fn a_ue_without_subscription_at_the_peer_amf_is_not_handed_over() {
     let mut net = scene(7);
     let supi = net.ue_ref(UE).config().supi;
     net.peer_amf_subscribers().unknown.push(supi);
@@ -179,7 +179,7 @@ fn what_fails_before_the_command_leaves_the_ue_as_it_was() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.1 inter-AMF: what is said to the UE here is not said again under the same COUNT there
+#[test] // TS 23.502 §4.9.1.3.1 inter-AMF: a NAS COUNT that was used here is not reused there
 fn a_message_to_the_ue_waits_for_where_it_is() {
     let mut net = scene(11);
     net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
@@ -191,13 +191,13 @@ fn a_message_to_the_ue_waits_for_where_it_is() {
     let id = at_home(&net).expect("it is here").id;
     net.order(id, whimbrel_control::Command::Deregister);
     net.settle(SECOND / 10);
-    assert_eq!(count(&net), before, "nothing was said while its state is under way");
+    assert_eq!(count(&net), before, "nothing was sent while its state is in flight");
     net.settle(SECOND * 30);
-    assert_eq!(net.ue_ref(UE).state(), MmState::Deregistered, "it was said once the handover was off");
+    assert_eq!(net.ue_ref(UE).state(), MmState::Deregistered, "it was sent when the handover was cancelled");
 }
 
-#[test] // TS 23.502 §4.9.1.3 inter-AMF lie: what a neighbour says that lies, or repeats itself, is refused and counted, and touches nobody
-fn a_neighbour_that_lies() {
+#[test] // TS 23.502 §4.9.1.3 inter-AMF lie: a wrong or repeated message of a peer AMF is refused and counted, and affects no UE
+fn a_faulty_peer_amf_is_refused_and_counted() {
     let mut net = scene(12);
     let ue = at_home(&net).expect("it is here").id;
     let relation = Relation { source: ue, token: [7; 16] };
@@ -222,7 +222,7 @@ fn a_neighbour_that_lies() {
     assert_eq!(
         net.not_taken()[4..],
         [N14Error::Unknown],
-        "the other core is told that there is no such handover"
+        "the peer AMF is informed that there is no such handover"
     );
     // A UE context that comes twice makes one UE.
     net.inject_n14_fault(net.n14_messages() + 1, N14Fault::Repeated);
@@ -239,7 +239,7 @@ fn there_and_back(net: &mut Sim) {
 }
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: a home of several processes loses one of them at each message of a handover out and in
-fn a_home_that_loses_a_cta_or_a_cpf() {
+fn a_cta_or_a_cpf_lost_at_any_message_of_the_procedure() {
     let home = || {
         let (home, peer_amf) = two_amf_configs();
         with(Sim::builder(13).config(home).cpfs(3, 1).cta_replica().build(), peer_amf)

@@ -20,7 +20,7 @@ use whimbrel_sim::{Sim, UeIndex, UpfState, default_config, ue_config};
 enum At {
     /// The target was asked.
     Preparing,
-    /// The source was told to send the UE, which does not hear it.
+    /// The source got HANDOVER COMMAND, which the UE does not receive.
     Executing,
     /// A target wants its path switched, and the UPF has not answered.
     Switching,
@@ -69,8 +69,8 @@ fn internet() -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
-/// The target was told that nothing comes of it.
-fn told_off(net: &mut Sim) -> bool {
+/// The target was informed that the handover is cancelled.
+fn was_refused(net: &mut Sim) -> bool {
     net.take_ngap(TARGET)
         .iter()
         .any(|m| matches!(m, Message::UeContextReleaseCommand(_) | Message::PathSwitchRequestFailure(_)))
@@ -85,11 +85,11 @@ fn proposed(net: &mut Sim) -> usize {
     pdus.filter(|pdu| pdu.get(1) == Some(&3)).count()
 }
 
-fn completed(net: &Sim, wanted: Procedure) -> bool {
-    core_events(net).any(|e| matches!(e, CoreEvent::Completed { procedure, .. } if *procedure == wanted))
+fn completed(net: &Sim, expected: Procedure) -> bool {
+    core_events(net).any(|e| matches!(e, CoreEvent::Completed { procedure, .. } if *procedure == expected))
 }
 
-#[test] // TS 24.501 §5.5.2.2, TS 23.502 §4.9.1 collision: the UE leaves while it is handed over: source and target let go
+#[test] // TS 24.501 §5.5.2.2, TS 23.502 §4.9.1 collision: the UE leaves while it is handed over: source and target release it
 fn a_deregistration_by_the_ue() {
     for at in ALL {
         for switch_off in [false, true] {
@@ -98,7 +98,7 @@ fn a_deregistration_by_the_ue() {
             net.settle(SECOND / 5);
             net.set_upf(UpfState::Answering);
             net.settle(SECOND * 30);
-            assert!(told_off(&mut net), "{at:?}");
+            assert!(was_refused(&mut net), "{at:?}");
             assert_eq!((net.cta().occupancy(), net.upf_sessions()), ((0, 0), 0), "{at:?}");
         }
     }
@@ -117,7 +117,7 @@ fn a_deregistration_by_the_network() {
         assert_eq!(net.upf_sessions(), 0, "{at:?}");
         // One that went over to a gNB that is driven by hand hears nothing there.
         assert!(at == At::Switching || net.ue_ref(ue).state() != MmState::Registered, "{at:?}");
-        assert!(told_off(&mut net), "{at:?}");
+        assert!(was_refused(&mut net), "{at:?}");
     }
 }
 
@@ -171,7 +171,7 @@ fn session_procedures() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1 collision, §4.2.3.3: data for a UE that is handed over page nobody
+#[test] // TS 23.502 §4.9.1 collision, §4.2.3.3: data for a UE that is handed over causes no paging
 fn downlink_data() {
     for at in [At::Preparing, At::Executing] {
         let (mut net, _) = handed_over(6, at);
@@ -256,7 +256,7 @@ fn an_an_release() {
     );
     let refused = |e: &CoreEvent| matches!(e, CoreEvent::Refused { procedure: Procedure::Handover, .. });
     assert!(core_events(&net).any(refused));
-    assert!(net.take_ngap(TARGET).is_empty(), "nobody else was asked");
+    assert!(net.take_ngap(TARGET).is_empty(), "no other gNB was asked");
 }
 
 #[test] // TS 23.502 §4.9.1 collision, §4.2.6: the source gives the UE up while it is handed over

@@ -113,7 +113,7 @@ fn up(net: &Sim, n: u8) -> Option<UpState> {
 }
 
 /// The sessions that the target is asked for.
-fn wanted(net: &mut Sim) -> Vec<u8> {
+fn requested_sessions(net: &mut Sim) -> Vec<u8> {
     request(net).pdu_session_resource_setup_list_ho_req.iter().map(|i| i.pdu_session_id.value()).collect()
 }
 
@@ -145,7 +145,7 @@ fn handover_required_before_the_upf_has_answered() {
         assert!(waits(&mut net));
         net.set_upf(UpfState::Answering);
         net.settle(SECOND * 4);
-        assert_eq!(wanted(&mut net), sessions);
+        assert_eq!(requested_sessions(&mut net), sessions);
         assert!(net.take_ngap(SOURCE).is_empty(), "its preparation goes on");
         assert_eq!(up(&net, 2), Some(UpState::Active));
     }
@@ -154,15 +154,15 @@ fn handover_required_before_the_upf_has_answered() {
 #[test] // TS 23.502 §4.9.1.3.2 step 1: a handover waits for the sessions that it names alone
 fn handover_required_for_other_sessions() {
     let mut net = required(2, &[1]);
-    assert_eq!(wanted(&mut net), [1]);
+    assert_eq!(requested_sessions(&mut net), [1]);
     over(&mut net);
 }
 
-#[test] // TS 38.413 §8.4.1.3: the UPF never answers: after the guard time the target is asked for the rest, or nobody
+#[test] // TS 38.413 §8.4.1.3: the UPF never answers: after the guard time the target is asked for the rest, or no gNB
 fn handover_required_and_a_silent_upf() {
     let mut net = required(3, &[1, 2]);
     net.settle(SECOND * 6);
-    assert_eq!(wanted(&mut net), [1]);
+    assert_eq!(requested_sessions(&mut net), [1]);
     over(&mut net);
     let mut net = required(4, &[2]);
     net.settle(SECOND * 6);
@@ -198,8 +198,9 @@ fn what_ends_a_handover_that_waits() {
         end(&mut net);
         net.settle(SECOND / 5);
         assert!(net.cta().contexts().all(|p| p.amf.target.is_none()), "{what}");
-        let told = net.take_ngap(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
-        assert_eq!(told, what == "the target is lost", "{what}");
+        let reported =
+            net.take_ngap(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
+        assert_eq!(reported, what == "the target is lost", "{what}");
         assert!(net.take_ngap(TARGET).is_empty(), "{what}");
         over(&mut net);
         assert!(net.take_ngap(TARGET).is_empty(), "{what}");
@@ -223,7 +224,7 @@ fn another_handover_required() {
     let mut net = required(6, &[1, 2]);
     let m = handover_required(&net, &[1]);
     say(&mut net, SOURCE, m);
-    assert_eq!(wanted(&mut net), [1], "the target hears of the second alone");
+    assert_eq!(requested_sessions(&mut net), [1], "the target is asked for the second only");
     over(&mut net);
 }
 
@@ -269,7 +270,7 @@ fn path_switch_before_the_source_has_the_context() {
     over(&mut net);
 }
 
-#[test] // TS 23.502 §4.2.3.2 step 12: the same with a UE that has its context, and asks for a session that it let go
+#[test] // TS 23.502 §4.2.3.2 step 12: the same with a UE that has its context, and asks for a session that was deactivated
 fn path_switch_before_the_source_has_set_up_what_a_service_request_asked_for() {
     let (mut net, ue) = two_gnbs(17, 2);
     net.gnb_input(SOURCE, gnb::Input::LetSessionGo(UeId(0), psi(2)));
@@ -440,7 +441,7 @@ fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
     }
 }
 
-#[test] // TS 38.413 §8.4.4.3: the UE never was where it is said to come from, or its gNBs are lost meanwhile
+#[test] // TS 38.413 §8.4.4.3: the UE never was at the named source, or its gNBs are lost meanwhile
 fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
     type End = fn(&mut Sim);
     let ends: [(&str, End, bool); 7] = [
@@ -479,7 +480,7 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
             true,
         ),
         (
-            "somebody else has it",
+            "another UE has it",
             |net| {
                 let m = net.cta().contexts().next().and_then(|p| p.amf.target.as_ref()).expect("it waits");
                 let mut m = wants_it(net, m.amf_ue_ngap_id);
@@ -490,25 +491,25 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         ),
         ("it is lost itself", |net| net.disconnect(NEXT), false),
     ];
-    for (what, end, told) in ends {
+    for (what, end, reported) in ends {
         let (mut net, at_target_too) = gone_on(17);
         end(&mut net);
         net.settle(SECOND / 5);
         let heard = net.take_ngap(NEXT);
         let failed =
             matches!(heard.as_slice(), [Message::PathSwitchRequestFailure(m)] if m.ran_ue_ngap_id == RAN_ID);
-        assert_eq!(failed, told, "{what}: {heard:?}");
+        assert_eq!(failed, reported, "{what}: {heard:?}");
         if what == "it is lost itself" {
             say(&mut net, TARGET, notify(at_target_too));
             assert_eq!(an(&net, 1), at_target(1), "where it was last");
         }
         net.disconnect(TARGET);
         over(&mut net);
-        assert_eq!(net.take_ngap(NEXT).len(), usize::from(what == "somebody else has it"), "{what}");
+        assert_eq!(net.take_ngap(NEXT).len(), usize::from(what == "another UE has it"), "{what}");
     }
 }
 
-#[test] // TS 38.413 §10.6: nobody can have come from a target that was not told to take the UE
+#[test] // TS 38.413 §10.6: no UE can have come from a target that got no HANDOVER REQUEST
 fn a_path_switch_of_a_connection_that_is_being_prepared() {
     let (mut net, _) = two_gnbs(18, 1);
     let next = net.add_gnb(gnb_config(3));

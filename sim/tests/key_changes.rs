@@ -1,4 +1,4 @@
-//! Keys that are proved anew while a UE is connected, and the radio's keys after that: TS 33.501 §6.9.2.3.2, §6.9.2.3.3.
+//! Re-authentication while a UE is connected, and the radio's keys after that: TS 33.501 §6.9.2.3.2, §6.9.2.3.3.
 
 use crate::common::by_hand::psi;
 use crate::common::stage::session;
@@ -9,7 +9,7 @@ use whimbrel_ran::ue::Command;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, procedures_config, ue_config};
 
 /// A connected UE with a session, whose radio has keys of a K_AMF that is not the one in use.
-fn proved_anew() -> (Sim, UeIndex, [GnbIndex; 2]) {
+fn reauthenticated() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let mut net = Sim::builder(1).config(procedures_config()).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     let ue = net.add_ue(gnbs[0], ue_config(1));
@@ -42,17 +42,17 @@ fn goes(net: &mut Sim, ue: UeIndex, to: GnbIndex, via: Via) {
 #[test]
 fn the_next_handover_brings_the_keys_along() {
     for via in [Via::Xn, Via::N2] {
-        let (mut net, ue, [here, there]) = proved_anew();
+        let (mut net, ue, [here, there]) = reauthenticated();
         goes(&mut net, ue, there, via);
         goes(&mut net, ue, here, Via::Xn);
         goes(&mut net, ue, there, Via::N2);
     }
 }
 
-#[test] // its radio has the keys of before still, so the next one has to be told as well
+#[test] // its radio has the keys of before still, so the next ones have to be sent as well
 fn a_handover_that_fails_does_not_bring_them() {
     for via in [Via::Xn, Via::N2] {
-        let (mut net, ue, [here, there]) = proved_anew();
+        let (mut net, ue, [here, there]) = reauthenticated();
         let none = CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell;
         net.gnb_mut(there).faults_mut().refuse_handover = Some(none.into());
         net.hand_over(ue, there, Via::N2);

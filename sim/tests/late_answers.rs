@@ -216,7 +216,7 @@ fn comes_up_at_target(net: &mut Sim, former: &PduSessionResourceSetupRequest) {
     let asked = setup_request(net, TARGET);
     assert_eq!(of(&asked), [psi(2)]);
     assert!(asked.pdu_session_resource_setup_list_su_req[0].pdu_session_nas_pdu.is_some());
-    // The source's answer concerns nobody any more.
+    // The source's answer belongs to no procedure any more.
     say(net, SOURCE, set_up(former, 0x66));
     assert_eq!(context(net).sessions[&psi(2)].up, UpState::Establishing);
     say(net, TARGET, set_up(&asked, 0x77));

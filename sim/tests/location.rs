@@ -65,17 +65,17 @@ fn registered_ue(seed: u64) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-#[test] // TS 38.413 §8.12.1.2, §8.12.3.2; TS 23.502 §4.10: a connected UE's gNB is asked once, and what it tells is kept
+#[test] // TS 38.413 §8.12.1.2, §8.12.3.2; TS 23.502 §4.10: a connected UE's gNB is asked once, and its report is stored
 fn a_connected_ue_is_located_once() {
     let (mut net, _) = two_gnbs(1, 1);
-    let seen = context(&net).amf.seen.clone().expect("told with its first message");
+    let seen = context(&net).amf.seen.clone().expect("reported with its first message");
     net.advance(SECOND * 10);
     net.tap();
     locate(&mut net, Locate::Now);
     net.settle(SECOND);
     let controls = asked(net.tapped());
     assert_eq!(controls.iter().map(|c| c.event_type).collect::<Vec<_>>(), [EventType::Direct]);
-    let now = context(&net).amf.seen.clone().expect("told again");
+    let now = context(&net).amf.seen.clone().expect("reported again");
     assert_eq!(located(&net), [Some(now.cell.clone())]);
     assert_eq!(now.cell, seen.cell);
     assert!(now.at >= seen.at + SECOND * 10, "it was seen there now");
@@ -91,7 +91,7 @@ fn an_idle_ue_is_paged_to_be_located() {
     net.settle(SECOND);
     let said = net.tapped();
     assert_eq!(said.iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
-    assert!(asked(said).is_empty(), "its gNB has told already");
+    assert!(asked(said).is_empty(), "its gNB has reported already");
     assert_eq!(located(&net).len(), 1);
     no_violations(&net);
 }
@@ -123,9 +123,9 @@ fn a_ue_is_followed_from_cell_to_cell() {
         net.hand_over(ue, second, via);
         net.settle(SECOND * 3);
         assert_eq!(net.gnb_of(ue), second);
-        let told = located(&net);
-        assert_eq!(told.len(), 1, "{via:?}");
-        assert_eq!(told.last(), Some(&context(&net).amf.seen.clone().map(|s| s.cell)));
+        let reported = located(&net);
+        assert_eq!(reported.len(), 1, "{via:?}");
+        assert_eq!(reported.last(), Some(&context(&net).amf.seen.clone().map(|s| s.cell)));
         locate(&mut net, Locate::Stop);
         net.settle(SECOND);
         net.hand_over(ue, GnbIndex(0), via);
@@ -135,7 +135,7 @@ fn a_ue_is_followed_from_cell_to_cell() {
     }
 }
 
-#[test] // TS 38.413 §8.12.1.2, §8.12.3.2: areas of interest, each under its reference; references that nobody gave tell nothing
+#[test] // TS 38.413 §8.12.1.2, §8.12.3.2: areas of interest, each under its reference; unknown references are ignored
 fn presence_in_areas_of_interest() {
     let (mut net, _) = registered_ue(5);
     net.take_over(SOURCE);
@@ -152,12 +152,12 @@ fn presence_in_areas_of_interest() {
         assert_eq!(item.area_of_interest.area_of_interest_tai_list, [tai(tac)]);
     }
     report(&mut net, place(0x21, 8, None), &[(1, UePresence::Out), (2, UePresence::In), (9, UePresence::In)]);
-    let told: Vec<_> = core_events(&net)
+    let reported: Vec<_> = core_events(&net)
         .filter_map(
             |e| if let Event::Presence { area, inside, .. } = e { Some((*area, *inside)) } else { None },
         )
         .collect();
-    assert_eq!(told, [(tai(7), Some(false)), (tai(8), Some(true))]);
+    assert_eq!(reported, [(tai(7), Some(false)), (tai(8), Some(true))]);
     assert_eq!(context(&net).amf.tai, Some(tai(8)));
     locate(&mut net, Locate::Stop);
     net.settle(SECOND / 10);
@@ -177,7 +177,7 @@ fn areas_are_bounded() {
     assert_eq!(asked(net.take_ngap(SOURCE)).len(), 16);
 }
 
-#[test] // TS 23.501 §5.4.7, TS 38.413 §9.3.1.16: of a UE in RRC_INACTIVE the gNB tells the last place, and when that was
+#[test] // TS 23.501 §5.4.7, TS 38.413 §9.3.1.16: of a UE in RRC_INACTIVE the gNB reports the last place, and when that was
 fn a_place_with_a_time_stamp_is_as_old_as_that() {
     let (mut net, _) = registered_ue(7);
     net.take_over(SOURCE);
@@ -186,13 +186,13 @@ fn a_place_with_a_time_stamp_is_as_old_as_that() {
         locate(&mut net, Locate::Now);
         let then = ntp(net.now()) - ago;
         report(&mut net, place(0x30, 1, Some(then)), &[]);
-        let seen = context(&net).amf.seen.clone().expect("it was told");
+        let seen = context(&net).amf.seen.clone().expect("it was reported");
         assert_eq!(net.now().as_secs() - seen.at.as_secs(), kept);
     }
     locate(&mut net, Locate::Now);
     let ahead = ntp(net.now()) + 3600;
     report(&mut net, place(0x31, 1, Some(ahead)), &[]);
-    let seen = context(&net).amf.seen.clone().expect("it was told");
+    let seen = context(&net).amf.seen.clone().expect("it was reported");
     assert!(net.now().since(seen.at) < SECOND, "a clock that is ahead makes nothing newer than now");
     for stamp in [0, 1, 2_208_988_799] {
         locate(&mut net, Locate::Now);
@@ -220,7 +220,7 @@ fn location_reporting_fails() {
     assert_eq!(asked.event_type, EventType::ChangeOfServeCell);
     locate(&mut net, Locate::Stop);
     net.inject(SOURCE, &octets(failure));
-    assert_eq!(failed(&net), 1, "nobody waits for anything");
+    assert_eq!(failed(&net), 1, "no request is pending");
 }
 
 #[test] // TS 38.413 §8.4.2.2; TS 23.502 §4.10: what is wished during a handover is asked where the UE then is
@@ -233,8 +233,8 @@ fn a_wish_during_a_handover() {
     let required = handover_required(&net, &[1]);
     say(&mut net, SOURCE, required);
     let m = request(&mut net);
-    let told = m.location_reporting_request_type.expect("the target is asked");
-    assert_eq!(told.event_type, EventType::UePresenceInAreaOfInterest);
+    let reported = m.location_reporting_request_type.expect("the target is asked");
+    assert_eq!(reported.event_type, EventType::UePresenceInAreaOfInterest);
     locate(&mut net, Locate::CellChanges);
     locate(&mut net, Locate::Now);
     assert!(asked(net.take_ngap(SOURCE)).is_empty());
@@ -245,10 +245,10 @@ fn a_wish_during_a_handover() {
     let events: Vec<_> = controls.iter().map(|c| c.event_type).collect();
     assert_eq!(events, [EventType::ChangeOfServingCellAndUePresenceInTheAreaOfInterest]);
     assert_eq!(controls[0].area_of_interest_list.len(), 1);
-    assert_eq!(located(&net).len(), 1, "HANDOVER NOTIFY told where it is");
+    assert_eq!(located(&net).len(), 1, "HANDOVER NOTIFY has its location");
 }
 
-#[test] // TS 38.413 §8.4.4.2, TS 23.502 §4.10: over Xn the source has told the target what is wanted; the core asks nothing again
+#[test] // TS 38.413 §8.4.4.2, TS 23.502 §4.10: over Xn the source has forwarded the request to the target; the core does not send it again
 fn a_path_switch_asks_nothing_again() {
     let (mut net, _) = two_gnbs(10, 1);
     locate(&mut net, Locate::CellChanges);
@@ -260,7 +260,7 @@ fn a_path_switch_asks_nothing_again() {
     assert!(asked(heard).is_empty());
 }
 
-#[test] // TS 38.413 §8.3.1.2: what is wanted of an idle UE stands in the INITIAL CONTEXT SETUP REQUEST of its next connection
+#[test] // TS 38.413 §8.3.1.2: a request for an idle UE is sent in the INITIAL CONTEXT SETUP REQUEST of its next connection
 fn a_wish_waits_for_the_next_connection() {
     let (mut net, ue) = registered_ue(11);
     let request = whimbrel_ran::ue::SessionRequest {
@@ -274,7 +274,7 @@ fn a_wish_waits_for_the_next_connection() {
     net.tap();
     locate(&mut net, Locate::CellChanges);
     net.settle(SECOND);
-    assert!(net.tapped().is_empty(), "for this nobody is paged");
+    assert!(net.tapped().is_empty(), "no UE is paged for this");
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
     let said = net.tapped();
@@ -282,8 +282,8 @@ fn a_wish_waits_for_the_next_connection() {
         Message::InitialContextSetupRequest(m) => Some(m.location_reporting_request_type.clone()),
         _ => None,
     });
-    let wanted = setup.expect("its session has data").expect("the wish stands in it");
-    assert_eq!(wanted.event_type, EventType::ChangeOfServeCell);
+    let expected = setup.expect("its session has data").expect("the wish stands in it");
+    assert_eq!(expected.event_type, EventType::ChangeOfServeCell);
     assert!(asked(said).is_empty());
     no_violations(&net);
 }

@@ -51,7 +51,7 @@ fn a_handover_that_is_refused() {
     );
 }
 
-#[test] // TS 23.502 §4.9.1.4 inter-AMF: the source's gNB cancels, when it is told to send the UE and before
+#[test] // TS 23.502 §4.9.1.4 inter-AMF: the source's gNB cancels, when it gets HANDOVER COMMAND, and before
 fn a_handover_that_is_cancelled() {
     each_way(
         || of_several(|_| {}),
@@ -85,7 +85,7 @@ fn an_initial_registration() {
     );
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 step 9: the AMF to which the UE comes has it prove who it is
+#[test] // TS 23.502 §4.2.2.2.2 step 9: the target AMF authenticates the UE
 fn a_registration_with_a_challenge() {
     each_way(
         || of_several(|c| c.amf.access.authentication.after = Some(Duration::ZERO)),
@@ -97,10 +97,10 @@ fn a_registration_with_a_challenge() {
     );
 }
 
-/// Longer than a record stays of which nobody is heard (T3512, TS 24.501 §5.3.7).
+/// Longer than the context of a silent UE is stored (T3512, TS 24.501 §5.3.7).
 const HOURS: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// It is so, at the latest when what nobody is heard of is forgotten.
+/// It is so, at the latest when the context of a silent UE is deleted.
 fn is_in_one_place_in_the_end(net: &mut Sim, what: &str) {
     if net.agree().is_err() {
         net.advance(HOURS);
@@ -145,7 +145,7 @@ fn at_each_moment(befalls: impl Fn(&mut Sim), what: &str) {
     }
 }
 
-#[test] // TS 38.413 §8.7.4: a gNB that begins anew, or that the operator has reset, in the middle
+#[test] // TS 38.413 §8.7.4: a gNB that restarts, or that the operator has reset, in the middle
 fn a_gnb_that_is_reset() {
     at_each_moment(|net| net.restart_gnb(HERE), "the source's gNB");
     at_each_moment(|net| net.restart_gnb(THERE), "the target's gNB");
@@ -172,9 +172,9 @@ fn a_poisoned_input() {
         net.poison(nth);
         out_and_in(&mut net);
         let what = format!("input {nth} of {inputs}");
-        let told = net.cta().replication_counters();
-        assert_eq!((told.poisoned, told.lost), (1, 0), "{what}");
-        assert!(net.gnb_ref(HERE).contexts() <= 1, "{what}: its gNB was told to let it go");
+        let counts = net.cta().replication_counters();
+        assert_eq!((counts.poisoned, counts.lost), (1, 0), "{what}");
+        assert!(net.gnb_ref(HERE).contexts() <= 1, "{what}: its gNB was ordered to release it");
         is_in_one_place_in_the_end(&mut net, &what);
         comes_to_rest(&mut net, &what);
     }

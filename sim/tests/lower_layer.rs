@@ -50,8 +50,8 @@ fn pages(net: &mut Sim) -> usize {
     net.tapped().iter().filter(|m| matches!(m, whimbrel_ngap::Message::Paging(_))).count()
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 a, §5.4.2.7 a: nothing is left of a stranger whose connection is lost
-fn a_stranger_is_forgotten() {
+#[test] // TS 24.501 §5.4.1.3.7 a, §5.4.2.7 a: nothing is left of an unauthenticated UE whose connection is lost
+fn an_unauthenticated_ue_is_discarded() {
     for message in [MessageType::AuthenticationRequest, MessageType::SecurityModeCommand] {
         let (mut net, _) = awaiting(message, 1);
         assert_eq!(net.cta().contexts().count(), 1);
@@ -61,7 +61,7 @@ fn a_stranger_is_forgotten() {
 }
 
 #[test] // TS 24.501 §5.4.3.6 a; TS 23.527 §6.2.2: nor of one whose identity was asked for
-fn a_stranger_without_identity_is_forgotten() {
+fn an_unauthenticated_ue_without_identity_is_discarded() {
     let (mut net, ue) = registered_ue(2);
     net.restart_core();
     net.settle(SECOND);
@@ -166,7 +166,7 @@ fn a_deregistration_during_the_security_mode() {
     assert_eq!(net.cta().contexts().count(), 0);
 }
 
-#[test] // TS 24.501 §5.4.3.6 d: or while it is asked who it is
+#[test] // TS 24.501 §5.4.3.6 d: or during the identification procedure
 fn a_deregistration_during_the_identification() {
     let (mut net, ue) = registered_ue(11);
     net.restart_core();
@@ -209,8 +209,8 @@ fn a_registration_while_paged() {
     assert_eq!(pages(&mut net), 0);
 }
 
-#[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a UE comes back while its gNB holds its former connection: that is let go on its own stream
-fn a_former_connection_is_let_go_on_its_own_stream() {
+#[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a UE comes back while its gNB holds its former connection: that one is released on its own stream
+fn a_former_connection_is_released_on_its_own_stream() {
     let (mut net, ue) = one_ue(77);
     net.command(ue, Command::Register);
     net.settle(SECOND);
@@ -224,7 +224,7 @@ fn a_former_connection_is_let_go_on_its_own_stream() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.6 steps 5 to 7: also those that the UPF was told to lead to the gNB, without having answered
+#[test] // TS 23.502 §4.2.6 steps 5 to 7: also those of a session whose downlink tunnel the UPF has not confirmed yet
 fn packets_wait_whose_gnb_is_lost_while_the_upf_is_led_to_it() {
     let (mut net, ue) = idle_with_session(9);
     net.set_upf(UpfState::Mute);

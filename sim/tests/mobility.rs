@@ -31,11 +31,11 @@ fn cut_to(octets: usize) -> Option<Alter> {
 }
 
 fn statuses(net: &Sim, ue: UeIndex) -> Vec<MmCause> {
-    let told = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
+    let reported = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
         Event::Status(cause) => Some(*cause),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 /// What was rejected on a connection that says this as its first message, without protection.
@@ -112,7 +112,7 @@ fn errors_are_answered_by_their_cause() {
 }
 
 #[test] // TS 24.501 §7.4, §4.4.4.2: strangers get no 5GMM STATUS: no UE would take it
-fn errors_of_strangers_are_not_echoed() {
+fn errors_of_unauthenticated_ues_are_not_answered() {
     let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
     net.command(ue, Command::Register);
@@ -126,7 +126,7 @@ fn errors_of_strangers_are_not_echoed() {
     assert_eq!(net.tapped(), []);
 }
 
-#[test] // TS 24.501 §7.8: an identity that was not asked for says nothing: the UE is told to begin anew
+#[test] // TS 24.501 §7.8: an identity that was not asked for is ignored: the UE is rejected and registers again
 fn an_identity_that_was_not_asked_for() {
     let (mut net, ue) = on_air(9, 0);
     go_idle(&mut net, ue);
@@ -174,7 +174,7 @@ fn one_session_of_two_comes_up() {
     no_violations(&net);
 }
 
-#[test] // TS 23.527 §6.2.1, §6.2.2; TS 23.502 §4.2.2.2.2 step 4: the core restarts: UEs show a 5G-GUTI that nobody knows, are identified, and nothing of before is left
+#[test] // TS 23.527 §6.2.1, §6.2.2; TS 23.502 §4.2.2.2.2 step 4: the core restarts: UEs send an unknown 5G-GUTI, are identified, and nothing of before is left
 fn the_core_restarts() {
     let (mut net, ue) = on_air(12, 1);
     let guti = net.ue_ref(ue).guti();
@@ -210,21 +210,21 @@ fn the_gnb_is_lost_while_it_pages() {
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
 }
 
-#[test] // TS 23.501 §5.19.3: the gNB is told the relative capacity by which it shares UEs out
-fn the_relative_capacity_is_told() {
+#[test] // TS 23.501 §5.19.3: the gNB gets the relative AMF capacity by which it shares UEs out
+fn the_relative_amf_capacity_is_sent() {
     let mut net = network(14);
     net.tap();
     net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::NgSetupResponse(m) => Some(m.relative_amf_capacity),
         _ => None,
     });
-    assert_eq!(told, Some(255));
+    assert_eq!(reported, Some(255));
 }
 
-#[test] // TS 24.501 §5.3.8: T3502 as the operator has it is told with each registration
-fn t3502_is_told() {
+#[test] // TS 24.501 §5.3.8: T3502 as the operator has it is sent with each REGISTRATION ACCEPT
+fn t3502_is_sent() {
     let mut config = whimbrel_sim::default_config();
     config.timers.t3502 = Duration::from_secs(120);
     let mut net = Sim::builder(15).config(config).build();
@@ -233,21 +233,21 @@ fn t3502_is_told() {
     net.settle(SECOND / 10);
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    // Five attempts in vain, ten seconds apart, and then the pause that it was told.
+    // Five attempts in vain, ten seconds apart, and then the pause that it got.
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
     net.command(ue, Command::Register);
     let refused = |net: &Sim| {
-        let told = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
+        let reported = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
             Event::Refused { retry_after, .. } => *retry_after,
             _ => None,
         });
-        told.collect::<Vec<_>>()
+        reported.collect::<Vec<_>>()
     };
     net.advance(Duration::from_secs(150));
     assert_eq!(refused(&net).last(), Some(&Duration::from_secs(120)), "{:?}", refused(&net));
 }
 
-#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a UE that is connected: nobody pages it
+#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a UE that is connected: it is not paged
 fn a_connected_ues_idle_session_is_brought_up() {
     let (mut net, ue) = on_air(16, 2);
     go_idle(&mut net, ue);

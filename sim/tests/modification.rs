@@ -114,8 +114,8 @@ fn the_ambr_is_changed() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 3b: an idle UE is paged, comes, and is told
-fn an_idle_ue_is_woken_and_told() {
+#[test] // TS 23.502 §4.3.3.2 step 3b: an idle UE is paged, connects, and gets the command
+fn an_idle_ue_is_paged_for_the_modification() {
     let (mut net, ue) = with_session(3, Faults::default());
     go_idle(&mut net, ue);
     add(&mut net, "voice");
@@ -124,8 +124,8 @@ fn an_idle_ue_is_woken_and_told() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.3.2: a UE out of reach is told when it returns
-fn a_ue_out_of_reach_is_told_later() {
+#[test] // TS 23.502 §4.3.3.2: an unreachable UE gets the command when it returns
+fn an_unreachable_ue_gets_the_modification_later() {
     let (mut net, ue) = with_session(4, Faults::default());
     go_idle(&mut net, ue);
     net.leave_coverage(ue);

@@ -62,8 +62,8 @@ fn n2_handover_there_and_back() {
     no_violations(&net);
 }
 
-#[test] // TS 38.412 §7: a UE returns over Xn to a gNB that has its former connection still: each is let go where it spoke
-fn back_before_the_former_connection_is_let_go() {
+#[test] // TS 38.412 §7: a UE returns over Xn to a gNB that has its former connection still: each is released on its own stream
+fn back_before_the_former_connection_is_released() {
     let (mut net, ue, gnbs) = two_gnbs(7);
     for n in 1..=12 {
         net.hand_over(ue, gnbs[n % 2], if n % 2 == 0 { Via::Xn } else { Via::N2 });

@@ -49,12 +49,12 @@ fn addresses(net: &Sim) -> Vec<Option<std::net::Ipv4Addr>> {
     of(at_home(net).expect("it is here"))
 }
 
-/// The name of the UE's keys: another one each time that it proves who it is.
+/// The name of the UE's keys: another one after each authentication.
 fn keys(net: &Sim) -> Option<NgKsi> {
     net.ue_ref(UE).security().map(|(ksi, _)| ksi)
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: nobody asks the UE who it is, its keys and sessions come along, and its former AMF forgets it; and back
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: the UE is not authenticated again, its keys and sessions come along, and its former AMF forgets it; and back
 fn an_idle_ue_moves_to_another_amf_and_back() {
     let mut net = scene(21);
     let addresses = addresses(&net);
@@ -84,7 +84,7 @@ fn a_ue_that_left_without_a_word() {
     no_violations(&net);
 }
 
-#[test] // packets that came while nobody knew where the UE is reach it there
+#[test] // packets that arrived while the UE was between the AMFs reach it there
 fn packets_that_wait_go_along() {
     let mut net = scene(23);
     go_idle(&mut net, UE);
@@ -119,7 +119,7 @@ fn an_accept_that_is_lost_with_its_connection() {
         net.ue_mut(UE).faults_mut().ignore.clear();
         net.settle(SECOND * 40);
         lives(&mut net, THERE, &addresses);
-        assert_eq!(keys(&net), proved, "nobody asks the UE who it is");
+        assert_eq!(keys(&net), proved, "the UE is not authenticated again");
         no_violations(&net);
     }
 }
@@ -165,8 +165,8 @@ fn an_initial_registration_brings_keys_and_no_session() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a subscriber whom the other core does not know is refused there, and its record stays
-fn a_stranger_there_keeps_its_record_here() {
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a subscriber owner the other core does not know is refused there, and its record stays
+fn a_ue_without_subscription_at_the_peer_amf_keeps_its_context() {
     let mut net = scene(25);
     let supi = at_home(&net).and_then(|p| p.amf.supi).expect("it is here");
     net.peer_amf_subscribers().unknown.push(supi);
@@ -202,8 +202,8 @@ fn whatever_befalls_any_message_ue_and_cores_agree() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is given to nobody who cannot show what the UE has signed, and taken from nobody who was not asked
-fn a_neighbour_that_lies() {
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is only given to an AMF that presents a message protected by the UE, and taken from nobody who was not asked
+fn a_faulty_peer_amf_is_refused_and_counted() {
     let mut net = scene(27);
     go_idle(&mut net, UE);
     let ue = at_home(&net).expect("it is here");
@@ -228,7 +228,7 @@ fn a_neighbour_that_lies() {
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: a home of several processes loses one of them at each message of the way out and in
-fn a_home_that_loses_a_cta_or_a_cpf() {
+fn a_cta_or_a_cpf_lost_at_any_message_of_the_procedure() {
     let home = || {
         let (home, peer_amf) = two_amf_configs();
         let mut net = with(Sim::builder(28).config(home).cpfs(3, 1).cta_replica().build(), peer_amf);
@@ -266,7 +266,7 @@ fn no_count_twice(said: &[(u8, Vec<u8>)], what: &str) {
 }
 
 #[test] // TS 33.501 §6.4.3: a core to which a UE returns uses no COUNT that another has used meanwhile under the same keys
-fn what_was_said_elsewhere_before_a_ue_returns_has_counts_of_its_own() {
+fn no_nas_count_is_reused_when_a_ue_returns_from_the_peer_amf() {
     let mut returned = 0;
     for step in 0..60 {
         let (home, mut there) = two_amf_configs();
@@ -290,7 +290,7 @@ fn what_was_said_elsewhere_before_a_ue_returns_has_counts_of_its_own() {
 }
 
 #[test] // the same of one that was handed over, while the two cores do not reach each other
-fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
+fn no_nas_count_is_reused_after_a_handover_that_the_source_has_not_noticed() {
     let mut net = scene(32);
     net.tap();
     net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));

@@ -25,7 +25,7 @@ fn octets(message: impl Into<Message>) -> Vec<u8> {
     octets
 }
 
-/// Why a gNB of this configuration may not come up: its cause, and what the core tells its operator.
+/// Why a gNB of this configuration may not come up: its cause, and the event for the operator.
 fn refused(config: GnbConfig) -> (Cause, String) {
     let mut net = network(1);
     net.add_gnb(config);
@@ -38,7 +38,7 @@ fn refused(config: GnbConfig) -> (Cause, String) {
         RanEvent::SetupRefused { why, .. } => Some(format!("{why:?}")),
         _ => None,
     });
-    (cause.expect("NG SETUP FAILURE"), why.expect("the operator is told"))
+    (cause.expect("NG SETUP FAILURE"), why.expect("an event for the operator"))
 }
 
 #[test] // TS 38.413 §8.7.1.3: none of its networks is served
@@ -100,7 +100,7 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
     net.settle(SECOND);
     assert!(registered(&net, ue), "the second one is served at once: it might be the first, restarted");
     for minute in 0..5 {
-        // The first one is aborted when nobody sets up there, and comes back; refused, it tries again.
+        // The first one is aborted when it is not set up, and comes back; refused, it tries again.
         net.advance(Duration::from_secs(31));
         net.restart_gnb(first);
         net.advance(Duration::from_secs(29));
@@ -210,7 +210,7 @@ fn a_first_message_under_the_name_of_a_connection() {
     assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 4);
 }
 
-#[test] // TS 38.413 §8.7.4.4: resets cross: each is done and acknowledged, and nobody is left connected
+#[test] // TS 38.413 §8.7.4.4: resets cross: each is done and acknowledged, and no UE is left connected
 fn resets_that_cross() {
     let mut net = four_ues(15);
     let gnb = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
@@ -258,12 +258,13 @@ fn another_gnbs_identities_reach_no_ue() {
     assert_eq!(net.events.ran.iter().filter(counted).count(), 2);
     let after = net.cta().contexts().map(|p| format!("{p:?}")).collect::<Vec<_>>();
     assert_eq!(before, after, "not even the clock of the UE has moved");
-    let told = |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));
-    assert_eq!(net.events.ran.iter().filter(told).count(), 1);
+    let reported =
+        |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));
+    assert_eq!(net.events.ran.iter().filter(reported).count(), 1);
 }
 
 #[test] // TS 38.413 §10.6: also what the UE's own machine finds; a connection that was is no reason to take the UE to where the gNB is
-fn what_a_ue_finds_wrong_is_counted_and_told_within_bounds() {
+fn errors_that_a_ue_reports_are_counted_and_logged_within_bounds() {
     let mut net = four_ues(8);
     let (former, _) = connection(&net, UeIndex(0)).expect("connected");
     go_idle(&mut net, UeIndex(0));
@@ -275,8 +276,8 @@ fn what_a_ue_finds_wrong_is_counted_and_told_within_bounds() {
         net.inject(GnbIndex(1), &octets(PathSwitchRequest::new(RanUeNgapId(n), former, vec![to_switch(1)])));
     }
     net.settle(SECOND / 10);
-    let told = net.tapped();
-    let errors = told.iter().filter(|m| matches!(m, Message::ErrorIndication(_))).count();
+    let reported = net.tapped();
+    let errors = reported.iter().filter(|m| matches!(m, Message::ErrorIndication(_))).count();
     assert!((50..=110).contains(&errors), "{errors} of 150");
     let counted =
         |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("a UE's connection"));
@@ -285,8 +286,8 @@ fn what_a_ue_finds_wrong_is_counted_and_told_within_bounds() {
     assert!(net.events.ran.iter().any(|e| bitten(&e)));
 }
 
-#[test] // TS 38.413 §10.6: an identity that nobody bears
-fn an_unknown_identity_is_told_so() {
+#[test] // TS 38.413 §10.6: an unknown UE NGAP ID
+fn an_unknown_ue_ngap_id_gets_error_indication() {
     let (mut net, _) = one_ue(6);
     net.tap();
     let unknown = AmfUeNgapId::new(123_456).expect("40 bits");
@@ -314,7 +315,7 @@ fn what_crosses_a_release_is_no_error() {
     assert!(matches!(answers.as_slice(), [Message::ErrorIndication(_)]), "{answers:?}");
 }
 
-#[test] // TS 38.413 §10.6: the gNB does not have the connection: it is let go here too, and the UE stays registered
+#[test] // TS 38.413 §10.6: the gNB does not have the connection: it is released here too, and the UE stays registered
 fn error_indication_of_an_unknown_connection_ends_it() {
     let mut net = four_ues(7);
     let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
@@ -349,7 +350,7 @@ fn nas_non_delivery_hastens_a_repetition() {
     assert_eq!(again, 1);
 }
 
-#[test] // TS 38.413 §8.3.3: after UE CONTEXT RELEASE COMMAND nothing is said on the connection
+#[test] // TS 38.413 §8.3.3: nothing is sent on the connection after UE CONTEXT RELEASE COMMAND
 fn what_crosses_the_release_gets_no_answer() {
     let (mut net, ue) = one_ue(12);
     net.command(ue, Command::Register);

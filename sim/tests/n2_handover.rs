@@ -41,7 +41,7 @@ fn preparing(seed: u64, sessions: &[u8]) -> (Sim, AmfUeNgapId) {
     (net, id)
 }
 
-/// The source was told to send the UE.
+/// The source got HANDOVER COMMAND.
 fn executing(seed: u64, sessions: &[u8], forwarding: bool) -> (Sim, AmfUeNgapId) {
     let (mut net, id) = preparing(seed, sessions);
     let list = sessions.iter().map(|&n| admitted(n, forwarding)).collect();
@@ -210,8 +210,9 @@ fn some_sessions_are_admitted() {
     assert_eq!(psis(&m.pdu_session_resource_handover_list), [2]);
     let list = &m.pdu_session_resource_to_release_list_ho_cmd;
     assert_eq!(psis(list), [1, 3]);
-    let told = HandoverPreparationUnsuccessfulTransfer::decode(&list[0].transfer).expect("a transfer").cause;
-    assert_eq!(told, cause);
+    let reported =
+        HandoverPreparationUnsuccessfulTransfer::decode(&list[0].transfer).expect("a transfer").cause;
+    assert_eq!(reported, cause);
     say(&mut net, TARGET, notify(id));
     let up = |n| context(&net).sessions[&psi(n)].up;
     assert_eq!([up(1), up(2), up(3)], [UpState::Inactive, UpState::Active, UpState::Inactive]);
@@ -270,9 +271,9 @@ fn the_target_is_silent() {
     assert_eq!(net.take_ngap(SOURCE), []);
     net.advance(SECOND * 2);
     preparation_failure(&mut net);
-    assert_eq!(released(&mut net, TARGET).0, id, "by our name alone: it has told none");
+    assert_eq!(released(&mut net, TARGET).0, id, "by the AMF UE NGAP ID only: it has sent none of its own");
     over(&mut net);
-    // Its answer crosses the command; and one comes late: nobody there bears that name any more.
+    // Its answer crosses the command; and one comes late: no UE there has that identifier any more.
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     assert_eq!(net.take_ngap(TARGET), []);
     net.advance(SECOND * 3);
@@ -281,8 +282,8 @@ fn the_target_is_silent() {
     assert_eq!(net.take_ngap(SOURCE), []);
 }
 
-#[test] // whoever takes over says HANDOVER REQUEST again, and the target makes two contexts: it lets go of the second, in whatever state the UE is
-fn a_second_context_at_the_target_is_let_go() {
+#[test] // the CTA that takes over sends HANDOVER REQUEST again, and the target makes two contexts: the second is released, in whatever state the UE is
+fn a_second_context_at_the_target_is_released() {
     let second = |id| {
         let mut m = acknowledgement(id, vec![admitted(1, false)]);
         m.ran_ue_ngap_id = RanUeNgapId(RAN_ID.0 + 1);
@@ -311,7 +312,7 @@ fn a_second_context_at_the_target_is_let_go() {
     say(&mut net, SOURCE, HandoverCancel::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, cause.into()));
     assert_eq!(released(&mut net, TARGET), (id, cause.into()));
     let_go(&mut net, id);
-    // What it had said before comes again: that context is gone already.
+    // Its earlier message arrives again: that context is gone already.
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     assert_eq!(net.take_ngap(TARGET), []);
     assert_eq!(*connection(&net), source);
@@ -413,7 +414,7 @@ fn the_source_cancels() {
         assert_eq!(released(&mut net, TARGET), (id, CauseRadioNetwork::HandoverCancelled.into()));
         assert_eq!(*connection(&net), c);
         over(&mut net);
-        // The UE's arrival is told too late: it crosses the command, or the target should know.
+        // HANDOVER NOTIFY comes too late: it crosses the command, or the target should know.
         say(&mut net, TARGET, notify(id));
         assert_eq!(*connection(&net), c);
         assert_eq!(net.take_ngap(TARGET), []);
@@ -647,7 +648,7 @@ fn a_second_handover_required() {
     assert_eq!(downlink(&mut net, 1).0, at_target(1));
 }
 
-#[test] // it was said again when a CTA was lost: the UE is on its way, and its place there stays
+#[test] // HANDOVER COMMAND is sent again after the loss of a CTA: the UE is on its way, and the target keeps its resources
 fn a_handover_required_that_comes_again_after_its_command() {
     let (mut net, id) = executing(38, &[1], true);
     let m = handover_required(&net, &[1]);
@@ -692,7 +693,7 @@ fn nas_messages_while_a_handover_runs() {
     }
 }
 
-#[test] // TS 23.502 §4.9.1.3.1: what is to be said to a UE on its way is said once it is there; a repetition not twice
+#[test] // TS 23.502 §4.9.1.3.1: NAS for a UE on its way is sent when it has arrived; a repeated request is not sent twice
 fn nas_messages_to_a_ue_on_its_way_wait() {
     let (mut net, ue) = two_gnbs(42, 1);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
@@ -726,7 +727,7 @@ fn a_session_release_waits_for_the_handover() {
     assert!(context(&net).sessions.is_empty());
 }
 
-#[test] // TS 23.502 §4.2.2.3.3, §4.2.2.2.2 step 14e: whatever ends the UE's context, its target lets go
+#[test] // TS 23.502 §4.2.2.3.3, §4.2.2.2.2 step 14e: whatever ends the UE's context, its target releases it
 fn the_context_ends() {
     for stage in [preparing(44, &[1]), executing(45, &[1], true)] {
         let (mut net, id) = stage;
@@ -745,7 +746,7 @@ fn the_ue_comes_elsewhere() {
     say(&mut net, SOURCE, m);
     let id = request(&mut net).amf_ue_ngap_id;
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
-    // It lost its radio, and registers anew.
+    // It lost its radio, and registers again.
     net.gnb_input(SOURCE, whimbrel_ran::gnb::Input::Reset);
     net.settle(SECOND / 10);
     assert!(context(&net).is_connected(), "it may arrive at the target still");

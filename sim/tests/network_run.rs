@@ -26,9 +26,9 @@ fn small_networks_with_lost_cpfs_and_ctas_leave_nothing_behind() {
             let mut run = NetworkRun::new(seed, NetworkPlan::small().with_cpfs(replicated));
             run.run(Duration::from_secs(180));
             run.heal_and_verify();
-            let told = run.net.cta().replication_counters();
-            assert_eq!(told.diverged, 0);
-            (lost, takeovers) = (lost + told.cpfs_lost, takeovers + run.net.takeovers());
+            let counts = run.net.cta().replication_counters();
+            assert_eq!(counts.diverged, 0);
+            (lost, takeovers) = (lost + counts.cpfs_lost, takeovers + run.net.takeovers());
         }
         assert!(lost > 50 && (takeovers > 50) == replicated, "{lost} CPFs, {takeovers} CTAs");
     }

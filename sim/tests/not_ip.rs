@@ -33,7 +33,7 @@ fn ask(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     net.settle(SECOND);
 }
 
-#[test] // TS 23.501 §5.6.10.2, §5.6.10.3, TS 24.501 §6.4.1.3 Ethernet, §6.4.1.3 unstructured: no address; set up, let go, set up again, released
+#[test] // TS 23.501 §5.6.10.2, §5.6.10.3, TS 24.501 §6.4.1.3 Ethernet, §6.4.1.3 unstructured: no address; set up, deactivated, activated again, released
 fn sessions_without_addresses() {
     for (seed, session_type) in [(1, PduSessionType::Ethernet), (2, PduSessionType::Unstructured)] {
         let (mut net, ue) = on_air(seed, true, true);
@@ -54,8 +54,8 @@ fn sessions_without_addresses() {
     }
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #61, #58: the UE is told the one type that there is
-fn the_only_type_is_told() {
+#[test] // TS 24.501 §6.4.1.4.1 #61, #58: the UE gets the cause with the only allowed type
+fn the_only_allowed_session_type_is_sent() {
     for (seed, ethernet, cause) in [
         (3, true, SmCause::PduSessionTypeEthernetOnlyAllowed),
         (4, false, SmCause::PduSessionTypeUnstructuredOnlyAllowed),

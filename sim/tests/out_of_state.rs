@@ -1,4 +1,4 @@
-//! Whatever state a UE is in, whatever it or its gNB says: no fault, nobody else is touched, and the UE can leave and
+//! In every state of a UE, any message of it or its gNB: no panic, no other UE is affected, and the UE can leave and
 //! come back (TS 24.501 §7.4, TS 38.413 §10.4).
 
 use crate::common::pdu::Pdu;
@@ -35,13 +35,13 @@ enum State {
     Paged,
     Releasing,
     Deregistering,
-    /// It was told that nobody knows it, and its connection stays for a moment (TS 24.501 §5.3.1.3).
+    /// It was rejected as unknown, and its connection stays for a moment (TS 24.501 §5.3.1.3).
     Rejected,
     /// It has deregistered, and its connection with the session's resources stays for a moment.
     Deregistered,
     /// A target is being asked (TS 23.502 §4.9.1.3.2).
     HandoverPreparation,
-    /// The source was told to send the UE (§4.9.1.3.3).
+    /// The source got HANDOVER COMMAND (§4.9.1.3.3).
     HandoverExecution,
     /// A target has the UE, and its path waits for the UPF (§4.9.1.2.2).
     PathSwitch,
@@ -260,8 +260,8 @@ fn any_ngap_message_in_any_state() {
     for state in STATES {
         for (name, octets) in &messages {
             let mut net = in_state(state);
-            let nobody = (AmfUeNgapId::new(77).expect("40 bits"), RanUeNgapId(1));
-            let (amf, ran) = names_of(&net, false).unwrap_or(nobody);
+            let unknown = (AmfUeNgapId::new(77).expect("40 bits"), RanUeNgapId(1));
+            let (amf, ran) = names_of(&net, false).unwrap_or(unknown);
             net.inject(GnbIndex(0), &with_names(octets, amf, ran));
             // What ends the interface takes the UEs of this gNB with it: it comes back like one that was restarted.
             net.restart_gnb(GnbIndex(0));
@@ -418,10 +418,10 @@ fn any_pfcp_answer_to_any_request() {
         // In handfuls, so that the end comes in a time that one waits for; which of them, the seed says.
         for (n, handful) in answers.chunks(25).enumerate() {
             let (mut net, _) = asked(what);
-            for (told, answer) in handful {
+            for (reported, answer) in handful {
                 net.inject_pfcp(answer);
                 net.inject_pfcp(answer);
-                unharmed(&net, &|| format!("{told} in {what:?}"));
+                unharmed(&net, &|| format!("{reported} in {what:?}"));
             }
             judge(&mut net, &|| format!("handful {n} in {what:?}"));
         }

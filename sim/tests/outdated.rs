@@ -1,5 +1,5 @@
-//! Backups that do not get UEs' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
-//! who has what is not, and no UE is ever served from what is. And logs that are full.
+//! Replicas that do not get UEs' states (Neutrino §4.2.4): logs wait for a bounded time, the replicas get notice that their state is outdated and
+//! which CPF has the current one, and no UE is served from an outdated state. And logs that overflow.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use whimbrel_resilience::replication::{CpfId, Marking, UeLogLimits};
 use whimbrel_resilience::{LogLimits, ProtocolViolation};
 use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex};
 
-/// Longer than a log waits for a backup, and the time until somebody looks after that.
+/// Longer than a log waits for a replica, plus the interval of the check for that.
 const LONG: Duration = Duration::from_secs(40);
 
-/// A registered UE with two backups, of which the second gets nothing any more from who serves the UE.
+/// A registered UE with two replicas, of which the second gets nothing any more from the primary.
 struct Scene {
     net: Sim,
     ue: UeIndex,
@@ -35,12 +35,12 @@ impl Scene {
         net.command(ue, Command::Register);
         net.settle(SECOND);
         let context = net.contexts().next().expect("it is registered").id;
-        let serves = net.cta().served_by(context).expect("somebody serves it");
-        let backs = net.cta().backed_by(context).try_into().expect("two backups");
+        let serves = net.cta().served_by(context).expect("a CPF serves it");
+        let backs = net.cta().backed_by(context).try_into().expect("two replicas");
         Self { net, ue, id: context, serves, backs }
     }
 
-    /// The UE has a session now, of which the second backup does not hear from who serves the UE.
+    /// The UE gets a session, whose state the second replica does not get from the primary.
     fn session_without_second(&mut self) {
         self.net.hold_between_cpfs(self.serves, self.backs[1]);
         self.net.command(self.ue, session());
@@ -51,8 +51,8 @@ impl Scene {
         assert_eq!(self.net.events.cpf_violations, [(self.backs[1], ProtocolViolation::Lagging)]);
     }
 
-    /// Who serves the UE dies at its next message. Who serves it then.
-    fn lose_who_serves(&mut self, next: Command) -> Option<CpfId> {
+    /// The primary dies at its next message. Gives the CPF that serves the UE then.
+    fn lose_primary(&mut self, next: Command) -> Option<CpfId> {
         self.net.lose_cpf_at(self.net.links_taken() + 1, CpfLoss::BeforeInput);
         self.net.command(self.ue, next);
         self.net.settle(SECOND * 3);
@@ -61,41 +61,41 @@ impl Scene {
 }
 
 #[test]
-fn an_outdated_backup_gets_the_state_from_another_backup() {
+fn an_outdated_replica_gets_the_state_from_another_replica() {
     let mut scene = Scene::new(LogLimits::default());
     scene.session_without_second();
     // When the two others die one after the other, the UE does not notice.
-    scene.lose_who_serves(Command::PeriodicRegistration);
+    scene.lose_primary(Command::PeriodicRegistration);
     go_idle(&mut scene.net, scene.ue);
-    scene.lose_who_serves(Command::ServiceRequest);
-    let told = scene.net.cta().replication_counters();
-    assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (2, 2, 0, 0));
+    scene.lose_primary(Command::ServiceRequest);
+    let counts = scene.net.cta().replication_counters();
+    assert_eq!((counts.cpfs_lost, counts.taken_over, counts.lost, counts.diverged), (2, 2, 0, 0));
     scene.net.check_user_plane();
     no_violations(&scene.net);
 }
 
 #[test]
-fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_ue() {
+fn a_replica_that_gets_no_state_does_not_take_over() {
     let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
     scene.net.hold_between_cpfs(first, second);
     scene.session_without_second();
-    assert_eq!(scene.lose_who_serves(Command::PeriodicRegistration), Some(first), "the other one has it");
+    assert_eq!(scene.lose_primary(Command::PeriodicRegistration), Some(first), "the other one has it");
     go_idle(&mut scene.net, scene.ue);
     scene.net.advance(LONG);
-    scene.lose_who_serves(Command::ServiceRequest);
-    let told = scene.net.cta().replication_counters();
+    scene.lose_primary(Command::ServiceRequest);
+    let counts = scene.net.cta().replication_counters();
     assert_eq!(
-        (told.taken_over, told.lost, told.diverged),
+        (counts.taken_over, counts.lost, counts.diverged),
         (1, 1, 0),
-        "nobody has it: the UE registers anew"
+        "no replica has it: the UE registers again"
     );
     assert!(registered(&scene.net, scene.ue));
     no_violations(&scene.net);
 }
 
 #[test] // Neutrino §4.2.4 (1) (a) (ii)
-fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored() {
+fn a_state_that_arrives_after_the_notice_that_it_is_outdated_is_ignored() {
     let mut scene = Scene::new(LogLimits::default());
     let [first, second] = scene.backs;
     scene.net.hold_between_cpfs(first, second);
@@ -109,24 +109,27 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
     assert!(scene.net.release_between_cpfs(scene.serves, second) >= 2);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
-    scene.lose_who_serves(Command::ServiceRequest);
-    scene.lose_who_serves(Command::PeriodicRegistration);
-    let told = scene.net.cta().replication_counters();
-    assert_eq!((told.taken_over, told.lost, told.diverged), (2, 0, 0));
+    scene.lose_primary(Command::ServiceRequest);
+    scene.lose_primary(Command::PeriodicRegistration);
+    let counts = scene.net.cta().replication_counters();
+    assert_eq!((counts.taken_over, counts.lost, counts.diverged), (2, 0, 0));
     no_violations(&scene.net);
 }
 
-#[test] // Neutrino §4.2.4 (4): who serves a UE dies in its second procedure, and no backup has said that it holds what the first one led to
+#[test] // Neutrino §4.2.4 (4): the primary dies in the UE's second procedure, and no replica has acknowledged the state after the first one
 fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing() {
     for (marking, lost) in [(Marking::WithoutLog, 0), (Marking::AtNextProcedure, 1)] {
         let ue = UeLogLimits { marking, ..UeLogLimits::default() };
         let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
-        scene.backs.into_iter().for_each(|backup| scene.net.hold_between_cpfs(scene.serves, backup));
+        scene.backs.into_iter().for_each(|replica| scene.net.hold_between_cpfs(scene.serves, replica));
         scene.net.command(scene.ue, session());
         scene.net.settle(SECOND);
-        scene.lose_who_serves(Command::PeriodicRegistration);
-        let told = scene.net.cta().replication_counters();
-        assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (1, 1 - lost, lost, 0));
+        scene.lose_primary(Command::PeriodicRegistration);
+        let counts = scene.net.cta().replication_counters();
+        assert_eq!(
+            (counts.cpfs_lost, counts.taken_over, counts.lost, counts.diverged),
+            (1, 1 - lost, lost, 0)
+        );
         scene.net.advance(LONG); // a registration that gets no answer is tried again (TS 24.501 §5.5.1.3.7)
         assert!(registered(&scene.net, scene.ue));
         no_violations(&scene.net);
@@ -147,21 +150,21 @@ fn how_long_a_log_waits_is_configured() {
 }
 
 #[test]
-fn a_ue_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
+fn a_ue_whose_log_overflowed_counts_as_without_backup_until_a_replica_has_its_state() {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let mut scene = Scene::new(LogLimits { ue, ..LogLimits::default() });
     assert_eq!(scene.net.cta().without_backup(), 0);
-    scene.backs.into_iter().for_each(|backup| scene.net.hold_between_cpfs(scene.serves, backup));
+    scene.backs.into_iter().for_each(|replica| scene.net.hold_between_cpfs(scene.serves, replica));
     scene.net.command(scene.ue, session());
     scene.net.settle(SECOND);
-    assert_eq!(scene.net.cta().without_backup(), 1, "it would be lost with who serves it");
+    assert_eq!(scene.net.cta().without_backup(), 1, "it would be lost with its primary");
     scene.net.release_between_cpfs(scene.serves, scene.backs[0]);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.cta().without_backup(), 0);
     no_violations(&scene.net);
 }
 
-/// A registered UE with one backup, which gets nothing any more from who serves the UE, and so many CPFs.
+/// A registered UE with one replica, which gets nothing any more from the primary, and so many CPFs.
 fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     let stage = of(Sim::builder(1).cpfs(cpfs, 1).logs(logs).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
@@ -170,8 +173,8 @@ fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     net.command(ue, session());
     net.settle(SECOND);
     let context = net.contexts().next().expect("it is registered").id;
-    let serves = net.cta().served_by(context).expect("somebody serves it");
-    let [backs] = net.cta().backed_by(context).try_into().expect("one backup");
+    let serves = net.cta().served_by(context).expect("a CPF serves it");
+    let [backs] = net.cta().backed_by(context).try_into().expect("one replica");
     net.hold_between_cpfs(serves, backs);
     (net, ue, context, [serves, backs])
 }
@@ -191,17 +194,17 @@ fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
 }
 
 #[test]
-fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log_is_full() {
+fn a_busy_ue_gets_another_replica_before_its_log_is_full() {
     let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     for _ in 0..20 {
         wakes_up(&mut net, ue, 1);
         net.advance(SECOND / 4);
         assert_eq!(given_up(&net), (0, 0));
     }
-    let [other] = net.cta().backed_by(context).try_into().expect("one backup");
+    let [other] = net.cta().backed_by(context).try_into().expect("one replica");
     assert_ne!(other, backs);
     assert_eq!(net.events.cpf_violations, [(backs, ProtocolViolation::Lagging)]);
-    // Late states come where nobody asks for them any more.
+    // Late states arrive at a CPF that is no replica any more.
     assert!(net.release_between_cpfs(serves, backs) > 0);
     net.settle(SECOND);
     assert_eq!((net.backed(), net.cta().backed_by(context)), (1, vec![other]), "the UE stays");
@@ -209,14 +212,14 @@ fn a_busy_ue_whose_backup_does_not_get_its_state_gets_another_one_before_its_log
     net.settle(SECOND);
     assert_eq!(net.cta().served_by(context), Some(other));
     wakes_up(&mut net, ue, 1);
-    let told = net.cta().replication_counters();
-    assert_eq!((told.taken_over, told.lost, told.diverged), (1, 0, 0));
+    let counts = net.cta().replication_counters();
+    assert_eq!((counts.taken_over, counts.lost, counts.diverged), (1, 0, 0));
     net.check_user_plane();
     no_violations(&net);
 }
 
 #[test]
-fn a_ue_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
+fn a_replica_that_does_not_get_the_state_in_time_is_replaced() {
     let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     go_idle(&mut net, ue);
     assert_eq!(net.cta().logged().1, 1, "the log waits");
@@ -233,7 +236,7 @@ fn a_ue_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
 }
 
 #[test]
-fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
+fn a_ue_whose_log_overflowed_gets_another_replica() {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits { ue, ..LogLimits::default() });
     wakes_up(&mut net, ue, 1);
@@ -248,7 +251,7 @@ fn a_ue_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
 }
 
 #[test]
-fn who_gets_the_state_first_stays_where_two_do_not() {
+fn of_two_lagging_replicas_the_first_to_get_the_state_stays() {
     let (mut net, ue, context, [serves, backs]) = cut_off(3, LogLimits::default());
     let other = (1..=3).map(CpfId).find(|c| ![serves, backs].contains(c)).expect("a third one");
     net.hold_between_cpfs(serves, other);
@@ -266,20 +269,20 @@ fn who_gets_the_state_first_stays_where_two_do_not() {
 }
 
 #[test]
-fn where_there_is_nobody_else_a_backup_that_does_not_get_the_state_stays() {
+fn a_lagging_replica_stays_if_there_is_no_other_cpf() {
     let (mut net, ue, context, [_, backs]) = cut_off(2, LogLimits::default());
     wakes_up(&mut net, ue, 3);
     net.advance(LONG);
     assert_eq!((net.cta().backed_by(context), given_up(&net)), (vec![backs], (0, 0)));
-    assert_eq!(net.cta().logged().1, 1, "what the log has nobody else has");
-    // Somebody comes.
+    assert_eq!(net.cta().logged().1, 1, "the state is nowhere but in the log");
+    // Another CPF joins.
     net.add_cpf();
     net.advance(LONG);
     assert!(net.cta().logged() == (0, 0) && !net.cta().backed_by(context).contains(&backs));
     no_violations(&net);
 }
 
-#[test] // one bound for a UE, one for all: what is given up is told as what it is, and costs nobody service
+#[test] // one bound for a UE, one for all: a discarded log is reported as such, and no UE loses service
 fn a_full_log_costs_the_replay_and_not_the_service() {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let full = [
@@ -290,23 +293,23 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         let mut scene = Scene::new(logs);
         let bitten = |net: &Sim| net.cta().bounds().find(|(l, _)| *l == limit).map_or(0, |(_, times)| times);
         assert!(bitten(&scene.net) > 0, "a registration is more than that");
-        let told = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: l, .. } if *l == limit);
-        assert_eq!(scene.net.events.ran.iter().filter(told).count(), 1, "once a second at most");
+        let counts = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: l, .. } if *l == limit);
+        assert_eq!(scene.net.events.ran.iter().filter(counts).count(), 1, "once a second at most");
         assert_eq!(
             (scene.net.events.cpf_violations.len(), scene.net.cta().replication_counters().lagging),
             (0, 0),
-            "no fault of backups"
+            "no fault of replicas"
         );
         assert_eq!(scene.net.cta().logged(), (0, 0));
-        // Its backups have caught up: it goes on as any other.
+        // Its replicas have caught up: it goes on as any other.
         go_idle(&mut scene.net, scene.ue);
-        scene.lose_who_serves(Command::ServiceRequest);
+        scene.lose_primary(Command::ServiceRequest);
         assert_eq!(scene.net.cta().replication_counters().lost, 0);
         no_violations(&scene.net);
     }
 }
 
-/// A connected UE with a session, of which nobody but who serves it has the state, and the log is given up.
+/// A connected UE with a session, whose state only the primary has, and whose log is discarded.
 fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let stage = of(Sim::builder(1).cpfs(2, 1).logs(LogLimits { ue, ..LogLimits::default() }).build(), 1);
@@ -314,7 +317,7 @@ fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let context = net.contexts().next().expect("it is registered").id;
-    let serves = net.cta().served_by(context).expect("somebody serves it");
+    let serves = net.cta().served_by(context).expect("a CPF serves it");
     net.hold_between_cpfs(serves, net.cta().backed_by(context)[0]);
     net.command(ue, session());
     net.settle(SECOND);
@@ -333,14 +336,14 @@ fn a_path_switch_of_a_ue_that_is_lost_is_refused() {
         net.hand_over(ue, gnbs[1], Via::Xn);
         net.settle(SECOND * 20);
         let heard = net.tapped();
-        let told = |is: fn(&Message) -> bool| heard.iter().filter(|m| is(m)).count();
-        let done = told(|m| matches!(m, Message::PathSwitchRequestAcknowledge(_)));
-        let refused = told(|m| matches!(m, Message::PathSwitchRequestFailure(_)));
+        let counts = |is: fn(&Message) -> bool| heard.iter().filter(|m| is(m)).count();
+        let done = counts(|m| matches!(m, Message::PathSwitchRequestAcknowledge(_)));
+        let refused = counts(|m| matches!(m, Message::PathSwitchRequestFailure(_)));
         assert_eq!(done + refused, 1, "at message {nth}: {heard:?}");
         lost += refused;
         net.command(ue, Command::ServiceRequest);
         net.advance(LONG);
-        assert!(registered(&net, ue), "at message {nth}: it registers anew if it was lost");
+        assert!(registered(&net, ue), "at message {nth}: it registers again if it was lost");
         no_violations(&net);
     }
     assert!(lost >= 2, "{lost}: before the request was run, and while the UPF was asked");
@@ -360,11 +363,11 @@ fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, UeId)) -> Vec<Mess
     net.take_ngap(gnbs[1])
 }
 
-#[test] // TS 38.413 §8.4.4.3: a gNB asks for the path of a UE that is let go, however the one crosses the other
+#[test] // TS 38.413 §8.4.4.3: a path switch that crosses the release of its UE, at any interval
 fn a_path_switch_that_crosses_the_end_of_its_ue_is_refused() {
     for milliseconds in 0..60 {
         let ends: [fn(&mut Sim, UeId); 2] = [
-            |net, ue| net.lose_cpf(net.cta().served_by(ue).expect("somebody serves it")),
+            |net, ue| net.lose_cpf(net.cta().served_by(ue).expect("a CPF serves it")),
             |net, ue| net.order(ue, CoreCommand::Superseded),
         ];
         for end in ends {

@@ -107,7 +107,7 @@ fn held_most(net: &mut Sim, session: PduSessionId) -> u64 {
     most
 }
 
-#[test] // L25GC §3.3: where nobody forwards, what is on N3 is lost, and in the standard's way all that comes meanwhile
+#[test] // L25GC §3.3: without forwarding, packets on N3 are lost, and in the standard's way all that arrive meanwhile
 fn without_forwarding_only_what_is_on_n3_is_lost() {
     let on_n3 = (N3_LATENCY.as_micros() / INTERVAL.as_micros()) as u32 + 1;
     let lost = [HandoverDownlink::Buffer, HandoverDownlink::Forward].map(|mode| {
@@ -161,8 +161,8 @@ fn no_packet_is_lost_with_a_cpf() {
             let received = handed_over(&mut net, session);
             assert_eq!(lost(&received, &what), 0, "{}", what());
             assert_eq!(net.gnb_of(UE), GNBS[1], "{}", what());
-            let told = net.cta().replication_counters();
-            assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{}", what());
+            let counts = net.cta().replication_counters();
+            assert_eq!((counts.cpfs_lost, counts.lost, counts.diverged), (1, 0, 0), "{}", what());
         }
     }
 }
@@ -179,7 +179,7 @@ fn by_hand(net: &mut Sim, packets: usize) -> Vec<Option<by_hand::End>> {
     to
 }
 
-#[test] // TS 23.502 §4.9.1.3.3 lost; TS 38.413 §8.4.1.3, §8.3.2: packets are held from HANDOVER COMMAND on; who stays, for whatever reason, gets them first
+#[test] // TS 23.502 §4.9.1.3.3 lost; TS 38.413 §8.4.1.3, §8.3.2: packets are held from HANDOVER COMMAND on; a UE that stays, for whatever reason, gets them first
 fn what_was_held_goes_where_the_ue_is() {
     type Then = fn(&mut Sim, whimbrel_ids::AmfUeNgapId);
     let arrives: Then = |net, id| say(net, TARGET, by_hand::notify(id));

@@ -44,7 +44,7 @@ fn up_state(net: &Sim) -> Option<UpState> {
     net.cta().contexts().next().and_then(|p| p.sessions.values().next().map(|s| s.up))
 }
 
-/// The UPF tells that a downlink packet waits.
+/// The UPF reports a buffered downlink packet.
 fn downlink_data(net: &mut Sim, sequence: u32) {
     let session = net.cta().contexts().next().and_then(|p| p.sessions.values().next());
     let seid = session.expect("a session").cp_seid;
@@ -149,7 +149,7 @@ fn a_ue_is_paged_first_where_it_was_seen() {
     assert_eq!(
         (pagings(&mut net), up_state(&net)),
         (1, Some(UpState::Inactive)),
-        "it has moved without telling"
+        "it has moved without an update"
     );
     net.settle(SECOND * 3);
     assert_eq!((pagings(&mut net), up_state(&net)), (3, Some(UpState::Active)));
@@ -177,10 +177,10 @@ fn where_a_ue_is_likely_to_be() {
     net.disconnect(GnbIndex(0));
     net.tap();
     downlink_data(&mut net, 94);
-    assert_eq!(pagings(&mut net), 2, "nobody is near");
+    assert_eq!(pagings(&mut net), 2, "no gNB is near");
 }
 
-#[test] // TS 29.244 §6.4: a report that is repeated is answered from memory and pages nobody twice
+#[test] // TS 29.244 §6.4: a report that is repeated is answered from memory and pages no UE twice
 fn a_repeated_report_pages_once() {
     let (mut net, _) = idle_with_session(4);
     net.tap();
@@ -248,13 +248,16 @@ fn pagings(net: &mut Sim) -> usize {
     net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count()
 }
 
-#[test] // TS 23.502 §4.2.2.3.3 idle, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle UE is paged, and told to leave
+#[test] // TS 23.502 §4.2.2.3.3 idle, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle UE is paged, and gets DEREGISTRATION REQUEST
 fn an_idle_ue_is_paged_to_be_deregistered() {
     let (mut net, ue) = idle_with_session(8);
     net.tap();
     deregister(&mut net);
     assert_eq!(pagings(&mut net), 1);
-    assert!(net.cta().contexts().next().is_some_and(|p| p.amf.registered), "it stays until it is told");
+    assert!(
+        net.cta().contexts().next().is_some_and(|p| p.amf.registered),
+        "it stays until the message has been delivered"
+    );
     deregister(&mut net);
     assert_eq!(pagings(&mut net), 0, "it is paged already");
     net.settle(SECOND);
@@ -274,7 +277,7 @@ fn a_ue_that_cannot_be_paged_is_deregistered() {
     assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
 }
 
-#[test] // TS 24.501 §5.5.2.3.5 e: it comes with a mobility update instead: it gets its accept, and is told to leave
+#[test] // TS 24.501 §5.5.2.3.5 e: it comes with a mobility update instead: it gets its accept, and DEREGISTRATION REQUEST
 fn a_ue_paged_to_be_deregistered_comes_with_something_else() {
     let (mut net, ue) = idle_with_session(10);
     deregister(&mut net);
@@ -285,7 +288,7 @@ fn a_ue_paged_to_be_deregistered_comes_with_something_else() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.3.7: after the mobile reachable timer nobody is paged
+#[test] // TS 24.501 §5.3.7: after the mobile reachable timer the UE is not paged
 fn a_ue_that_is_overdue_is_not_paged() {
     let (mut net, ue) = idle_with_session(11);
     net.leave_coverage(ue);
@@ -330,7 +333,7 @@ fn release_recommending(net: &mut Sim, recommended: Vec<RecommendedCellItem>, no
     assert_eq!(up_state(net), Some(UpState::Inactive));
 }
 
-#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the UE comes back when it is paged, with the priority of what waits and the number of the attempt
+#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs reported of the UE comes back when it is paged, with the priority of what waits and the number of the attempt
 fn paging_is_assisted() {
     let (mut net, ue) = one_ue(12);
     net.command(ue, Command::Register);
@@ -343,10 +346,10 @@ fn paging_is_assisted() {
     let mut capability = UeRadioCapabilityForPaging::new();
     capability.ue_radio_capability_for_paging_of_nr = Some(vec![4, 0, 78]);
     for (of_paging, of_ue) in [(capability.clone(), 1), (too_long(), 2)] {
-        let mut told = UeRadioCapabilityInfoIndication::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
-        told.ue_radio_capability = vec![of_ue];
-        told.ue_radio_capability_for_paging = Some(of_paging);
-        net.inject(GnbIndex(0), &octets(told));
+        let mut reported = UeRadioCapabilityInfoIndication::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
+        reported.ue_radio_capability = vec![of_ue];
+        reported.ue_radio_capability_for_paging = Some(of_paging);
+        net.inject(GnbIndex(0), &octets(reported));
     }
     let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(0x1234).expect("36 bits"));
     let mut recommended = RecommendedCellItem::new(NgranCgi::NrCgi(cell));

@@ -1,4 +1,4 @@
-//! An input that ends whoever runs it: a process that aborts, overflows its stack or never comes back. It costs the CPF that
+//! An input that ends every process that runs it: a process that aborts, overflows its stack or never comes back. It costs the CPF that
 //! met it first, and its own UE a registration (DESIGN: "poison").
 
 use crate::common::stage::session;
@@ -16,9 +16,9 @@ use whimbrel_sim::{
     ue_config,
 };
 
-/// Two gNBs, three UEs, three CPFs with so many backups a UE.
-fn stage(backups: usize) -> (Sim, [GnbIndex; 2], Vec<UeIndex>) {
-    let mut net = Sim::builder(1).cpfs(3, backups).build();
+/// Two gNBs, three UEs, three CPFs with so many replicas a UE.
+fn stage(replicas: usize) -> (Sim, [GnbIndex; 2], Vec<UeIndex>) {
+    let mut net = Sim::builder(1).cpfs(3, replicas).build();
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues = (1..=3).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
@@ -49,7 +49,7 @@ fn given_up(net: &Sim) -> usize {
 }
 
 #[test]
-fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
+fn a_poisoned_input_costs_one_cpf_and_one_registration() {
     let inputs = {
         let (mut net, gnbs, ues) = stage(1);
         net.poison(u64::MAX);
@@ -61,9 +61,9 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
         let (mut net, gnbs, ues) = stage(1);
         net.poison(nth);
         live(&mut net, gnbs, &ues);
-        let told = net.cta().replication_counters();
-        assert_eq!((told.cpfs_lost, told.poisoned, told.lost), (1, 1, 0), "input {nth} of {inputs}");
-        assert_eq!((given_up(&net), told.diverged), (1, 0), "input {nth} of {inputs}");
+        let counts = net.cta().replication_counters();
+        assert_eq!((counts.cpfs_lost, counts.poisoned, counts.lost), (1, 1, 0), "input {nth} of {inputs}");
+        assert_eq!((given_up(&net), counts.diverged), (1, 0), "input {nth} of {inputs}");
         let unaffected = ues.iter().filter(|&&ue| registered(&net, ue)).count();
         assert!(unaffected >= ues.len() - 1, "input {nth} of {inputs}: {unaffected} UEs are there");
         heal_and_verify(&mut net);
@@ -71,7 +71,7 @@ fn each_input_of_a_day_may_be_poison_and_costs_one_cpf_and_one_registration() {
 }
 
 #[test]
-fn without_a_trial_every_cpf_follows_the_first() {
+fn without_a_trial_every_cpf_is_lost_after_the_first() {
     for (sandboxes, left) in [(false, 0), (true, 2)] {
         let (mut net, gnbs, ues) = stage(2);
         if !sandboxes {
@@ -95,24 +95,24 @@ fn a_trial_of_a_harmless_input_discards_no_ue() {
     for seed in 0..10 {
         let mut net = ChaosRun { profile: good_radio(), ..ChaosRun::new(seed, Deployment::Region(2)) }.run();
         heal_and_verify(&mut net);
-        let told = net.cta().replication_counters();
-        assert_eq!((told.poisoned, told.diverged, given_up(&net)), (0, 0, 0), "seed {seed}");
-        tried += told.tried;
+        let counts = net.cta().replication_counters();
+        assert_eq!((counts.poisoned, counts.diverged, given_up(&net)), (0, 0, 0), "seed {seed}");
+        tried += counts.tried;
     }
     assert!(tried > 10, "{tried} inputs were tried");
 }
 
 #[test]
-fn poison_among_all_else_that_goes_wrong() {
+fn one_poisoned_input_in_a_chaos_run_costs_one_ue() {
     let mut poisoned = 0;
     for seed in 0..20 {
         let run = ChaosRun::worst(seed, Deployment::Region(2));
         let mut net = ChaosRun { poison: Some(30 + 7 * seed), ..run }.run();
         heal_and_verify(&mut net);
-        let told = net.cta().replication_counters();
-        assert_eq!(told.diverged, 0, "seed {seed}");
-        assert!(told.poisoned <= 1, "seed {seed}: one input, one UE");
-        poisoned += told.poisoned;
+        let counts = net.cta().replication_counters();
+        assert_eq!(counts.diverged, 0, "seed {seed}");
+        assert!(counts.poisoned <= 1, "seed {seed}: one input, one UE");
+        poisoned += counts.poisoned;
     }
     assert!(poisoned > 5, "{poisoned} UEs met it");
 }
@@ -166,11 +166,11 @@ fn while_one_ue_waits_for_a_trial_the_others_go_on() {
     member.tried(trial.id, TrialOutcome::Passed, &mut out);
     assert_eq!(ran(&out), [(SECOND_UE, 1), (FIRST, 1), (FIRST, 2)]);
     member.tried(trial.id, TrialOutcome::Passed, &mut out);
-    assert_eq!(ran(&out).len(), 3, "it is told once");
+    assert_eq!(ran(&out).len(), 3, "it is reported once");
 }
 
 #[test]
-fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
+fn an_input_that_ends_the_sandbox_is_not_run_nor_are_later_ones() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = CpfOutbox::default();
     member.tried(trial.id, TrialOutcome::CrashedAfter(0), &mut out);
@@ -183,7 +183,7 @@ fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
 }
 
 #[test]
-fn a_ue_that_says_too_much_while_it_waits_is_given_up() {
+fn a_ue_with_too_many_inputs_during_a_trial_is_discarded() {
     let (mut member, _) = member_with_a_trial();
     let mut out = CpfOutbox::default();
     for clock in 2..=65 {
@@ -195,7 +195,7 @@ fn a_ue_that_says_too_much_while_it_waits_is_given_up() {
 }
 
 #[test]
-fn a_ue_that_is_gone_meanwhile_is_not_missed() {
+fn a_trial_of_a_ue_that_is_gone_has_no_effect() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = CpfOutbox::default();
     member.handle(CpfCommand::Forget { ue: FIRST, term: u32::MAX }, &mut out);

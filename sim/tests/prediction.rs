@@ -1,4 +1,4 @@
-//! What who predicts handovers hears of UEs, and what the user plane does with what it says: Synergy §III-C.
+//! The events that a handover predictor gets, and the use of its predictions in the user plane: Synergy §III-C.
 
 use crate::common::by_hand::*;
 use crate::common::*;
@@ -62,7 +62,7 @@ fn packets_follow_the_ue_before_handover_notify() {
     uplink_by_target(&mut net);
     let there = at_target(1).expect("a tunnel");
     let (last, _) = downlink(&mut net, 1);
-    assert_eq!(last, Some(there), "nobody has said HANDOVER NOTIFY");
+    assert_eq!(last, Some(there), "there was no HANDOVER NOTIFY yet");
     assert_eq!(net.upf().u.counters().predictions_true, 1);
     say(&mut net, TARGET, notify(id));
     assert_eq!(downlink(&mut net, 1), (Some(there), vec![]), "one end marker to {source:?} is enough");
@@ -95,7 +95,7 @@ fn a_handover_that_fails_all_the_same_is_taken_back() {
 }
 
 #[test] // Synergy §III-C: a predictor says where the UE will be; it is forgotten if the UE does not come
-fn who_predicts_a_handover_is_heard() {
+fn a_predicted_handover_is_prepared_at_the_upf() {
     let (mut net, _) = scene(3);
     let (id, source) = (context(&net).id, an(&net, 1));
     net.order(id, CoreCommand::Expected(psi(1), expected()));
@@ -123,12 +123,12 @@ fn who_predicts_a_handover_is_heard() {
     assert_eq!(downlink(&mut net, 1).0, source);
 }
 
-#[test] // Synergy §III-C.1: location reports, the measurements behind HANDOVER REQUIRED, and arrivals are told, where that is wanted
-fn signs_of_where_a_ue_goes_are_told() {
-    for wanted in [true, false] {
+#[test] // Synergy §III-C.1: location reports, the measurements behind HANDOVER REQUIRED, and arrivals are reported, if configured
+fn signs_of_a_handover_are_reported_if_configured() {
+    for requested in [true, false] {
         let (mut net, _) = two_gnbs(5, 1);
         let mut config = (*net.config()).clone();
-        config.amf.signs = wanted;
+        config.amf.signs = requested;
         net.configure(config);
         let id = context(&net).id;
         net.take_over(SOURCE);
@@ -136,7 +136,7 @@ fn signs_of_where_a_ue_goes_are_told() {
         net.settle(SECOND / 10);
         let heard = net.take_ngap(SOURCE);
         let Some(Message::LocationReportingControl(asked)) = heard.last() else { panic!("{heard:?}") };
-        let asked_for = asked.location_reporting_request_type.clone().expect("what is wanted");
+        let asked_for = asked.location_reporting_request_type.clone().expect("a request type");
         let c = connection(&net).clone();
         let mut m = LocationReport::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
         m.location_reporting_request_type = Some(asked_for);
@@ -153,7 +153,7 @@ fn signs_of_where_a_ue_goes_are_told() {
                 _ => None,
             })
             .collect();
-        match wanted {
+        match requested {
             false => assert_eq!(signs, []),
             true => {
                 let [Sign::Reported, Sign::Required(cause, tai), Sign::Arrived] = signs.as_slice() else {

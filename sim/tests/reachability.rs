@@ -1,4 +1,4 @@
-//! When a UE can be reached and who is told, and who goes before others: TS 23.502 §4.2.5, TS 24.501 §5.3.7, TS 23.501 §5.22.
+//! Reachability of UEs and its reports, and priorities of UEs: TS 23.502 §4.2.5, TS 24.501 §5.3.7, TS 23.501 §5.22.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn on_air(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-fn told(net: &Sim) -> usize {
+fn reports(net: &Sim) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Reachable { .. })).count()
 }
 
@@ -32,40 +32,40 @@ fn order(net: &mut Sim) {
 }
 
 #[test] // TS 23.502 §4.2.5.2: a connected UE can be reached now
-fn a_connected_ue_is_told_of_at_once() {
+fn reachability_of_a_connected_ue_is_reported_at_once() {
     let (mut net, _) = on_air(1, AskFor::default());
     order(&mut net);
-    assert_eq!(told(&net), 1);
+    assert_eq!(reports(&net), 1);
 }
 
-#[test] // TS 23.502 §4.2.5.2, §4.2.5.3: an idle UE is told of when it shows itself, once for each who asked
-fn an_idle_ue_is_told_of_when_it_comes() {
+#[test] // TS 23.502 §4.2.5.2, §4.2.5.3: the report about an idle UE is sent when it connects, once per request
+fn reachability_of_an_idle_ue_is_reported_at_its_next_connection() {
     for come in [Command::ServiceRequest, Command::PeriodicRegistration] {
         let (mut net, ue) = on_air(2, AskFor::default());
         go_idle(&mut net, ue);
         order(&mut net);
         net.settle(SECOND);
-        assert_eq!(told(&net), 0, "nobody paged it for that");
+        assert_eq!(reports(&net), 0, "it was not paged for that");
         net.command(ue, come);
         net.settle(SECOND);
-        assert_eq!(told(&net), 1);
+        assert_eq!(reports(&net), 1);
         go_idle(&mut net, ue);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);
-        assert_eq!(told(&net), 1, "it was asked for once");
+        assert_eq!(reports(&net), 1, "it was asked for once");
         no_violations(&net);
     }
 }
 
-#[test] // TS 23.502 §4.2.5.2: a stranger that names the UE tells nobody anything
-fn a_stranger_is_not_the_ue() {
+#[test] // TS 23.502 §4.2.5.2: an unauthenticated UE with the same identity causes no report
+fn an_unauthenticated_ue_with_the_same_identity_is_not_reported_as_reachable() {
     let (mut net, ue) = on_air(3, AskFor::default());
     go_idle(&mut net, ue);
     order(&mut net);
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    assert_eq!(told(&net), 0);
+    assert_eq!(reports(&net), 0);
 }
 
 fn strict() -> AskFor {

@@ -1,4 +1,4 @@
-//! gNBs of several regions under one CTA (Neutrino §4.3): who serves a UE is of the region that it is in, and a handover to another
+//! gNBs of several regions under one CTA (Neutrino §4.3): a UE's primary is in the region of its gNB, and a handover to another
 //! region takes the UE's state along, at once where a replica has it.
 
 use std::collections::BTreeSet;
@@ -24,11 +24,11 @@ fn region(text: &str) -> Region {
 }
 
 /// The second gNB is elsewhere; CPFs are where it says, numbered from 1.
-fn network(elsewhere: &str, places: &[&str], backups: usize) -> Sim {
+fn network(elsewhere: &str, places: &[&str], replicas: usize) -> Sim {
     let mut areas = Areas::default();
-    areas.add(&region(elsewhere), [2], []).expect("said once");
+    areas.add(&region(elsewhere), [2], []).expect("named once");
     let places: Vec<Region> = places.iter().map(|at| region(at)).collect();
-    Sim::builder(7).regions(&places, areas, backups).build()
+    Sim::builder(7).regions(&places, areas, replicas).build()
 }
 
 /// A UE with a session at the first gNB.
@@ -42,22 +42,22 @@ fn settled(net: Sim) -> (Stage, UeId) {
     (stage, ue)
 }
 
-/// Who serves the UE, and who backs it.
+/// The UE's primary and its replicas.
 fn served(stage: &Stage, ue: UeId) -> (Option<CpfId>, Vec<CpfId>) {
     let mut backed = stage.net.cta().backed_by(ue);
     backed.sort();
     (stage.net.cta().served_by(ue), backed)
 }
 
-/// How many UEs moved, and of these at once.
+/// How many UEs moved, and how many of these at once.
 fn moved(stage: &Stage) -> (u64, u64) {
-    let told = stage.net.cta().replication_counters();
-    assert_eq!((told.moves_given_up, told.lost, told.diverged), (0, 0, 0));
-    (told.moved, told.moved_fast)
+    let counts = stage.net.cta().replication_counters();
+    assert_eq!((counts.moves_given_up, counts.lost, counts.diverged), (0, 0, 0));
+    (counts.moved, counts.moved_fast)
 }
 
 #[test] // the proactive replica is there: the fast form, both ways
-fn a_handover_next_door_finds_the_ues_state_there() {
+fn a_handover_to_a_neighbouring_region_finds_the_state_there() {
     for via in [Via::Xn, Via::N2] {
         let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], 1));
         assert_eq!(served(&stage, ue), (Some(CpfId(1)), vec![CpfId(2)]));
@@ -75,15 +75,15 @@ fn a_handover_next_door_finds_the_ues_state_there() {
 }
 
 #[test] // TS 23.502 §4.9.1.3.3 step 14: what is still forwarded from the gNB before does not keep it
-fn a_ue_that_goes_to_and_fro_is_served_where_it_is() {
-    for (via, backups) in [(Via::Xn, 0), (Via::Xn, 1), (Via::N2, 0), (Via::N2, 1)] {
-        let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], backups));
+fn a_ue_that_is_handed_back_is_served_where_it_is() {
+    for (via, replicas) in [(Via::Xn, 0), (Via::Xn, 1), (Via::N2, 0), (Via::N2, 1)] {
+        let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], replicas));
         for (moves, to) in (1..).zip([1, 0, 1, 0, 1]) {
             stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
             stage.net.settle(SECOND / 5);
             assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
-            assert_eq!(served(&stage, ue).0, Some(CpfId(to as u16 + 1)), "{via:?}, {backups} backups");
-            assert_eq!(moved(&stage), (moves, if backups == 0 { 0 } else { moves }), "{via:?}");
+            assert_eq!(served(&stage, ue).0, Some(CpfId(to as u16 + 1)), "{via:?}, {replicas} replicas");
+            assert_eq!(moved(&stage), (moves, if replicas == 0 { 0 } else { moves }), "{via:?}");
         }
         stage.net.settle(SECOND * 3);
         stage.net.check_user_plane();
@@ -91,8 +91,8 @@ fn a_ue_that_goes_to_and_fro_is_served_where_it_is() {
     }
 }
 
-#[test] // the default form: the handover waits for the state, and who served the UE forgets it
-fn a_handover_to_where_nobody_has_the_state_takes_it_along() {
+#[test] // the default form: the handover waits for the state, and the former primary deletes it
+fn a_handover_to_a_region_without_the_state_transfers_it() {
     for via in [Via::Xn, Via::N2] {
         let (mut stage, ue) = settled(network(NEXT, &[HOME, "1222", HOME, NEXT], 1));
         let (serves, backs) = served(&stage, ue);
@@ -113,14 +113,14 @@ fn without_backups_every_handover_to_another_region_takes_the_state_along() {
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
     stage.net.settle(SECOND * 3);
     assert_eq!((served(&stage, ue), moved(&stage)), ((Some(CpfId(2)), vec![]), (1, 0)));
-    assert_eq!(stage.net.backed(), 0, "who served it has forgotten it");
+    assert_eq!(stage.net.backed(), 0, "the former primary has deleted it");
     no_violations(&stage.net);
 }
 
 #[test] // Neutrino §4.3: within a region the CPF stays
-fn a_handover_within_a_region_moves_nobody() {
+fn a_handover_within_a_region_keeps_the_cpf() {
     let mut areas = Areas::default();
-    areas.add(&region(NEXT), [3], []).expect("said once");
+    areas.add(&region(NEXT), [3], []).expect("named once");
     let places = [HOME, HOME, NEXT].map(region);
     let (mut stage, ue) = settled(Sim::builder(7).regions(&places, areas, 1).build());
     let before = served(&stage, ue);
@@ -135,7 +135,7 @@ fn a_handover_within_a_region_moves_nobody() {
 }
 
 #[test]
-fn a_ue_that_wakes_up_in_another_region_is_served_there_from_then_on() {
+fn a_ue_that_connects_in_another_region_is_served_there() {
     let (mut stage, context) = settled(network(NEXT, &[HOME, NEXT], 1));
     let ue = stage.ues[0];
     go_idle(&mut stage.net, ue);
@@ -147,7 +147,7 @@ fn a_ue_that_wakes_up_in_another_region_is_served_there_from_then_on() {
 }
 
 #[test]
-fn a_ue_begins_in_the_region_of_its_gnb() {
+fn a_ue_is_assigned_in_the_region_of_its_gnb() {
     let mut stage = of(network(NEXT, &[HOME, NEXT], 1), 0);
     let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
     stage.net.command(ue, Command::Register);
@@ -157,8 +157,8 @@ fn a_ue_begins_in_the_region_of_its_gnb() {
     assert_eq!(moved(&stage), (0, 0));
 }
 
-#[test] // further away, but served, until somebody of its own is there
-fn a_ue_of_a_region_without_cpfs_is_served_elsewhere() {
+#[test] // served from further away, until its own region has a CPF
+fn a_ue_in_a_region_without_cpfs_is_served_in_another_one() {
     let mut stage = of(network(FAR, &[HOME, NEXT], 1), 0);
     let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
     stage.net.command(ue, Command::Register);
@@ -183,7 +183,7 @@ fn a_ue_of_a_region_without_cpfs_is_served_elsewhere() {
 }
 
 #[test] // TS 38.413 §8.4.1.3: the target does not answer
-fn a_handover_that_fails_leads_the_ue_back() {
+fn a_failed_handover_moves_the_ue_back() {
     let (mut stage, ue) = settled(network(NEXT, &[HOME, NEXT], 1));
     let before = served(&stage, ue);
     stage.net.take_over(stage.gnbs[1]);
@@ -194,8 +194,8 @@ fn a_handover_that_fails_leads_the_ue_back() {
     assert_eq!(moved(&stage), (2, 1), "there at once, and back with what came of it");
 }
 
-#[test] // its backups are of the larger region that it is in, as many as before
-fn a_ue_that_comes_to_another_larger_region_is_backed_there() {
+#[test] // its replicas are of the larger region that it is in, as many as before
+fn a_ue_in_another_larger_region_has_its_replicas_there() {
     let (mut stage, ue) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
     assert_eq!(served(&stage, ue), (Some(CpfId(1)), vec![CpfId(2)]));
     for (to, serves, backs, moves) in [(1, 3, 4, 1), (0, 1, 2, 2)] {
@@ -203,13 +203,13 @@ fn a_ue_that_comes_to_another_larger_region_is_backed_there() {
         stage.net.settle(SECOND * 3);
         assert_eq!(served(&stage, ue), (Some(CpfId(serves)), vec![CpfId(backs)]));
         assert_eq!(moved(&stage), (moves, 0));
-        assert_eq!(stage.net.backed(), 1, "nobody has a state that is not needed");
+        assert_eq!(stage.net.backed(), 1, "no CPF has a state that is not needed");
     }
     no_violations(&stage.net);
 }
 
 #[test] // Neutrino §4.2 after §4.3
-fn who_serves_a_ue_that_moved_may_be_lost() {
+fn a_ue_that_moved_survives_the_loss_of_its_cpf() {
     let (mut stage, ue) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
     stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::Xn);
     stage.net.settle(SECOND * 3);
@@ -223,8 +223,8 @@ fn who_serves_a_ue_that_moved_may_be_lost() {
     no_violations(&stage.net);
 }
 
-#[test] // who is moved from, moved to, or backs
-fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
+#[test] // of the former primary, the new one, or a replica
+fn a_cpf_lost_at_any_message_in_two_regions_affects_no_ue() {
     for (elsewhere, places) in [(NEXT, [HOME, NEXT, HOME, NEXT]), (FAR, [HOME, HOME, FAR, FAR])] {
         let day = || of(network(elsewhere, &places, 1), 1);
         let taken = {
@@ -238,14 +238,14 @@ fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
             let mut stage = day();
             stage.net.lose_cpf_at(message, how);
             live(&mut stage, &|| format!("{elsewhere}: {how:?} at message {message} of {taken}"));
-            let told = stage.net.cta().replication_counters();
-            assert_eq!((told.lost, told.diverged), (0, 0), "{elsewhere}: {how:?} at message {message}");
+            let counts = stage.net.cta().replication_counters();
+            assert_eq!((counts.lost, counts.diverged), (0, 0), "{elsewhere}: {how:?} at message {message}");
         }
     }
 }
 
 #[test]
-fn the_ctas_cta_replica_knows_where_ues_are() {
+fn the_cta_replica_has_the_regions_of_ues() {
     let day = || {
         let mut net = network(FAR, &[HOME, HOME, FAR, FAR], 1);
         net.add_cta_replica();
@@ -258,8 +258,8 @@ fn the_ctas_cta_replica_knows_where_ues_are() {
         let mut stage = day();
         stage.net.lose_cta_at(input, CtaLoss::BeforeInput);
         live(&mut stage, &|| format!("at input {input}"));
-        let told = stage.net.cta().replication_counters();
-        assert_eq!((stage.net.takeovers(), told.lost, told.moved_fast), (1, 0, 0), "at input {input}");
-        assert!(told.moved >= 2, "at input {input}: {told:?}");
+        let counts = stage.net.cta().replication_counters();
+        assert_eq!((stage.net.takeovers(), counts.lost, counts.moved_fast), (1, 0, 0), "at input {input}");
+        assert!(counts.moved >= 2, "at input {input}: {counts:?}");
     }
 }

@@ -132,8 +132,8 @@ fn sqn_out_of_range_is_repaired() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 29.524 §4.3.2: a subscriber that nobody knows
-fn unknown_subscriber_is_told() {
+#[test] // TS 29.524 §4.3.2: an unknown subscriber
+fn an_unknown_subscriber_is_rejected() {
     let (mut net, ue) = one_ue(12);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
@@ -214,7 +214,7 @@ fn a_message_with_a_wrong_mac_is_dropped() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: a UE of which nobody knows shows a 5G-GUTI and is asked for its SUCI
+#[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: an unknown UE sends a 5G-GUTI and is asked for its SUCI
 fn unknown_guti_is_identified() {
     let (mut net, ue) = one_ue(18);
     net.command(ue, Command::Register);
@@ -313,7 +313,7 @@ fn a_refused_ue_leaves_nothing_at_the_udm() {
     assert_eq!(net.cta().find(net.ue_ref(ue).config().supi), None);
 }
 
-#[test] // TS 23.501 §5.15.5.2.1: the subscribed default stands in for slices that are not to be had, which are told as rejected
+#[test] // TS 23.501 §5.15.5.2.1: the subscribed default stands in for slices that are not allowed, which are in the rejected NSSAI
 fn a_ue_that_asks_for_a_slice_in_vain_gets_its_default() {
     let mut net = network(19);
     let gnb = net.add_gnb(gnb_config(1));

@@ -216,9 +216,9 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
         net.home().unknown.push(supi);
         net.command(ue, Command::Register);
         net.settle(AT_ONCE);
-        let told =
+        let reported =
             |e: &Event| matches!(e, Event::Refused { reason: Reason::Mm(m), .. } if m.value() == cause);
-        assert!(net.ue_events(ue).iter().any(|(_, e)| told(e)), "#{cause}: {:?}", net.ue_events(ue));
+        assert!(net.ue_events(ue).iter().any(|(_, e)| reported(e)), "#{cause}: {:?}", net.ue_events(ue));
         assert_eq!((net.cta().occupancy(), net.ue_ref(ue).is_connected()), ((0, 0), false), "#{cause}");
     }
     let (mut net, ue) = on_air(Sim::builder(9).build());
@@ -267,7 +267,7 @@ fn a_second_request_that_is_refused_ends_the_delay() {
 }
 
 #[test] // TS 33.117 §4.2.3.3.3: UEs that were rejected, and only they, give way to one that asks for a slot
-fn a_flood_of_rejected_ues_keeps_nobody_out() {
+fn a_flood_of_rejected_ues_keeps_no_other_ue_out() {
     let mut config = default_config();
     (config.limits.unauthenticated_ues, config.limits.unauthenticated_ues_per_gnb) = (4, 4);
     let mut net = Sim::builder(13).config(config).build();

@@ -38,18 +38,18 @@ fn assistance_goes_with_the_context() {
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m),
         _ => None,
     });
-    let told = told.expect("the gNB got a context");
-    assert_eq!(told.core_network_assistance_information_for_inactive, Some(current(&net)));
-    assert_eq!(told.rrc_inactive_transition_report_request, None, "nobody asked for reports");
+    let reported = reported.expect("the gNB got a context");
+    assert_eq!(reported.core_network_assistance_information_for_inactive, Some(current(&net)));
+    assert_eq!(reported.rrc_inactive_transition_report_request, None, "no reports were requested");
     no_violations(&net);
 }
 
 #[test] // TS 23.501 §5.3.3.2.5: not where the operator leaves it to idle mode
-fn no_assistance_where_it_is_not_wanted() {
+fn no_rrc_inactive_assistance_if_not_configured() {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.rrc_inactive = false;
     let mut net = Sim::builder(2).config(config).build();
@@ -69,27 +69,27 @@ fn no_assistance_where_it_is_not_wanted() {
 #[test] // TS 38.413 §8.4.2.2, §8.4.4.2; TS 23.502 §4.8.1.1: a gNB that takes the UE over learns it, too, by either way
 fn assistance_goes_with_a_handover() {
     let (mut net, _) = two_gnbs(3, 1);
-    let wanted = current(&net);
+    let expected = current(&net);
     let required = handover_required(&net, &[1]);
     say(&mut net, SOURCE, required);
-    assert_eq!(request(&mut net).core_network_assistance_information_for_inactive, Some(wanted.clone()));
+    assert_eq!(request(&mut net).core_network_assistance_information_for_inactive, Some(expected.clone()));
     let (mut net, _) = two_gnbs(3, 1);
     let m = path_switch_request(&net, &[1]);
     say(&mut net, TARGET, m);
-    let told = net.take_ngap(TARGET).into_iter().find_map(|m| match m {
+    let reported = net.take_ngap(TARGET).into_iter().find_map(|m| match m {
         Message::PathSwitchRequestAcknowledge(m) => Some(m.core_network_assistance_information_for_inactive),
         _ => None,
     });
-    assert_eq!(told, Some(Some(wanted)));
+    assert_eq!(reported, Some(Some(expected)));
 }
 
 #[test] // TS 23.502 §4.2.4.2, §4.8.1.1; TS 38.413 §8.3.4.2: a new 5G-GUTI, or another area, of a UE whose context a gNB has
-fn a_new_guti_is_told_to_the_gnb() {
+fn a_new_guti_is_sent_to_the_gnb() {
     let (mut net, ue) = two_gnbs(4, 1);
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let told: Vec<_> = net
+    let reported: Vec<_> = net
         .tapped()
         .into_iter()
         .filter_map(|m| match m {
@@ -97,11 +97,11 @@ fn a_new_guti_is_told_to_the_gnb() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, [current(&net)]);
+    assert_eq!(reported, [current(&net)]);
     no_violations(&net);
 }
 
-#[test] // TS 38.413 §8.3.5.2; TS 23.502 §4.8.3; TS 23.501 §5.3.3.2.5: the gNB tells that the UE rests and that it is back
+#[test] // TS 38.413 §8.3.5.2; TS 23.502 §4.8.3; TS 23.501 §5.3.3.2.5: the gNB reports RRC_INACTIVE and the return to RRC_CONNECTED
 fn the_rrc_state_is_reported_and_kept() {
     let mut config = whimbrel_sim::default_config();
     config.amf.access.rrc_reports = true;
@@ -113,8 +113,8 @@ fn the_rrc_state_is_reported_and_kept() {
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let asked = net.tapped().into_iter().any(|m| {
-        let wanted = Some(RrcInactiveTransitionReportRequest::SubsequentStateTransitionReport);
-        matches!(m, Message::InitialContextSetupRequest(m) if m.rrc_inactive_transition_report_request == wanted)
+        let expected = Some(RrcInactiveTransitionReportRequest::SubsequentStateTransitionReport);
+        matches!(m, Message::InitialContextSetupRequest(m) if m.rrc_inactive_transition_report_request == expected)
     });
     assert!(asked);
     for inactive in [true, false, true] {
@@ -129,7 +129,7 @@ fn the_rrc_state_is_reported_and_kept() {
     no_violations(&net);
 }
 
-#[test] // TS 38.413 §8.3.5.2: a report that nobody asked for is taken; one without a state says nothing
+#[test] // TS 38.413 §8.3.5.2: a report without request is accepted; one without a state is ignored
 fn a_report_out_of_the_blue() {
     let (mut net, _) = two_gnbs(7, 1);
     let c = connection(&net).clone();

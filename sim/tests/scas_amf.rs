@@ -38,8 +38,8 @@ fn uplink(net: &mut Sim) -> Vec<(Vec<u8>, UplinkNasTransport)> {
     .collect()
 }
 
-fn dropped(net: &Sim, wanted: Dropped) -> usize {
-    core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == wanted)).count()
+fn dropped(net: &Sim, expected: Dropped) -> usize {
+    core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
 /// A plain NAS message on the UE's connection.
@@ -185,11 +185,11 @@ fn tc_bidding_down_xn_amf() {
     request.ue_security_capabilities = Some(lowered);
     net.inject(by_hand::TARGET, &octets(request));
     net.settle(SECOND);
-    let told = net.take_ngap(by_hand::TARGET).into_iter().find_map(|m| match m {
+    let reported = net.take_ngap(by_hand::TARGET).into_iter().find_map(|m| match m {
         Message::PathSwitchRequestAcknowledge(m) => m.ue_security_capabilities,
         _ => None,
     });
-    assert_eq!(told, Some(right));
+    assert_eq!(reported, Some(right));
 }
 
 #[test] // TS 24.501 §5.3.3; TS 33.512 §4.2.2.5.1 TC_5G_GUTI_ALLOCATION_AMF: a new 5G-GUTI at each registration and after paging
@@ -220,17 +220,17 @@ fn tc_ue_sec_cap_handling_amf() {
     }
 }
 
-#[test] // TS 33.512 §4.2.2.6.2 TC_UE_SEC_CAP_AS_AMF: what the gNB is told is what the UE said
+#[test] // TS 33.512 §4.2.2.6.2 TC_UE_SEC_CAP_AS_AMF: the gNB gets the capabilities that the UE sent
 fn tc_ue_sec_cap_as_amf() {
     let (mut net, ue) = one_ue(17);
     net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let told = net.tapped().into_iter().find_map(|m| match m {
+    let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m.ue_security_capabilities),
         _ => None,
     });
-    assert_eq!(told, Some(by_hand::capabilities(&net)));
+    assert_eq!(reported, Some(by_hand::capabilities(&net)));
     assert!(registered(&net, ue));
 }
 

@@ -28,7 +28,7 @@ fn internet() -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
-/// What gNBs are told of a session under the operator's policy and the subscription's.
+/// What gNBs get of a session under the operator's policy and the subscription's.
 fn indication(local: Option<UpSecurity>, subscribed: Option<UpSecurity>) -> Option<SecurityIndication> {
     let mut config: Config = default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.up_security = local);
@@ -61,19 +61,19 @@ fn indication(local: Option<UpSecurity>, subscribed: Option<UpSecurity>) -> Opti
 #[test] // TS 33.515 §4.2.2.1.1 TC_UP_POLICY_PRECEDENCE_SMF; TS 23.501 §5.10.3: the subscription's policy, whatever the local one
 fn tc_up_policy_precedence_smf() {
     let integrity = |i: Option<SecurityIndication>| i.map(|i| i.integrity_protection_indication);
-    for (local, subscribed, told) in [
+    for (local, subscribed, reported) in [
         (None, None, None),
         (Some(NOT_NEEDED), None, Some(IntegrityProtectionIndication::NotNeeded)),
         (None, Some(REQUIRED), Some(IntegrityProtectionIndication::Required)),
         (Some(NOT_NEEDED), Some(REQUIRED), Some(IntegrityProtectionIndication::Required)),
         (Some(REQUIRED), Some(NOT_NEEDED), Some(IntegrityProtectionIndication::NotNeeded)),
     ] {
-        assert_eq!(integrity(indication(local, subscribed)), told, "{local:?} {subscribed:?}");
+        assert_eq!(integrity(indication(local, subscribed)), reported, "{local:?} {subscribed:?}");
     }
 }
 
-/// What a target says that its source told it of the policy.
-fn told(integrity: IntegrityProtectionIndication) -> UserPlaneSecurityInformation {
+/// The policy that a target reports to have got from its source.
+fn policy(integrity: IntegrityProtectionIndication) -> UserPlaneSecurityInformation {
     let result = SecurityResult::new(
         IntegrityProtectionResult::NotPerformed,
         ConfidentialityProtectionResult::NotPerformed,
@@ -85,7 +85,7 @@ fn told(integrity: IntegrityProtectionIndication) -> UserPlaneSecurityInformatio
 }
 
 /// A path switch of a session under the operator's policy; the policy in the acknowledgement, and whether an alarm was raised.
-fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndication>, bool) {
+fn switched(reported: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndication>, bool) {
     let mut config = default_config();
     config.smf.data_networks.values_mut().for_each(|n| n.up_security = Some(REQUIRED));
     let mut net = Sim::builder(2).config(config).build();
@@ -99,7 +99,7 @@ fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndic
     let mut request = by_hand::path_switch_request(&net, &[1]);
     let mut item = to_switch(1);
     let mut transfer = PathSwitchRequestTransfer::decode(&item.transfer).expect("a transfer");
-    transfer.user_plane_security_information = told;
+    transfer.user_plane_security_information = reported;
     item.transfer = transfer.to_vec();
     request.pdu_session_resource_to_be_switched_dl_list = vec![item];
     net.inject(by_hand::TARGET, &octets(request));
@@ -116,19 +116,19 @@ fn switched(told: Option<UserPlaneSecurityInformation>) -> (Option<SecurityIndic
     (transfer.expect("its transfer").security_indication, alarm)
 }
 
-#[test] // TS 33.515 §4.2.2.1.3, TS 33.501 §6.6.1: a target gNB that was told another policy gets ours, and somebody looks into it
+#[test] // TS 33.515 §4.2.2.1.3, TS 33.501 §6.6.1: a target gNB with another policy gets ours, and the event is logged
 fn tc_up_policy_check_smf() {
-    let (ours, alarm) = switched(Some(told(IntegrityProtectionIndication::NotNeeded)));
+    let (ours, alarm) = switched(Some(policy(IntegrityProtectionIndication::NotNeeded)));
     let ours = ours.expect("the policy in force");
     assert_eq!(ours.integrity_protection_indication, IntegrityProtectionIndication::Required);
     assert!(alarm);
-    // One that was told ours needs not be told again.
+    // One that has ours does not get it again.
     let (again, alarm) = switched(Some(UserPlaneSecurityInformation::new(
         SecurityResult::new(IntegrityProtectionResult::Performed, ConfidentialityProtectionResult::Performed),
         ours.clone(),
     )));
     assert!(again.is_none() && !alarm);
-    // One that says nothing may have been told nothing.
+    // One that reports none may have got none.
     assert_eq!(switched(None), (Some(ours), false));
 }
 

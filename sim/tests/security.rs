@@ -60,7 +60,7 @@ fn each_algorithm_serves() {
             net.settle(SECOND);
             let security = context(&net).amf.security.as_ref().expect("a security context");
             assert_eq!((security.ciphering().identity(), security.integrity().identity()), (c, i));
-            assert_eq!(net.upf_sessions(), 1, "what the UE said was understood");
+            assert_eq!(net.upf_sessions(), 1, "the UE's message was accepted");
             net.command(ue, Command::Deregister { switch_off: false });
             net.settle(SECOND);
             assert_eq!((net.ue_ref(ue).state(), net.cta().occupancy()), (MmState::Deregistered, (0, 0)));
@@ -69,8 +69,8 @@ fn each_algorithm_serves() {
     }
 }
 
-#[test] // TS 24.501 §4.4.4.2: what is said without protection is what a UE takes so, and nothing is once there are keys
-fn what_is_told_without_integrity() {
+#[test] // TS 24.501 §4.4.4.2: only messages that a UE accepts without protection are sent so, and none after the keys are there
+fn messages_accepted_without_integrity_protection() {
     let (mut net, ue) = on_air(2);
     let sent = downlink(&mut net);
     let secured = sent.iter().position(|pdu| header(pdu) == Some(3)).expect("SECURITY MODE COMMAND");
@@ -94,7 +94,7 @@ fn what_is_told_without_integrity() {
     assert!(rejects.into_iter().any(|m| matches!(m, mm::Message::RegistrationReject(_))));
 }
 
-#[test] // TS 33.501 §6.12.4, §6.12.2; TS 24.501 §5.4.3.2: who a UE is, is asked for by its SUCI alone
+#[test] // TS 33.501 §6.12.4, §6.12.2; TS 24.501 §5.4.3.2: a UE is identified by its SUCI only
 fn the_identity_is_asked_for_concealed() {
     let (mut net, ue) = on_air(3);
     go_idle(&mut net, ue);
@@ -196,7 +196,7 @@ fn a_home_network_key_that_is_not_ours() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 33.501 §6.12.2: a SUCI is made afresh, so that nobody can tell that two registrations are one UE's
+#[test] // TS 33.501 §6.12.2: each SUCI is new, so that two registrations cannot be linked
 fn a_suci_is_not_used_twice() {
     let (mut net, [a, ..]) = home(7);
     let ue = net.add_ue(GnbIndex(0), concealed(1, &a, 1));

@@ -107,7 +107,7 @@ fn an_idle_ue_moves() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.5.2: the successor cannot be had: the former goes all the same, and the UE is told to ask anew
+#[test] // TS 23.502 §4.3.5.2: the new session is refused: the former one ends all the same, and the UE gets the cause to request a new one
 fn no_successor_can_be_had() {
     let (mut net, ue) = with_session(4, SscMode::Three);
     net.home().subscribe(Subscription { slices: Vec::new(), ..subscription() });
@@ -188,7 +188,7 @@ fn a_data_network_is_taken_away() {
 }
 
 #[test] // TS 23.502 §4.3.7, §4.2.3.2 connected: one session's user plane goes, the other's stays; the UE has it set up again
-fn one_user_plane_of_two_is_let_go() {
+fn one_user_plane_of_two_is_deactivated() {
     let (mut net, ue) = with_session(9, SscMode::One);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);

@@ -63,7 +63,7 @@ fn unstructured_session() {
     assert_eq!(net.upf().c.free_addresses(DnIndex(0)).expect("internet").1, free - 1);
 }
 
-#[test] // TS 23.501 §5.6.14: a network behind a UE, from its subscription to the UPF: packets to it and from it, and nobody else's
+#[test] // TS 23.501 §5.6.14: a network behind a UE, from its subscription to the UPF: its packets in both directions, and no others
 fn networks_behind_a_ue() {
     use std::net::Ipv4Addr;
     let (mut net, ue) = one_ue(9);

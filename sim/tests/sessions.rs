@@ -1,4 +1,4 @@
-//! PDU sessions: TS 24.501 §6.4.1 (establishment), §6.4.3 (release); TS 23.502 §4.2.3.2, §4.2.6 (user plane let go and set
+//! PDU sessions: TS 24.501 §6.4.1 (establishment), §6.4.3 (release); TS 23.502 §4.2.3.2, §4.2.6 (user plane deactivated and set
 //! up again).
 
 use crate::common::*;
@@ -166,7 +166,7 @@ fn deregistration_by_the_ue() {
         net.settle(SECOND);
         assert_eq!(net.cta().contexts().count(), 0);
         assert_eq!(net.cta().occupancy(), (0, 0));
-        assert_eq!(net.upf_sessions(), 0, "the UPF has let go too");
+        assert_eq!(net.upf_sessions(), 0, "the UPF has released it too");
         no_violations(&net);
     }
 }
@@ -228,16 +228,16 @@ fn security_indication_as_configured() {
         let transfer =
             whimbrel_ngap::PduSessionResourceSetupRequestTransfer::decode(&transfer.expect("a setup"))
                 .expect("its transfer");
-        let told = transfer.security_indication;
-        assert_eq!(told.is_some(), configured.is_some());
-        if let Some(told) = told {
-            assert_eq!(told.integrity_protection_indication, IntegrityProtectionIndication::Preferred);
+        let reported = transfer.security_indication;
+        assert_eq!(reported.is_some(), configured.is_some());
+        if let Some(reported) = reported {
+            assert_eq!(reported.integrity_protection_indication, IntegrityProtectionIndication::Preferred);
             assert_eq!(
-                told.confidentiality_protection_indication,
+                reported.confidentiality_protection_indication,
                 ConfidentialityProtectionIndication::Required
             );
             assert!(
-                told.maximum_integrity_protected_data_rate_ul.is_some(),
+                reported.maximum_integrity_protected_data_rate_ul.is_some(),
                 "mandatory with integrity (§9.3.1.27)"
             );
         }
@@ -291,7 +291,7 @@ fn an_operators_session_cause_stays_in_its_protocol() {
     assert_eq!(refusal.mm_cause(&config), whimbrel_nas::ie::MmCause::DnnNotSupportedOrNotSubscribed);
 }
 
-#[test] // TS 24.501 §5.3.1.3: a UE that promised to follow on and does not is let go all the same
+#[test] // TS 24.501 §5.3.1.3: a UE with a follow-on request that sends nothing is released all the same
 fn a_promise_to_follow_on_is_not_believed_for_ever() {
     let (mut net, ue) = on_air(41);
     net.settle(std::time::Duration::from_secs(60));
@@ -327,7 +327,7 @@ fn gnbs_of_one_identity_leave_nothing_behind() {
 }
 
 #[test] // TS 23.502 §4.3.4.2, §4.2.3.2: the network ends sessions while their UE wants them: whatever comes first, UE, gNB, AMF, SMF and UPF agree
-fn sessions_that_end_while_they_are_wanted() {
+fn sessions_that_end_while_they_are_requested() {
     for connected in [false, true] {
         for after in -40..100_i32 {
             let (mut net, ue) = on_air(31);
@@ -341,7 +341,7 @@ fn sessions_that_end_while_they_are_wanted() {
             }
             net.settle(SECOND);
             assert_eq!(up_state(&net, 2), Some(UpState::Inactive));
-            let wanted = |net: &mut Sim| net.command(ue, Command::ServiceRequest);
+            let expected = |net: &mut Sim| net.command(ue, Command::ServiceRequest);
             let ended = |net: &mut Sim| {
                 let context = net.cta().contexts().next().expect("a UE").id;
                 net.order(context, CoreCommand::LeaveUpf(UpfId(0)));
@@ -350,13 +350,13 @@ fn sessions_that_end_while_they_are_wanted() {
             if after < 0 {
                 ended(&mut net);
                 net.advance(between);
-                wanted(&mut net);
+                expected(&mut net);
             } else {
-                wanted(&mut net);
+                expected(&mut net);
                 net.advance(between);
                 ended(&mut net);
             }
-            net.settle(SECOND / 5); // before a UE without sessions is let go, and all is forgotten
+            net.settle(SECOND / 5); // before a UE without sessions is released
             assert_eq!(net.agree(), Ok(()), "connected {connected}, after {after} quarters of a millisecond");
             no_violations(&net);
         }

@@ -78,7 +78,7 @@ fn each_data_network_at_its_upf() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §6.3.3: by area and slice; where nobody serves, nobody is asked
+#[test] // TS 23.501 §6.3.3: by area and slice; where no UPF serves, none is asked
 fn each_area_at_its_upf() {
     let tac = |n| vec![Tac::new(n).expect("24 bits")];
     let near = Upf { tacs: tac(1), ..upf("near") };
@@ -124,7 +124,7 @@ fn a_silent_upf_is_passed_over() {
     assert!(!net.cta().upf_states().get(A).usable, "its heartbeats are not answered");
     net.command(ues[1], session_of("internet"));
     net.settle(SECOND);
-    assert_eq!(sessions(&mut net), [0, 2], "and nobody waits for it any more");
+    assert_eq!(sessions(&mut net), [0, 2], "and no request waits for it any more");
     net.set_nth_upf(A, UpfState::Answering);
     net.settle(Duration::from_secs(60));
     net.check_user_plane();
@@ -137,7 +137,7 @@ fn a_late_answer_does_not_harm_the_session_elsewhere() {
     net.set_nth_upf(A, UpfState::Mute);
     net.command(ues[0], session_of("internet"));
     net.settle(Duration::from_secs(10));
-    assert_eq!(sessions(&mut net), [1, 1], "one of nobody, and the UE's");
+    assert_eq!(sessions(&mut net), [1, 1], "one without a UE, and the UE's");
     net.set_nth_upf(A, UpfState::Answering);
     net.settle(Duration::from_secs(60));
     assert_eq!(sessions(&mut net), [0, 1]);
@@ -163,7 +163,7 @@ fn a_upf_whose_pool_is_empty_is_passed_over() {
     net.check_user_plane();
 }
 
-#[test] // TS 23.527 §4.3.2, §4.3: of two UPFs one starts anew: its sessions are set up anew, the other's go on
+#[test] // TS 23.527 §4.3.2, §4.3: of two UPFs one restarts: its sessions are set up again, the other's continue
 fn one_of_two_restarts() {
     let dnns = |dnn: &str| vec![dnn.parse().expect("a DNN")];
     let upfs = [Upf { dnns: dnns("internet"), ..upf("a") }, Upf { dnns: dnns("ims"), ..upf("b") }];
@@ -187,7 +187,7 @@ fn one_of_two_restarts() {
     no_violations(&net);
 }
 
-#[test] // TS 23.527 §4.3: a UPF that has started anew is found out by the first session that it refuses, not by the next heartbeat
+#[test] // TS 23.527 §4.3: a restarted UPF is detected by the first session that it refuses, not by the next heartbeat
 fn a_restart_between_two_heartbeats() {
     let (mut net, ues) = network_of(15, &[upf("a")], 2);
     net.advance(Duration::from_secs(5));
@@ -200,7 +200,7 @@ fn a_restart_between_two_heartbeats() {
     net.check_user_plane();
 }
 
-#[test] // TS 23.527 §4.4: of three UPFs one dies: its UEs are told to ask anew, and the others have them
+#[test] // TS 23.527 §4.4: of three UPFs one dies: its UEs have to request their sessions again, and get them at the others
 fn one_of_three_dies() {
     let (mut net, ues) = network_of(8, &[upf("a"), upf("b"), upf("c")], 30);
     for &ue in &ues {
@@ -216,16 +216,16 @@ fn one_of_three_dies() {
         let events = net.ue_events(ue);
         events.iter().any(|(_, e)| matches!(e, Event::SessionReleased { cause: Some(c), .. } if *c == asked))
     };
-    let told: Vec<UeIndex> = ues.iter().copied().filter(|&ue| asked(&net, ue)).collect();
-    assert_eq!(told.len(), before[1]);
-    for &ue in &told {
+    let reported: Vec<UeIndex> = ues.iter().copied().filter(|&ue| asked(&net, ue)).collect();
+    assert_eq!(reported.len(), before[1]);
+    for &ue in &reported {
         net.command(ue, session_of("internet"));
     }
     net.settle(Duration::from_secs(5));
     let after = sessions(&mut net);
     assert_eq!(after[0] + after[2], 30, "{after:?}");
     assert!(ues.iter().all(|&ue| net.ue_ref(ue).sessions().count() == 1 && registered(&net, ue)));
-    // It comes back as it was: what it holds is of nobody, and goes with the new association.
+    // It comes back with its sessions: they have no owner, and end with the new association.
     net.set_nth_upf(B, UpfState::Answering);
     net.settle(Duration::from_secs(30));
     assert_eq!(sessions(&mut net)[1], 0);
@@ -268,7 +268,7 @@ fn a_upf_is_left() {
     go_idle(&mut net, ues[2]);
     net.retire_upf(A, Duration::from_secs(60));
     net.settle(SECOND * 5);
-    assert_eq!(sessions(&mut net), [0, 0], "connected UEs are told, an idle one learns it when it returns");
+    assert_eq!(sessions(&mut net), [0, 0], "connected UEs are informed, an idle one when it returns");
     assert_eq!(net.nth_upf(A).c.associations().count(), 0, "and the UPF may go");
     for &ue in &ues {
         net.command(ue, session_of("internet"));
@@ -312,7 +312,7 @@ fn a_upf_sets_its_association_up() {
     net.check_user_plane();
 }
 
-#[test] // TS 29.244 §6.2.3: a loaded UPF gets less, by what it tells itself
+#[test] // TS 29.244 §6.2.3: a loaded UPF gets less, by its own load report
 fn a_full_upf_gets_less() {
     let (mut net, ues) = network_of(13, &[upf("a"), upf("b")], 20);
     net.replace_upf(A, |config| config.sessions_max = 10);

@@ -168,7 +168,7 @@ fn packets_bear_the_dscp_of_their_flow_at_each_gnb() {
     no_violations(&net);
 }
 
-/// What the gNB is told of the flows: identifiers, and whether they are subject to reflective QoS.
+/// The flows that the gNB gets: identifiers, and whether they are subject to reflective QoS.
 fn at_gnb(net: &mut Sim) -> Vec<(Qfi, bool)> {
     let asked = net.tapped().into_iter().find_map(|m| match m {
         whimbrel_ngap::Message::PduSessionResourceSetupRequest(m) => {
@@ -190,7 +190,7 @@ fn at_gnb(net: &mut Sim) -> Vec<(Qfi, bool)> {
 }
 
 #[test] // TS 23.501 §5.7.5.3: RQA to the gNB, the RQ timer to the UE, RQI in packets; what the UE learns passes
-fn a_ue_that_learns_is_told_no_rule() {
+fn a_ue_with_reflective_qos_gets_no_rule() {
     let reflective = Treatment { reflective: true, ..Treatment::default() };
     let mut net = scene(2, vec![web(443)], reflective, true);
     assert_eq!(at_gnb(&mut net), [(qfi(1), false), (qfi(2), true)]);
@@ -204,8 +204,8 @@ fn a_ue_that_learns_is_told_no_rule() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.7.5.3 told: a UE that has not said that it learns is told the rules
-fn a_ue_that_does_not_learn_is_told_the_rules() {
+#[test] // TS 23.501 §5.7.5.3 told: a UE without reflective QoS gets the rules
+fn a_ue_without_reflective_qos_gets_the_rules() {
     let reflective = Treatment { reflective: true, ..Treatment::default() };
     let mut net = scene(3, vec![web(443)], reflective, false);
     assert_eq!(at_gnb(&mut net), [(qfi(1), false), (qfi(2), false)]);
@@ -238,7 +238,7 @@ fn a_flow_to_a_name_gets_its_qos() {
         Some(1),
         "it cannot know whose packets they are"
     );
-    assert_eq!(down(&mut net, TCP, (443, 9)), (gnb(1), 8, 1, false), "nobody's yet");
+    assert_eq!(down(&mut net, TCP, (443, 9)), (gnb(1), 8, 1, false), "not assigned yet");
     assert!(up(&mut net, 1, UDP, (4000, 53), &dns("www.video.example", None)));
     let answer = packet(SERVER, address(&net), UDP, (53, 4000), &dns("www.video.example", Some(SERVER)));
     net.packet(Origin::N6 { dn: DnIndex(0) }, &answer);

@@ -1,4 +1,4 @@
-//! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (what the UE is told).
+//! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (the cause that the UE gets).
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn sessions(net: &Sim) -> usize {
     net.cta().contexts().map(|p| p.sessions.len()).sum()
 }
 
-#[test] // TS 29.244 §6.4, TS 23.502 §4.3.2.2.1 step 10, TS 24.501 §6.4.1.4.1 #38: N1 attempts of T1, then the UE is told #38
+#[test] // TS 29.244 §6.4, TS 23.502 §4.3.2.2.1 step 10, TS 24.501 §6.4.1.4.1 #38: N1 attempts of T1, then the UE gets #38
 fn a_silent_upf_refuses_the_session() {
     let (mut net, ue) = on_air(1);
     net.set_upf(UpfState::Silent);
@@ -55,7 +55,7 @@ fn a_session_set_up_in_vain_is_taken_down() {
     assert_eq!(net.upf_sessions(), sessions(&net));
 }
 
-#[test] // TS 23.527 §4.3.2; TS 24.501 §6.3.3.2 #39: sessions are gone with a restart; a connected UE is told to ask anew (#39)
+#[test] // TS 23.527 §4.3.2; TS 24.501 §6.3.3.2 #39: sessions are gone with a restart; a connected UE has to request them again (#39)
 fn a_upf_restart_releases_sessions_with_reactivation_requested() {
     let (mut net, ue) = on_air(3);
     net.command(ue, session());
@@ -91,7 +91,7 @@ fn an_idle_ue_learns_of_a_upf_restart_when_it_returns() {
     no_violations(&net);
 }
 
-#[test] // TS 23.527 §4.3.2: the UPF says that it has lost the session while another gNB is asked for it: UE and gNB are told
+#[test] // TS 23.527 §4.3.2: the UPF says that it has lost the session while another gNB is asked for it: UE and gNB are informed
 fn a_upf_restart_is_found_out_as_the_ue_comes_back_on_another_connection() {
     let (mut net, ue) = on_air(8);
     net.command(ue, session());
@@ -162,7 +162,7 @@ fn a_usage_report_that_is_repeated_counts_once() {
     assert_eq!(says(502, 1, 5), (20, 400));
     assert_eq!(says(503, 1, 4), (30, 600), "it was on its way for longer");
     assert_eq!(says(504, 1, 3), (30, 600));
-    assert_eq!(says(505, 2, 6), (30, 600), "nobody asked for that");
+    assert_eq!(says(505, 2, 6), (30, 600), "that was not requested");
     assert_eq!(says(506, 1, 6), (40, 800));
     no_violations(&net);
 }

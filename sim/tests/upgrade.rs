@@ -14,13 +14,13 @@ fn messages() -> u64 {
     stage.net.links_taken()
 }
 
-/// Lives through the day, and gives how many UEs nobody could go on with.
+/// Runs all procedures, and gives how many UEs could not be taken over.
 fn lost(mut stage: Stage, what: &str) -> u64 {
     live(&mut stage, &|| what.into());
-    let told = stage.net.cta().replication_counters();
-    assert_eq!((told.diverged, told.unreadable, told.fenced), (0, 0, 0), "{what}");
-    assert!(told.cpfs_lost >= 3, "{what}: those of the former version are gone");
-    told.lost
+    let counts = stage.net.cta().replication_counters();
+    assert_eq!((counts.diverged, counts.unreadable, counts.fenced), (0, 0, 0), "{what}");
+    assert!(counts.cpfs_lost >= 3, "{what}: those of the former version are gone");
+    counts.lost
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn an_upgrade_at_every_message_of_every_procedure() {
     }
 }
 
-#[test] // who goes on with a UE in the middle of something runs the code that began it
+#[test] // a CPF that takes over during a procedure runs the code version that began it
 fn a_cpf_that_is_lost_while_others_come() {
     for message in (1..=messages()).step_by(3) {
         for (after, how) in (1..6).zip(CpfLoss::ALL.into_iter().cycle()) {

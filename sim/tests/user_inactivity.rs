@@ -121,7 +121,7 @@ fn a_connection_is_released_ten_seconds_after_its_last_session_has_lost_its_user
     let time = until_idle(&mut net, ue);
     assert!(is_ten_seconds(time), "{time:?}");
     assert_eq!(context(&net).sessions.len(), 2);
-    // Where it returns for one session, the time begins anew.
+    // Where it returns for one session, the timer starts again.
     net.command(ue, Command::ServiceRequest);
     net.advance(SECOND * 5);
     assert!(net.ue_ref(ue).is_connected());

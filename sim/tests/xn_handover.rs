@@ -83,8 +83,8 @@ fn all_sessions_are_switched() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 29.281 §5.1, TS 38.413 §8.2.4: its source had let go of one session, which comes up at the target: its former tunnel hears nothing
-fn a_session_that_its_source_let_go() {
+#[test] // TS 29.281 §5.1, TS 38.413 §8.2.4: the source had released one session, which is set up at the target: its former tunnel gets no end marker
+fn a_session_that_the_source_gnb_has_released() {
     let (mut net, _) = two_gnbs(21, 2);
     let before = an(&net, 1).expect("a tunnel");
     net.gnb_input(SOURCE, gnb::Input::LetSessionGo(UeId(0), psi(2)));
@@ -143,7 +143,7 @@ fn a_session_that_is_not_named_waits() {
     assert_eq!(an(&net, 2), at_target(2));
 }
 
-#[test] // TS 38.413 §8.4.4.2: what cannot be switched is told in the released list, with its cause
+#[test] // TS 38.413 §8.4.4.2: what cannot be switched is in the released list, with its cause
 fn unknown_and_unreadable_sessions_are_released_at_the_target() {
     let (mut net, _) = two_gnbs(5, 2);
     let mut m = path_switch_request(&net, &[1, 9]);
@@ -193,7 +193,7 @@ fn a_session_named_twice() {
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1, 2]);
 }
 
-#[test] // TS 38.413 §8.4.4.4, §10.6: a UE that nobody knows, and one that is not connected
+#[test] // TS 38.413 §8.4.4.4, §10.6: an unknown UE, and one that is not connected
 fn a_ue_that_is_unknown_or_idle() {
     let (mut net, ue) = two_gnbs(9, 1);
     for id in [123_456, connection(&net).amf_ue_ngap_id.value() + (1 << 24)] {
@@ -229,13 +229,13 @@ fn an_association_without_ng_setup_gets_no_ue() {
     assert_eq!(state(&net), before);
 }
 
-#[test] // TS 33.501 §6.7.3.1: changed, empty or absent capabilities are answered with the UE's own, and told
+#[test] // TS 33.501 §6.7.3.1: changed, empty or absent capabilities are answered with the UE's own, and reported
 fn security_capabilities_that_differ() {
     let none = UeSecurityCapabilities::new(0, 0, 0, 0);
-    for told in [Some(none), Some(UeSecurityCapabilities::new(0xffff, 0xffff, 0, 0)), None] {
+    for reported in [Some(none), Some(UeSecurityCapabilities::new(0xffff, 0xffff, 0, 0)), None] {
         let (mut net, _) = two_gnbs(11, 1);
         let mut m = path_switch_request(&net, &[1]);
-        m.ue_security_capabilities = told;
+        m.ue_security_capabilities = reported;
         ask(&mut net, m);
         assert_eq!(acknowledge(&mut net).ue_security_capabilities, Some(capabilities(&net)));
         assert!(core_events(&net).any(|e| matches!(e, CoreEvent::SecurityCapabilitiesDiffer { .. })));
@@ -362,7 +362,7 @@ fn a_connection_that_ends() {
     assert_eq!(net.cta().contexts().count(), 0);
 }
 
-#[test] // TS 38.413 §10.6: the source's messages reach nobody any more; the target's do
+#[test] // TS 38.413 §10.6: the source's messages are ignored; the target's are not
 fn names_after_the_path_switch() {
     let (mut net, _) = two_gnbs(21, 1);
     let source = connection(&net).clone();
@@ -373,7 +373,7 @@ fn names_after_the_path_switch() {
     let late = UplinkNasTransport::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, vec![0x7e, 0, 0x43]);
     net.inject(SOURCE, &octets(late.clone()));
     net.advance(SECOND * 3);
-    assert_eq!(net.take_ngap(SOURCE), [], "the target has yet to tell it");
+    assert_eq!(net.take_ngap(SOURCE), [], "the target has yet to release it");
     net.inject(SOURCE, &octets(late));
     net.settle(SECOND / 10);
     assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::ErrorIndication(_)]));
@@ -382,7 +382,7 @@ fn names_after_the_path_switch() {
     (e.amf_ue_ngap_id, e.ran_ue_ngap_id) = (Some(source.amf_ue_ngap_id), Some(RAN_ID));
     e.cause = Some(CauseRadioNetwork::UnknownLocalUeNgapId.into());
     net.inject(TARGET, &octets(e));
-    assert!(!context(&net).is_connected(), "the target lets go of it");
+    assert!(!context(&net).is_connected(), "the target releases it");
 }
 
 #[test] // TS 38.413 §8.4.4.2: the UE is the target's from the acknowledgement on: it goes with the target's association
@@ -397,7 +397,7 @@ fn the_target_is_lost_right_after_the_path_switch() {
     assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive);
 }
 
-#[test] // TS 23.527 §5.3: the source's tunnel, of which packets were still on their way, concerns nobody
+#[test] // TS 23.527 §5.3: the source's tunnel, of which packets were still on their way, belongs to no session
 fn an_error_indication_of_the_former_tunnel() {
     let (mut net, _) = two_gnbs(23, 1);
     let former = an(&net, 1).expect("a tunnel");

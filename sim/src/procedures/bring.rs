@@ -1,4 +1,4 @@
-//! Brings a UE to where a procedure begins, from wherever it is. Nobody is lost meanwhile.
+//! Brings a UE into the state in which a procedure begins, from any state. No process is lost meanwhile.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) fn session(pdu_session_type: PduSessionType) -> Command {
 }
 
 fn brought(net: &mut Sim, what: &str, is_there: impl Fn(&Sim) -> bool) {
-    assert!(net.settle_until(PATIENCE, is_there), "{what}, and nobody was lost: {}", net.told());
+    assert!(net.settle_until(PATIENCE, is_there), "{what}, and no process was lost: {}", net.trace_text());
 }
 
 pub(super) fn order(net: &mut Sim, ue: UeIndex, command: CoreCommand) {
@@ -75,7 +75,7 @@ fn leave(net: &mut Sim, ue: UeIndex) {
 
 pub(super) fn is_gone(net: &Sim, ue: UeIndex) -> bool {
     let tmsi = net.ue_ref(ue).s_tmsi().map(|t| t.tmsi);
-    // Who is here for an emergency is known by that alone.
+    // A UE that is registered for emergency services is known by its 5G-TMSI only.
     let known = |p: &whimbrel_control::UeContext| p.amf.emergency && p.amf.tmsi == tmsi;
     net.ue_ref(ue).state() == MmState::Deregistered && net.known(ue).is_none() && !net.contexts().any(known)
 }
@@ -120,7 +120,7 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
         net.command(ue, Command::ReleaseSession(session));
         brought(net, "a session ends", |net| net.ue_ref(ue).sessions().count() < before);
     }
-    // The first request after a UPF has started anew may be what shows that it has; and it waits for an SMF that is gone.
+    // The first request after a restart of the UPF may be what shows it; and the UPF may wait for an SMF that is gone.
     for _ in 0..5 {
         if net.ue_ref(ue).sessions().count() == 0 {
             net.command(ue, session(PduSessionType::Ipv4));
@@ -142,7 +142,7 @@ pub(super) fn all_flow(net: &Sim, ue: UeIndex) -> bool {
     context.sessions().all(|s| context.has_user_plane(s.id))
 }
 
-/// Whether the core has let the user plane of its first session go.
+/// Whether the core has deactivated the user plane of its first session.
 pub(super) fn first_is_deactivated(net: &Sim, ue: UeIndex) -> bool {
     net.known(ue).is_some_and(|p| p.sessions[&first(net, ue)].up == UpState::Inactive)
 }
@@ -191,10 +191,10 @@ pub(super) fn with_flow(net: &mut Sim, ue: UeIndex) {
 /// The name of the operator's flow.
 pub(super) const VOICE: &str = "voice";
 
-/// Its gNB has let the user plane of its first session go.
+/// Its gNB has released the user plane of its first session.
 pub(super) fn without_user_plane(net: &mut Sim, ue: UeIndex) {
     with_session(net, ue);
     let session = first(net, ue);
     net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(ran_ue_id(ue), session));
-    brought(net, "a user plane is let go", |net| first_is_deactivated(net, ue));
+    brought(net, "a user plane is deactivated", |net| first_is_deactivated(net, ue));
 }

@@ -1,4 +1,4 @@
-//! The procedures that a loss may hit, each from wherever a UE is: what has to be there before it, what begins it, what it comes to.
+//! The procedures of the schedules: precondition, trigger and outcome of each.
 //!
 //! | file | begun by |
 //! | --- | --- |
@@ -6,7 +6,7 @@
 //! | `sessions` | UEs, gNBs and packets, of sessions and connections |
 //! | `handovers` | gNBs that hand UEs over |
 //! | `orders` | the operator, the subscribers' store, UPFs |
-//! | `bring` | nobody: it brings UEs where a procedure begins |
+//! | `bring` | the preconditions |
 
 mod bring;
 mod handovers;
@@ -34,7 +34,7 @@ enum Ends {
     Nothing,
     /// It stays registered, and one session ends.
     Session,
-    /// It registers anew, or leaves.
+    /// It registers again, or deregisters.
     Registration,
     /// So do others.
     Others,
@@ -132,12 +132,12 @@ impl Procedure {
     }
 
     /// The first of the CTA's inputs, from its beginning on, at which that may be lost so: an order that is lost with it is given again
-    /// by who gave it.
+    /// by its sender.
     pub(crate) fn first_loss(&self, how: CtaLoss) -> u64 {
         1 + u64::from(self.ordered && matches!(how, CtaLoss::BeforeInput | CtaLoss::BeforeReplication))
     }
 
-    /// Whether its UE need not register anew.
+    /// Whether its UE keeps its registration.
     pub(crate) fn keeps_registration(&self) -> bool {
         matches!(self.ends, Ends::Nothing | Ends::Session)
     }
@@ -151,7 +151,7 @@ impl Procedure {
 /// How a UE was before a procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UeSnapshot {
-    /// The core's name of it, which is another one when it has registered anew.
+    /// The core's identifier of it, which changes when it registers again.
     pub(crate) ue: Option<UeId>,
     gnb: GnbIndex,
     sessions: BTreeMap<PduSessionId, Option<Ipv4Addr>>,

@@ -35,7 +35,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ordered(),
     Procedure::new(
-        "a flow that is taken away",
+        "removal of a flow",
         with_flow,
         |net, ue| modify(net, ue, Modification::RemoveFlow(VOICE.parse().expect("a name"))),
         |net, ue, _| net.known(ue).is_some_and(|p| flows(p) == 0),
@@ -55,7 +55,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ordered(),
     Procedure::new(
-        "a user plane that the operator lets go",
+        "deactivation of a user plane by the operator",
         with_session,
         |net, ue| modify(net, ue, Modification::Deactivate),
         |net, ue, _| first_is_deactivated(net, ue),
@@ -147,7 +147,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Others)
     .ordered(),
     Procedure::new(
-        "a UPF that starts anew",
+        "restart of a UPF",
         |net, ue| {
             with_session(net, ue);
             net.advance(Duration::from_secs(2)); // recovery time stamps count seconds
@@ -161,12 +161,12 @@ pub(super) static ALL: &[Procedure] = &[
         },
     )
     .ends(Ends::Others),
-    Procedure::new("another CPF for a UE that rests", with_session, change_cpf, |net, ue, _| {
+    Procedure::new("another CPF for an idle UE's context", with_session, change_cpf, |net, ue, _| {
         registered(net, ue) && all_flow(net, ue)
     })
     .ordered(),
     Procedure::new(
-        "another CPF for a UE that is at something",
+        "another CPF during a procedure",
         with_session,
         |net, ue| {
             net.command(ue, session(PduSessionType::Ipv4));
@@ -176,7 +176,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, was| net.ue_ref(ue).sessions().count() == was.sessions.len() + 1 && all_flow(net, ue),
     ),
     Procedure::new(
-        "a CPF that leaves while its UE is at something",
+        "a CPF that is drained during a procedure of its UE",
         idle,
         |net, ue| {
             let serves = net.known(ue).and_then(|p| net.cta().served_by(p.id));
@@ -186,7 +186,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),
     ),
     Procedure::new(
-        "a CPF that comes while a UE is at something",
+        "a CPF that joins during a procedure",
         idle,
         |net, ue| {
             net.command(ue, Command::ServiceRequest);

@@ -22,7 +22,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "initial registration of a UE that has forgotten that it was here",
+        "initial registration of a UE that has lost its state",
         with_session,
         |net, ue| {
             net.lose_power(ue);
@@ -45,14 +45,14 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration)
     .afterwards(|net, _| net.home().eap_aka_prime.clear()),
     Procedure::new(
-        "a failure to synchronise", // of a fresh USIM, to which the time is too far ahead
+        "synchronisation failure", // of a fresh USIM, to which the time is too far ahead
         gone_and_fresh,
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| registered(net, ue),
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "an authentication that fails",
+        "authentication failure",
         |net, ue| {
             gone(net, ue);
             net.lose_power(ue); // nor does it have keys of before
@@ -66,14 +66,14 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration)
     .afterwards(gone_and_fresh),
     Procedure::new(
-        "a 5G-GUTI that nobody knows",
+        "a 5G-GUTI that the AMF does not know",
         |net, ue| {
             connected(net, ue);
             go_idle(net, ue);
             net.leave_coverage(ue);
             order(net, ue, CoreCommand::Deregister);
             let given_up = net.settle_until(Duration::from_secs(120), |net| net.known(ue).is_none());
-            assert!(given_up, "it was given up: {:?}{}", net.known(ue), net.told());
+            assert!(given_up, "it was given up: {:?}{}", net.known(ue), net.trace_text());
             net.switch_on(ue);
         },
         |net, ue| net.command(ue, Command::Register),
@@ -113,7 +113,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| registered(net, ue),
     ),
     Procedure::new(
-        "keys that are proved anew",
+        "re-authentication",
         |net, ue| {
             gone(net, ue);
             with_session(net, ue);
@@ -147,7 +147,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(Ends::Registration),
     Procedure::new(
-        "registration that awaits its user plane",
+        "service request during a periodic registration update",
         idle,
         |net, ue| {
             net.command(ue, Command::PeriodicRegistration);
@@ -161,7 +161,7 @@ pub(super) static ALL: &[Procedure] = &[
     ),
     Procedure::new(
         "registration and a session at once",
-        registered_then_gone,
+        deregistered,
         |net, ue| {
             net.command(ue, Command::Register);
             net.command(ue, super::bring::session(whimbrel_nas::ie::PduSessionType::Ipv4v6));
@@ -171,7 +171,7 @@ pub(super) static ALL: &[Procedure] = &[
     .ends(Ends::Registration),
 ];
 
-fn registered_then_gone(net: &mut Sim, ue: UeIndex) {
+fn deregistered(net: &mut Sim, ue: UeIndex) {
     at_home(net, ue);
     gone(net, ue);
 }

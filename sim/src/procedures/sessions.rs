@@ -60,7 +60,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| all_flow(net, ue),
     ),
     Procedure::new(
-        "a radio that is lost without its gNB's knowing",
+        "radio link failure that the gNB does not detect",
         with_session,
         |net, ue| {
             net.lose_radio(ue);
@@ -113,7 +113,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| all_flow(net, ue),
     ),
     Procedure::new(
-        "a user plane that its gNB lets go",
+        "release of a user plane by the gNB",
         with_session,
         |net, ue| {
             let session = first(net, ue);
@@ -128,7 +128,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| !net.ue_ref(ue).is_connected(),
     ),
     Procedure::new(
-        "AN release since the radio is lost",
+        "AN release after a radio link failure",
         with_session,
         |net, ue| {
             net.lose_radio(ue);
@@ -166,7 +166,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     ),
     Procedure::new(
-        "a gNB that starts anew",
+        "restart of a gNB",
         with_session,
         |net, ue| net.restart_gnb(net.gnb_of(ue)),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),

@@ -79,10 +79,10 @@ pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     assert_eq!(ue.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
     let sessions: Vec<_> = net.ue_ref(UE).sessions().map(|s| s.id).collect();
     assert_eq!(ue.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
-    assert!(!other.is_some_and(UeContext::is_connected), "{what}: nobody else has a connection of it");
+    assert!(!other.is_some_and(UeContext::is_connected), "{what}: the other AMF has no connection of it");
     net.check_user_plane();
-    let strangers = net.cta().occupancy().1 + net.peer_amf().occupancy().1;
-    assert_eq!(strangers, 0, "{what}: nothing is left of it");
+    let unauthenticated = net.cta().occupancy().1 + net.peer_amf().occupancy().1;
+    assert_eq!(unauthenticated, 0, "{what}: nothing is left of it");
 }
 
 /// A home of several processes loses one of them at each input and each message of what the UE does. `goes_well` looks at it without a loss, `on` at

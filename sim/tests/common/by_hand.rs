@@ -72,9 +72,9 @@ pub(crate) fn psi(n: u8) -> PduSessionId {
     PduSessionId::new(n).expect("a PDU session identity")
 }
 
-/// The UE's security capabilities as its first gNB was told them.
+/// The UE's security capabilities as its first gNB got them.
 pub(crate) fn capabilities(net: &Sim) -> UeSecurityCapabilities {
-    let c = context(net).amf.ue_security_capability.expect("told at registration");
+    let c = context(net).amf.ue_security_capability.expect("received at registration");
     let shifted = |map: u8| u16::from(map << 1) << 8;
     UeSecurityCapabilities::new(shifted(c.nea()), shifted(c.nia()), shifted(c.eea()), shifted(c.eia()))
 }

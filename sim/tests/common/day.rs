@@ -1,4 +1,4 @@
-//! A day of UEs that do one thing after the other, in a region.
+//! UEs that run all procedures one after the other, in a region with CPFs.
 
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{self, Command};
@@ -15,7 +15,7 @@ pub(crate) struct Stage {
     pub(crate) ues: Vec<UeIndex>,
 }
 
-/// With three CPFs, and one backup a UE.
+/// With three CPFs, and one replica per UE.
 pub(crate) fn stage(seed: u64, ues: u32) -> Stage {
     of(Sim::builder(seed).cpfs(3, 1).build(), ues)
 }
@@ -60,7 +60,7 @@ const DAY: [Step; 11] = [
     ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
 ];
 
-/// Everyone lives through the day; at each point UEs and core agree.
+/// All UEs run the procedures; after each one UEs and core agree.
 pub(crate) fn live(stage: &mut Stage, what: &dyn Fn() -> String) {
     live_patiently(stage, SECOND * 3, what);
     no_violations(&stage.net);
@@ -83,6 +83,6 @@ pub(crate) fn live_patiently(stage: &mut Stage, patience: Duration, what: &dyn F
         let agreed = stage.net.agree();
         assert_eq!(agreed, Ok(()), "{} in {step}", what());
     }
-    assert_eq!(stage.net.contexts().count(), 0, "{}: everyone has left", what());
+    assert_eq!(stage.net.contexts().count(), 0, "{}: all UEs have deregistered", what());
     assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());
 }

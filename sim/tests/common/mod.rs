@@ -52,8 +52,8 @@ pub(crate) fn registered(net: &Sim, ue: UeIndex) -> bool {
         && net.contexts().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
 }
 
-pub(crate) fn refused_with(net: &Sim, ue: UeIndex, wanted: Reason) -> bool {
-    net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Refused { reason, .. } if *reason == wanted))
+pub(crate) fn refused_with(net: &Sim, ue: UeIndex, expected: Reason) -> bool {
+    net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Refused { reason, .. } if *reason == expected))
 }
 
 pub(crate) fn core_events(net: &Sim) -> impl Iterator<Item = &CoreEvent> {

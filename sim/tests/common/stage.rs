@@ -1,4 +1,4 @@
-//! A stage for those who misbehave: a UE and a gNB that do, and a canary on a gNB of its own that must not notice.
+//! A fixture for misbehaviour: a UE and a gNB that misbehave, and a canary UE at a gNB of its own that must not be affected.
 
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
@@ -28,7 +28,7 @@ pub(crate) fn session() -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
-/// Three gNBs, the third driven by hand; a canary with a session on the second, and a UE that is nobody yet on the first.
+/// Three gNBs, the third driven by hand; a canary with a session on the second, and an unregistered UE on the first.
 pub(crate) fn stage(net: Sim) -> Sim {
     let mut net = net;
     for n in 1..=3 {
@@ -46,16 +46,16 @@ pub(crate) fn stage(net: Sim) -> Sim {
     net
 }
 
-/// Nobody failed, and the canary has what it had.
+/// No UE's procedures have panicked, and the canary has what it had.
 pub(crate) fn unharmed(net: &Sim, what: &dyn Fn() -> String) {
     let fault =
         core_events(net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
     assert!(!fault, "a fault after {}", what());
     let sessions = net.ue_ref(CANARY).sessions().count();
-    assert!(registered(net, CANARY) && sessions == 1, "the canary suffers of {}", what());
+    assert!(registered(net, CANARY) && sessions == 1, "the canary is affected by {}", what());
 }
 
-/// [`unharmed`]; then the UE leaves, and comes back, and nothing is left of who never was anybody.
+/// [`unharmed`]; then the UE deregisters and registers again, and no unauthenticated UE is left.
 pub(crate) fn judge(net: &mut Sim, what: &dyn Fn() -> String) {
     net.settle(SECOND / 10);
     unharmed(net, what);
@@ -84,12 +84,12 @@ pub(crate) fn first_of(ran: u32, nas: &[u8], s_tmsi: Option<STmsi>) -> InitialUe
     m
 }
 
-/// What the core says to the third gNB because of a first message with this NAS message.
+/// What the core sends to the third gNB because of a first message with this NAS message.
 pub(crate) fn first(net: &mut Sim, ran: u32, nas: &[u8]) -> Vec<Message> {
     say(net, first_of(ran, nas, None))
 }
 
-/// What the core says to the third gNB because of this message.
+/// What the core sends to the third gNB because of this message.
 pub(crate) fn say(net: &mut Sim, m: impl Into<Message>) -> Vec<Message> {
     let mut octets = Vec::new();
     m.into().encode(&mut octets);
@@ -98,7 +98,7 @@ pub(crate) fn say(net: &mut Sim, m: impl Into<Message>) -> Vec<Message> {
     net.take_ngap(BY_HAND)
 }
 
-/// The names of the connection on which the core said something with NAS.
+/// The UE NGAP IDs of the connection on which the core sent NAS.
 pub(crate) fn names(heard: &[Message]) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     heard.iter().find_map(|m| match m {
         Message::DownlinkNasTransport(m) => Some((m.amf_ue_ngap_id, m.ran_ue_ngap_id)),
@@ -106,7 +106,7 @@ pub(crate) fn names(heard: &[Message]) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     })
 }
 
-/// The NAS messages without protection among what the core said.
+/// The NAS messages without protection among those of the core.
 pub(crate) fn plain(heard: &[Message]) -> Vec<mm::Message> {
     let pdus = heard.iter().filter_map(|m| match m {
         Message::DownlinkNasTransport(m) => Some(&m.nas_pdu),
@@ -149,7 +149,7 @@ pub(crate) fn registration(n: u32, capability: &[u8]) -> Vec<u8> {
 /// A capability in order.
 pub(crate) const CAPABILITY: [u8; 4] = [0xf0, 0x70, 0xf0, 0x70];
 
-/// Has the core forget a UE that misbehaves, by the operator's word.
+/// Has the core forget a UE that misbehaves, by the operator's order.
 pub(crate) fn deregister(net: &mut Sim, ue: UeIndex) {
     let supi = net.ue_ref(ue).config().supi;
     if let Some(context) = net.cta().find(supi) {
