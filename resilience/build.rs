@@ -1,4 +1,4 @@
-//! The version of the code that a log is run by: a digest of its sources, so that nobody has to remember to raise a number.
+//! The code version that logs are bound to: a digest of the sources, so that no number has to be raised by hand.
 #![expect(clippy::disallowed_methods, reason = "a build script reads files")]
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn main() {
         take(&std::fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display())));
     }
     let version = (digest >> 32) as u32 ^ digest as u32;
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("Cargo says where"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
     std::fs::write(out.join("code_version"), format!("{version:#010x}")).expect("written");
 }
 

@@ -1,9 +1,8 @@
-//! The CTA (CTA): the one edge of the control plane.
+//! The CTA: the one edge of the control plane.
 //!
-//! Everything that enters a UE's machine enters here, is stamped and put into its order; everything that a
-//! machine causes leaves here. N2, N4 and the store are this side's alone: a machine has no other link. On a
-//! single node the CTA calls its shard as a function and keeps no log; the rules of DESIGN that touch every
-//! procedure (one edge, time as an input, atomic batches, owners of shared state) hold all the same.
+//! Every input of a UE enters here, is stamped and ordered, and every output leaves here. N2, N4 and the subscriber store end at the CTA:
+//! UE procedures have no other link. On a single node the CTA calls its CPF as a function and keeps no log; the same rules hold there (one
+//! edge, time as an input, atomic batches, owners of shared state).
 
 #![forbid(unsafe_code)]
 

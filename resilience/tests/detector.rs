@@ -183,7 +183,7 @@ fn a_closed_connection_is_a_verdict_at_once() {
 }
 
 #[test]
-fn who_never_answered_is_never_judged() {
+fn a_process_that_never_answered_is_never_declared_failed() {
     let mut world = World::quiet();
     world.process = None;
     world.run(ms(5000));
@@ -207,7 +207,7 @@ fn a_pause_shorter_than_the_patience_is_no_verdict() {
 }
 
 #[test] // SIGSTOP and SIGCONT: slow, not dead
-fn who_was_stopped_for_longer_is_replaced_and_told_so_and_comes_back_under_a_later_incarnation_only() {
+fn a_process_stopped_for_longer_is_replaced_and_rejoins_under_a_later_incarnation_only() {
     let mut world = World::quiet();
     world.run(ms(100));
     world.process_stalls = world.now + ms(500);
@@ -226,7 +226,7 @@ fn who_was_stopped_for_longer_is_replaced_and_told_so_and_comes_back_under_a_lat
 }
 
 #[test]
-fn a_detector_that_was_stopped_itself_accuses_nobody_who_lives() {
+fn a_detector_that_was_stopped_reports_no_live_process_as_failed() {
     for stall in [20, 61, 100, 10_000] {
         for moment in 0..200 {
             let mut world = World::quiet();
@@ -260,7 +260,7 @@ fn answers_slower_than_the_interval_are_answers() {
 }
 
 #[test]
-fn false_alarms_by_loss_are_as_rare_as_chance_and_each_is_told_to_who_was_replaced() {
+fn false_alarms_by_loss_are_as_rare_as_chance_and_reach_the_replaced_process() {
     let mut alarms = BTreeMap::new();
     for loss_per_mille in [0, 10, 100, 300] {
         for seed in 0..20 {
@@ -396,7 +396,7 @@ fn of_several_none_is_judged_while_none_of_the_others_answers() {
 }
 
 #[test]
-fn a_verdict_on_one_is_none_on_another_and_who_left_in_order_is_not_judged() {
+fn verdicts_are_per_process_and_a_process_that_left_gets_none() {
     let mut world = World::quiet();
     let third = Discriminator(3);
     world.detector.watch(world.now, third);

@@ -315,7 +315,7 @@ fn members_find_each_other_and_an_incarnation_is_the_revision_of_the_joining() {
 }
 
 #[test]
-fn who_stops_in_order_is_gone_at_once_and_who_is_killed_when_its_lease_ends() {
+fn a_stopped_process_is_gone_at_once_and_a_killed_one_when_its_lease_ends() {
     let mut world = World::pair(2);
     let incarnation = world.nodes[2].machine.incarnation().unwrap();
     world.command(2, Command::Leave);
@@ -332,7 +332,7 @@ fn who_stops_in_order_is_gone_at_once_and_who_is_killed_when_its_lease_ends() {
 }
 
 #[test]
-fn two_processes_of_one_name_are_told_and_the_second_waits() {
+fn of_two_processes_with_one_name_the_second_waits() {
     let mut world = World::new(3, 0, &[A]);
     world.run(s(1));
     let first = world.nodes[0].machine.incarnation().unwrap();
@@ -348,7 +348,7 @@ fn two_processes_of_one_name_are_told_and_the_second_waits() {
 }
 
 #[test]
-fn a_minute_without_etcd_changes_nothing_and_promotes_nobody() {
+fn a_minute_without_etcd_changes_nothing_and_promotes_no_cta() {
     let mut world = World::pair(4);
     let before: Vec<_> = (0..3).map(|n| world.nodes[n].machine.view().clone()).collect();
     world.etcd.without_majority = true;
@@ -373,7 +373,7 @@ fn a_minute_without_etcd_changes_nothing_and_promotes_nobody() {
 }
 
 #[test]
-fn who_alone_does_not_reach_etcd_is_expelled_and_comes_back_in_the_same_life() {
+fn a_process_cut_off_from_etcd_is_expelled_and_returns_in_the_same_incarnation() {
     let mut world = World::pair(5);
     let life = world.nodes[2].machine.incarnation().unwrap();
     world.nodes[2].cut = true;
@@ -432,7 +432,7 @@ fn a_claim_that_was_granted_unheard_is_found_out() {
 }
 
 #[test]
-fn who_drains_is_off_the_rings_and_on_them_again() {
+fn a_cpf_that_drained_is_back_on_the_rings() {
     let mut world = World::pair(7);
     let configuration = br#"{"regions":["1220","1221"],"backups":1}"#;
     world.etcd.put("whimbrel/west/configuration", configuration, 0);
@@ -476,7 +476,7 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
 }
 
 #[test]
-fn records_that_say_nonsense_are_told_and_change_nothing() {
+fn invalid_records_are_reported_and_change_nothing() {
     let mut world = World::pair(8);
     world.etcd.put("whimbrel/west/configuration", br#"{"regions":["n/a"],"backups":1}"#, 0);
     world.run(s(1));

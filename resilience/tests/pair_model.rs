@@ -42,26 +42,26 @@ impl Log {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ToStandby {
+enum ToReplica {
     Begin,
     Snapshot(Log),
     Record(Input),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ToServing {
+enum ToPrimary {
     Follow(CtaInstance),
     Held(u64),
 }
 
-/// The link from the one that called, `standby`, to the other. `up`: which of the ends has not noticed its end.
+/// The link from the one that called, `replica`, to the other. `up`: which of the ends has not noticed its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Link {
-    standby: usize,
+    replica: usize,
     up: [bool; 2],
     whole: bool,
-    to_standby: VecDeque<ToStandby>,
-    to_serving: VecDeque<ToServing>,
+    to_replica: VecDeque<ToReplica>,
+    to_primary: VecDeque<ToPrimary>,
 }
 
 /// The home's record, its revision, and which lives are listed; at etcd, and as a process knows it.
@@ -88,7 +88,7 @@ impl Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Role {
-    Stands { standby: ReplicaRole, log: Option<Log> },
+    Stands { replica: ReplicaRole, log: Option<Log> },
     Serves { serving: PrimaryRole, log: Log, left: u64, cta_replica: Option<CtaReplica> },
 }
 
@@ -156,19 +156,19 @@ impl Act {
     }
 }
 
-fn place(who: usize, life: u64) -> CtaInstance {
-    CtaInstance { cta: who as u16, incarnation: Incarnation(life) }
+fn place(node: usize, life: u64) -> CtaInstance {
+    CtaInstance { cta: node as u16, incarnation: Incarnation(life) }
 }
 
 impl World {
-    fn process(&mut self, who: usize) -> &mut Process {
-        self.processes[who].as_mut().expect("it lives")
+    fn process(&mut self, node: usize) -> &mut Process {
+        self.processes[node].as_mut().expect("it lives")
     }
 
     /// Ends that end of the link.
-    fn hang_up(&mut self, who: usize) {
+    fn hang_up(&mut self, node: usize) {
         if let Some(link) = &mut self.link {
-            link.up[who] = false;
+            link.up[node] = false;
             link.whole = false;
             if link.up == [false; 2] {
                 self.link = None;
@@ -176,23 +176,23 @@ impl World {
         }
     }
 
-    fn send_standby(&mut self, message: ToStandby) {
+    fn send_replica(&mut self, message: ToReplica) {
         if let Some(link) = self.link.as_mut().filter(|l| l.whole) {
-            link.to_standby.push_back(message);
+            link.to_replica.push_back(message);
         }
     }
 
-    fn send_serving(&mut self, message: ToServing) {
+    fn send_serving(&mut self, message: ToPrimary) {
         if let Some(link) = self.link.as_mut().filter(|l| l.whole) {
-            link.to_serving.push_back(message);
+            link.to_primary.push_back(message);
         }
     }
 
     /// What the inputs up to this one caused leaves.
-    fn leave(&mut self, who: usize, until: u64) {
+    fn leave(&mut self, node: usize, until: u64) {
         let epoch = self.epoch;
-        let Role::Serves { log, left, cta_replica, .. } = &mut self.process(who).role else {
-            unreachable!("only who serves lets anything leave")
+        let Role::Serves { log, left, cta_replica, .. } = &mut self.process(node).role else {
+            unreachable!("only the primary sends outputs")
         };
         let leaves = log.inputs[*left as usize..until.max(*left) as usize].to_vec();
         *left = until.max(*left);
@@ -204,228 +204,231 @@ impl World {
         }
     }
 
-    fn duties(&mut self, who: usize, duties: Vec<PrimaryAction>) {
-        for duty in duties {
+    fn actions(&mut self, node: usize, actions: Vec<PrimaryAction>) {
+        for duty in actions {
             match duty {
                 PrimaryAction::HoldOutputs => {
-                    if let Role::Serves { cta_replica: Some(cta_replica), .. } = &mut self.process(who).role {
+                    if let Role::Serves { cta_replica: Some(cta_replica), .. } = &mut self.process(node).role
+                    {
                         cta_replica.waits = true;
                     }
                 }
                 PrimaryAction::ReleaseOutputs => {
-                    let Role::Serves { log, cta_replica, .. } = &mut self.process(who).role else { continue };
+                    let Role::Serves { log, cta_replica, .. } = &mut self.process(node).role else {
+                        continue;
+                    };
                     *cta_replica = None;
                     let all = log.len();
-                    self.leave(who, all);
+                    self.leave(node, all);
                 }
-                PrimaryAction::CloseLink => self.hang_up(who),
-                PrimaryAction::Claim(claim) => self.ask(who, claim),
+                PrimaryAction::CloseLink => self.hang_up(node),
+                PrimaryAction::Claim(claim) => self.ask(node, claim),
                 PrimaryAction::ReplicaReady(_) | PrimaryAction::NoReplica => {}
                 PrimaryAction::Stop => {
-                    self.hang_up(who);
-                    self.process(who).role = Role::Stands { standby: ReplicaRole::default(), log: None };
+                    self.hang_up(node);
+                    self.process(node).role = Role::Stands { replica: ReplicaRole::default(), log: None };
                     break;
                 }
             }
         }
     }
 
-    fn ask(&mut self, who: usize, claim: Claim) {
-        self.process(who).asked.push_back(Asked { claim, proposed: None, swap: None });
+    fn ask(&mut self, node: usize, claim: Claim) {
+        self.process(node).asked.push_back(Asked { claim, proposed: None, swap: None });
     }
 
-    fn step(&mut self, who: usize, step: Option<ReplicaAction>) {
+    fn step(&mut self, node: usize, step: Option<ReplicaAction>) {
         let Some(step) = step else { return };
         match step {
             ReplicaAction::Connect(to) => {
-                let other = 1 - who;
+                let other = 1 - node;
                 let there = self.processes[other]
                     .as_ref()
                     .is_some_and(|p| matches!(p.role, Role::Serves { .. }) && place(other, p.life) == to);
                 if there && self.link.is_none() {
-                    let follow = ToServing::Follow(place(who, self.process(who).life));
+                    let follow = ToPrimary::Follow(place(node, self.process(node).life));
                     self.link = Some(Link {
-                        standby: who,
+                        replica: node,
                         up: [true; 2],
                         whole: true,
-                        to_standby: VecDeque::new(),
-                        to_serving: [follow].into(),
+                        to_replica: VecDeque::new(),
+                        to_primary: [follow].into(),
                     });
                 } else {
-                    self.standby_lost(who);
+                    self.replica_link_lost(node);
                 }
             }
-            ReplicaAction::Claim(claim) => self.ask(who, claim),
+            ReplicaAction::Claim(claim) => self.ask(node, claim),
             ReplicaAction::Rejoin => {
                 self.lives += 1;
                 let life = self.lives;
-                self.etcd.listed[who] = Some(life);
-                let process = self.process(who);
+                self.etcd.listed[node] = Some(life);
+                let process = self.process(node);
                 process.life = life;
-                process.view.listed[who] = Some(life);
+                process.view.listed[node] = Some(life);
             }
             ReplicaAction::Discard => {
-                if let Role::Stands { log, .. } = &mut self.process(who).role {
+                if let Role::Stands { log, .. } = &mut self.process(node).role {
                     *log = None;
                 }
-                if self.link.as_ref().is_some_and(|l| l.standby == who) {
-                    self.hang_up(who);
+                if self.link.as_ref().is_some_and(|l| l.replica == node) {
+                    self.hang_up(node);
                 }
             }
-            ReplicaAction::Serve(home) => self.serve(who, &home),
+            ReplicaAction::Serve(home) => self.serve(node, &home),
         }
     }
 
-    fn serve(&mut self, who: usize, home: &Home) {
+    fn serve(&mut self, node: usize, home: &Home) {
         let fresh = self.epoch + 1;
-        let Role::Stands { log, .. } = &mut self.process(who).role else { unreachable!("it stands by") };
+        let Role::Stands { log, .. } = &mut self.process(node).role else { unreachable!("it stands by") };
         let log = log.take().unwrap_or(Log { epoch: fresh, inputs: Vec::new() });
         if log.epoch == fresh {
             self.epoch = fresh;
             self.left.clear();
         }
-        // What is not known to have left is said again.
+        // What is not known to have left is sent again.
         let serving = PrimaryRole::new(home);
         let all = log.len();
-        self.process(who).role = Role::Serves { serving, log, left: 0, cta_replica: None };
-        self.leave(who, all);
+        self.process(node).role = Role::Serves { serving, log, left: 0, cta_replica: None };
+        self.leave(node, all);
     }
 
-    fn standby_lost(&mut self, who: usize) {
-        if let Role::Stands { standby, .. } = &mut self.process(who).role {
-            let step = standby.lost();
+    fn replica_link_lost(&mut self, node: usize) {
+        if let Role::Stands { replica, .. } = &mut self.process(node).role {
+            let step = replica.lost();
             let asks = matches!(step, Some(ReplicaAction::Claim(_)));
-            self.step(who, step);
-            if asks && self.link.as_ref().is_some_and(|l| l.standby == who) {
-                self.hang_up(who);
+            self.step(node, step);
+            if asks && self.link.as_ref().is_some_and(|l| l.replica == node) {
+                self.hang_up(node);
             }
         }
     }
 
     /// The link has ended, as seen by that one.
-    fn lost(&mut self, who: usize) {
-        if self.link.as_ref().is_some_and(|l| l.standby == who) {
-            self.hang_up(who);
-            return self.standby_lost(who);
+    fn lost(&mut self, node: usize) {
+        if self.link.as_ref().is_some_and(|l| l.replica == node) {
+            self.hang_up(node);
+            return self.replica_link_lost(node);
         }
-        self.hang_up(who);
-        if let Role::Serves { serving, .. } = &mut self.process(who).role {
-            let duties = serving.lost();
-            self.duties(who, duties);
+        self.hang_up(node);
+        if let Role::Serves { serving, .. } = &mut self.process(node).role {
+            let actions = serving.lost();
+            self.actions(node, actions);
         }
     }
 
-    fn input(&mut self, who: usize) {
+    fn input(&mut self, node: usize) {
         self.inputs += 1;
         let input = self.inputs;
-        let Role::Serves { log, cta_replica, .. } = &mut self.process(who).role else { return };
+        let Role::Serves { log, cta_replica, .. } = &mut self.process(node).role else { return };
         log.inputs.push(input);
         let (replicated, waits) = (cta_replica.is_some(), cta_replica.as_ref().is_some_and(|m| m.waits));
         let all = log.len();
         if replicated {
-            self.send_standby(ToStandby::Record(input));
+            self.send_replica(ToReplica::Record(input));
         }
         if !waits {
-            self.leave(who, all);
+            self.leave(node, all);
         }
     }
 
-    fn hear_standby(&mut self) {
+    fn replica_receives(&mut self) {
         let Some(link) = &mut self.link else { return };
-        let who = link.standby;
-        let Some(message) = link.to_standby.pop_front() else { return };
-        let Role::Stands { standby, log } = &mut self.process(who).role else { return };
+        let node = link.replica;
+        let Some(message) = link.to_replica.pop_front() else { return };
+        let Role::Stands { replica, log } = &mut self.process(node).role else { return };
         match message {
-            ToStandby::Begin => {
-                standby.begun();
+            ToReplica::Begin => {
+                replica.begun();
             }
-            ToStandby::Snapshot(snapshot) => {
-                standby.whole();
+            ToReplica::Snapshot(snapshot) => {
+                replica.whole();
                 let held = snapshot.len();
                 *log = Some(snapshot);
-                self.send_serving(ToServing::Held(held));
+                self.send_serving(ToPrimary::Held(held));
             }
-            ToStandby::Record(input) => {
+            ToReplica::Record(input) => {
                 let Some(log) = log else { return };
                 log.inputs.push(input);
                 let held = log.len();
-                self.send_serving(ToServing::Held(held));
+                self.send_serving(ToPrimary::Held(held));
             }
         }
     }
 
     fn hear_serving(&mut self) {
         let Some(link) = &mut self.link else { return };
-        let who = 1 - link.standby;
-        let Some(message) = link.to_serving.pop_front() else { return };
-        let process = self.process(who);
+        let node = 1 - link.replica;
+        let Some(message) = link.to_primary.pop_front() else { return };
+        let process = self.process(node);
         let Role::Serves { serving, log, cta_replica, .. } = &mut process.role else { return };
         match message {
-            ToServing::Follow(other) => {
+            ToPrimary::Follow(other) => {
                 let listed = process.view.listed[usize::from(other.cta)] == Some(other.incarnation.0);
                 if serving.follows(other, listed) {
                     *cta_replica = Some(CtaReplica { waits: false, held: log.len() });
-                    let snapshot = ToStandby::Snapshot(log.clone());
-                    self.send_standby(ToStandby::Begin);
-                    self.send_standby(snapshot);
+                    let snapshot = ToReplica::Snapshot(log.clone());
+                    self.send_replica(ToReplica::Begin);
+                    self.send_replica(snapshot);
                 } else {
-                    let duties = serving.lost();
-                    self.hang_up(who);
-                    self.duties(who, duties);
+                    let actions = serving.lost();
+                    self.hang_up(node);
+                    self.actions(node, actions);
                 }
             }
-            ToServing::Held(number) => {
+            ToPrimary::Held(number) => {
                 let last = log.len();
                 let Some(cta_replica) = cta_replica else { return };
                 cta_replica.held = number;
                 let waits = cta_replica.waits;
-                let duties = serving.held(number, last);
+                let actions = serving.held(number, last);
                 if waits {
-                    self.leave(who, number);
+                    self.leave(node, number);
                 }
-                self.duties(who, duties);
+                self.actions(node, actions);
             }
         }
     }
 
-    fn claimed(&mut self, who: usize, outcome: Result<Home, ClaimError>) {
-        let Some(Asked { claim, .. }) = self.process(who).asked.pop_front() else { return };
-        match &mut self.process(who).role {
-            Role::Stands { standby, .. } => {
-                let step = standby.claimed(claim, outcome);
-                self.step(who, step);
+    fn claimed(&mut self, node: usize, outcome: Result<Home, ClaimError>) {
+        let Some(Asked { claim, .. }) = self.process(node).asked.pop_front() else { return };
+        match &mut self.process(node).role {
+            Role::Stands { replica, .. } => {
+                let step = replica.claimed(claim, outcome);
+                self.step(node, step);
             }
             Role::Serves { serving, .. } => {
-                let duties = serving.claimed(claim, outcome);
-                self.duties(who, duties);
+                let actions = serving.claimed(claim, outcome);
+                self.actions(node, actions);
             }
         }
     }
 
     /// Etcd shows all that it has; then the first claim goes on, if there is one.
-    fn shown(&mut self, who: usize, asks: bool) {
+    fn shown(&mut self, node: usize, asks: bool) {
         let etcd = self.etcd.clone();
-        let process = self.process(who);
+        let process = self.process(node);
         process.view = etcd;
         if asks && let Some(asked) = process.asked.front_mut() {
             let listed = |place: &CtaInstance| {
                 process.view.listed[usize::from(place.cta)] == Some(place.incarnation.0)
             };
-            let me = place(who, process.life);
+            let me = place(node, process.life);
             let (before, proposed) = (process.view.home.as_ref(), asked.proposed.as_ref());
             match Home::course(before, me, asked.claim, proposed, listed) {
-                Ok(ClaimAction::Granted(home)) => self.claimed(who, Ok(home)),
+                Ok(ClaimAction::Granted(home)) => self.claimed(node, Ok(home)),
                 Ok(ClaimAction::Write(home)) => {
                     asked.proposed = Some(home);
                     asked.swap = Some(process.view.revision);
                 }
-                Err(why) => self.claimed(who, Err(why)),
+                Err(why) => self.claimed(node, Err(why)),
             }
         }
-        let Some(process) = &mut self.processes[who] else { return };
+        let Some(process) = &mut self.processes[node] else { return };
         if let Role::Serves { serving, .. } = &mut process.role {
-            let duties = serving.home(process.view.home.as_ref());
-            self.duties(who, duties);
+            let actions = serving.home(process.view.home.as_ref());
+            self.actions(node, actions);
         }
     }
 
@@ -436,22 +439,22 @@ impl World {
         }
     }
 
-    /// Whom the record names, if it serves, or is just about to with what it holds.
+    /// The CTA that the record names, if it is primary, or about to be with the log that it holds.
     fn current(&self) -> Option<&Log> {
         let home = self.etcd.home?;
-        let who = usize::from(home.primary.cta);
-        let process = self.processes[who].as_ref().filter(|p| place(who, p.life) == home.primary)?;
+        let node = usize::from(home.primary.cta);
+        let process = self.processes[node].as_ref().filter(|p| place(node, p.life) == home.primary)?;
         match &process.role {
             Role::Serves { log, .. } => Some(log),
-            Role::Stands { standby, log } => log.as_ref().filter(|_| standby.is_promoting()),
+            Role::Stands { replica, log } => log.as_ref().filter(|_| replica.is_promoting()),
         }
     }
 
     /// One serves, the other one holds all that it has, and nothing waits.
     fn is_whole(&self) -> bool {
         let Some(home) = self.etcd.home else { return false };
-        let who = usize::from(home.primary.cta);
-        let [Some(active), Some(other)] = [&self.processes[who], &self.processes[1 - who]] else {
+        let node = usize::from(home.primary.cta);
+        let [Some(active), Some(other)] = [&self.processes[node], &self.processes[1 - node]] else {
             return false;
         };
         let (Role::Serves { serving, log, left, .. }, Role::Stands { log: Some(held), .. }) =
@@ -460,7 +463,7 @@ impl World {
             return false;
         };
         let pair =
-            (home.primary, home.cta_replica) == (place(who, active.life), Some(place(1 - who, other.life)));
+            (home.primary, home.cta_replica) == (place(node, active.life), Some(place(1 - node, other.life)));
         pair && serving.has_cta_replica() && *left == log.len() && log == held
     }
 }
@@ -473,7 +476,7 @@ impl Model for Pair {
         let listed = [Some(1), Some(2)];
         let process = |life| {
             let view = Record { listed, ..Record::default() };
-            let role = Role::Stands { standby: ReplicaRole::default(), log: None };
+            let role = Role::Stands { replica: ReplicaRole::default(), log: None };
             Some(Process { life, view, asked: VecDeque::new(), role })
         };
         vec![World {
@@ -496,53 +499,57 @@ impl Model for Pair {
 
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
         if let Some(link) = &world.link {
-            let up = |who: usize| link.up[who];
-            if up(link.standby) && !link.to_standby.is_empty() {
+            let up = |node: usize| link.up[node];
+            if up(link.replica) && !link.to_replica.is_empty() {
                 acts.push(Act::HearStandby);
             }
-            if up(1 - link.standby) && !link.to_serving.is_empty() {
+            if up(1 - link.replica) && !link.to_primary.is_empty() {
                 acts.push(Act::HearServing);
             }
-            acts.extend((0..2).filter(|&who| up(who) && !link.whole).map(Act::Notice));
+            acts.extend((0..2).filter(|&node| up(node) && !link.whole).map(Act::Notice));
             if link.whole && world.cuts < self.cuts {
                 acts.push(Act::Cut);
             }
         }
-        for who in 0..2 {
-            let Some(process) = &world.processes[who] else {
-                acts.push(if world.etcd.listed[who].is_some() { Act::Lapse(who) } else { Act::Begin(who) });
+        for node in 0..2 {
+            let Some(process) = &world.processes[node] else {
+                acts.push(if world.etcd.listed[node].is_some() {
+                    Act::Lapse(node)
+                } else {
+                    Act::Begin(node)
+                });
                 continue;
             };
             match &process.role {
-                Role::Serves { .. } if world.inputs < self.inputs => acts.push(Act::Input(who)),
-                Role::Stands { standby, .. } => {
-                    if standby.is_looking() {
-                        acts.push(Act::Look(who));
+                Role::Serves { .. } if world.inputs < self.inputs => acts.push(Act::Input(node)),
+                Role::Stands { replica, .. } => {
+                    if replica.is_looking() {
+                        acts.push(Act::Look(node));
                     }
-                    if (standby.is_promoting() || world.link.as_ref().is_some_and(|l| l.standby == who))
+                    if (replica.is_promoting() || world.link.as_ref().is_some_and(|l| l.replica == node))
                         && world.faults < self.faults
                     {
-                        acts.push(Act::Fault(who));
+                        acts.push(Act::Fault(node));
                     }
                 }
                 Role::Serves { .. } => {}
             }
             if let Some(asked) = process.asked.front() {
-                acts.push(if asked.swap.is_some() { Act::Swap(who) } else { Act::Ask(who) });
+                acts.push(if asked.swap.is_some() { Act::Swap(node) } else { Act::Ask(node) });
                 if world.silences < self.silences {
-                    acts.push(Act::Silence(who));
+                    acts.push(Act::Silence(node));
                 }
             }
             if process.view != world.etcd {
-                acts.push(Act::Watch(who));
+                acts.push(Act::Watch(node));
             }
-            match world.etcd.listed[who] {
-                Some(_) if world.expiries < self.expiries => acts.push(Act::Expire(who)),
-                None => acts.push(Act::List(who)),
+            match world.etcd.listed[node] {
+                Some(_) if world.expiries < self.expiries => acts.push(Act::Expire(node)),
+                None => acts.push(Act::List(node)),
                 Some(_) => {}
             }
             if world.deaths < self.deaths {
-                acts.push(Act::Die(who));
+                acts.push(Act::Die(node));
             }
         }
         acts.extend((0..world.late.len()).map(Act::Late));
@@ -551,34 +558,34 @@ impl Model for Pair {
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
         let mut w = world.clone();
         match act {
-            Act::Input(who) => w.input(who),
-            Act::HearStandby => w.hear_standby(),
+            Act::Input(node) => w.input(node),
+            Act::HearStandby => w.replica_receives(),
             Act::HearServing => w.hear_serving(),
-            Act::Notice(who) => w.lost(who),
-            Act::Look(who) => {
-                let process = w.process(who);
-                let (me, home) = (place(who, process.life), process.view.home);
-                let Role::Stands { standby, .. } = &mut process.role else { return None };
-                let step = standby.look(me, home.as_ref());
-                w.step(who, step);
+            Act::Notice(node) => w.lost(node),
+            Act::Look(node) => {
+                let process = w.process(node);
+                let (me, home) = (place(node, process.life), process.view.home);
+                let Role::Stands { replica, .. } = &mut process.role else { return None };
+                let step = replica.look(me, home.as_ref());
+                w.step(node, step);
             }
-            Act::Ask(who) => w.shown(who, true),
-            Act::Swap(who) => {
-                let asked = w.process(who).asked.front_mut()?;
+            Act::Ask(node) => w.shown(node, true),
+            Act::Swap(node) => {
+                let asked = w.process(node).asked.front_mut()?;
                 let (expected, home) = (asked.swap.take()?, asked.proposed?);
                 w.write(expected, home);
-                w.shown(who, true);
+                w.shown(node, true);
             }
-            Act::Watch(who) => w.shown(who, false),
-            Act::List(who) => w.etcd.listed[who] = Some(w.process(who).life),
-            Act::Lapse(who) => w.etcd.listed[who] = None,
-            Act::Begin(who) => {
+            Act::Watch(node) => w.shown(node, false),
+            Act::List(node) => w.etcd.listed[node] = Some(w.process(node).life),
+            Act::Lapse(node) => w.etcd.listed[node] = None,
+            Act::Begin(node) => {
                 w.lives += 1;
                 let life = w.lives;
-                w.etcd.listed[who] = Some(life);
-                let role = Role::Stands { standby: ReplicaRole::default(), log: None };
+                w.etcd.listed[node] = Some(life);
+                let role = Role::Stands { replica: ReplicaRole::default(), log: None };
                 let view = w.etcd.clone();
-                w.processes[who] = Some(Process { life, view, asked: VecDeque::new(), role });
+                w.processes[node] = Some(Process { life, view, asked: VecDeque::new(), role });
             }
             Act::Late(which) => {
                 let (expected, home) = w.late.remove(which);
@@ -588,29 +595,29 @@ impl Model for Pair {
                 w.cuts += 1;
                 w.link.as_mut()?.whole = false;
             }
-            Act::Silence(who) => {
+            Act::Silence(node) => {
                 w.silences += 1;
-                let asked = w.process(who).asked.front()?.clone();
+                let asked = w.process(node).asked.front()?.clone();
                 w.late.extend(asked.under_way());
-                w.claimed(who, Err(ClaimError::NoAnswer));
+                w.claimed(node, Err(ClaimError::NoAnswer));
             }
-            Act::Expire(who) => {
+            Act::Expire(node) => {
                 w.expiries += 1;
-                w.etcd.listed[who] = None;
+                w.etcd.listed[node] = None;
             }
-            Act::Fault(who) => {
+            Act::Fault(node) => {
                 w.faults += 1;
-                let Role::Stands { standby, .. } = &mut w.process(who).role else { return None };
-                let step = standby.give_up();
-                w.step(who, step);
+                let Role::Stands { replica, .. } = &mut w.process(node).role else { return None };
+                let step = replica.give_up();
+                w.step(node, step);
             }
-            Act::Die(who) => {
+            Act::Die(node) => {
                 w.deaths += 1;
                 // What it asked for may still be heard.
-                let asked = std::mem::take(&mut w.process(who).asked);
+                let asked = std::mem::take(&mut w.process(node).asked);
                 w.late.extend(asked.iter().filter_map(Asked::under_way));
-                w.hang_up(who);
-                w.processes[who] = None;
+                w.hang_up(node);
+                w.processes[node] = None;
             }
         }
         // What expects a former record comes to nothing.
@@ -621,13 +628,13 @@ impl Model for Pair {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("who serves knows all that has left", |_, world: &World| {
+            Property::always("the primary knows all that has left", |_, world: &World| {
                 let known =
                     |log: &Log| log.epoch != world.epoch || world.left.iter().all(|i| log.inputs.contains(i));
                 world.current().is_none_or(known)
             }),
-            Property::always("nobody goes on alone with what is forgotten", |_, world: &World| !world.stale),
-            Property::always("UEs begin anew only after a death or a fault", |_, world: &World| {
+            Property::always("no CTA continues alone with lost state", |_, world: &World| !world.stale),
+            Property::always("UEs begin again only after a death or a fault", |_, world: &World| {
                 u32::from(world.epoch)
                     <= 1 + u32::from(world.deaths) + u32::from(world.faults) + u32::from(world.expiries)
             }),

@@ -16,10 +16,10 @@ grep -q WHIMBREL_CODE_VERSION "$WHIMBREL" || { echo "the program was built witho
 . "$(dirname "$0")/pair.sh"
 
 sleep 1
-# One whose messages are others.
+# One with another version of the link messages.
 WHIMBREL_LINK_VERSION=99 cpf stranger
-pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
-await stranger "this process is not a usable CTA: it is a version of whimbrel whose messages are others"
+pair_says "a link is refused: it is another version of whimbrel" 1 "another version's calls are not told"
+await stranger "this process is not a usable CTA: it is another version of whimbrel"
 for _ in $(seq 100); do # it calls again after five seconds
   refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break

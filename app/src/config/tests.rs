@@ -376,7 +376,7 @@ fn a_gnb_is_in_one_region_whose_cpfs_may_come() {
     assert!(refused(&cluster("    - { region: home/nowhere, tacs: 2 }\n")).contains("neighbours"));
     assert!(refused(&cluster("    - { region: home/next }\n")).contains("no gNB"));
     let twice = cluster("    - { region: home/next, tacs: 2 }\n    - { region: home/site, tacs: 2 }\n");
-    assert!(refused(&twice).contains("the tracking area 2 is said to be of home/next and of home/site"));
+    assert!(refused(&twice).contains("the tracking area 2 is configured in home/next and in home/site"));
 }
 
 #[test] // and the place of neither can be said twice

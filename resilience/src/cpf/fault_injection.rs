@@ -1,12 +1,12 @@
-//! Faults that somebody wants, so that it can be seen what they cost: `WHIMBREL_POISON=imsi-999700000000091=hang` has whoever runs the message
-//! with which that UE wakes up, when it has a session, never come back from it. Only in debug builds and with the feature `faults`: no build that ships has it.
+//! Fault injection for tests: with `WHIMBREL_POISON=imsi-999700000000091=hang`, the CPF that runs the message with which that UE becomes
+//! CM-CONNECTED, while it has a session, hangs. Only in debug builds and with the feature `faults`: no release has it.
 
 use std::sync::OnceLock;
 
 use whimbrel_control::{Envelope, Payload, UeContext};
 use whimbrel_ids::Supi;
 
-/// What becomes of who runs a UE's message.
+/// What the process does at the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Panic,
@@ -15,19 +15,19 @@ enum Fault {
     Overflow,
 }
 
-/// Commits the fault that is wanted at this input, if one is.
+/// Injects the fault that is configured for this input, if any.
 pub(super) fn inject(ue: Option<&UeContext>, envelope: &Envelope) {
-    static WANTED: OnceLock<Vec<(Supi, Fault)>> = OnceLock::new();
-    let wanted = WANTED.get_or_init(|| read(&std::env::var("WHIMBREL_POISON").unwrap_or_default()));
+    static FAULTS: OnceLock<Vec<(Supi, Fault)>> = OnceLock::new();
+    let faults = FAULTS.get_or_init(|| read(&std::env::var("WHIMBREL_POISON").unwrap_or_default()));
     let Some(ue) = ue.filter(|p| p.amf.registered && !p.sessions.is_empty()) else { return };
     let Payload::InitialUeMessage { octets, .. } = &envelope.payload else { return };
     let named = whimbrel_ngap::peek(octets).and_then(|n| n.five_g_s_tmsi).map(|n| n.tmsi);
     if named.is_none() || named != ue.amf.tmsi {
-        return; // another UE's, whose temporary name leads here
+        return; // another UE's, whose 5G-TMSI leads here
     }
-    match wanted.iter().find(|(supi, _)| Some(*supi) == ue.amf.supi).map(|(_, fault)| fault) {
+    match faults.iter().find(|(supi, _)| Some(*supi) == ue.amf.supi).map(|(_, fault)| fault) {
         None => {}
-        Some(Fault::Panic) => panic!("a fault that was wanted"),
+        Some(Fault::Panic) => panic!("injected fault"),
         Some(Fault::Abort) => std::process::abort(),
         Some(Fault::Hang) => loop {
             std::hint::spin_loop();
@@ -42,8 +42,8 @@ fn deeper(octets: [u8; 4096]) -> [u8; 4096] {
     std::hint::black_box(deeper(std::hint::black_box(octets)))
 }
 
-/// UEs and their faults, between commas. Who mistypes one gets none.
-fn read(wanted: &str) -> Vec<(Supi, Fault)> {
+/// UEs and their faults, separated by commas. Entries with an error are skipped.
+fn read(text: &str) -> Vec<(Supi, Fault)> {
     let one = |s: &str| {
         let (supi, fault) = s.split_once('=')?;
         let fault = match fault {
@@ -55,7 +55,7 @@ fn read(wanted: &str) -> Vec<(Supi, Fault)> {
         };
         Some((supi.parse().ok()?, fault))
     };
-    wanted.split(',').filter_map(one).collect()
+    text.split(',').filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -63,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_read() {
+    fn faults_are_read_and_mistyped_entries_skipped() {
         let supi = |digits: &str| digits.parse().unwrap();
         assert_eq!(
-            read("imsi-999700000000091=hang,999700000000092=abort,nobody=hang,999700000000093=nothing"),
+            read("imsi-999700000000091=hang,999700000000092=abort,unknown=hang,999700000000093=nothing"),
             [(supi("999700000000091"), Fault::Hang), (supi("999700000000092"), Fault::Abort)]
         );
         assert_eq!(read(""), []);

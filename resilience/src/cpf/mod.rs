@@ -1,4 +1,4 @@
-//! The CPF (CPF): runs the machines of its UEs.
+//! The CPF: runs the procedures of its UEs.
 
 #[cfg(any(debug_assertions, feature = "faults"))]
 mod fault_injection;
@@ -31,12 +31,12 @@ pub struct Cpf {
 }
 
 impl Cpf {
-    /// One that serves nobody yet.
+    /// One without UEs.
     pub fn new(config: Arc<Config>) -> Self {
         Self { shard: Shard::new(config) }
     }
 
-    /// Puts a new version of the configuration in force for the inputs to come.
+    /// Applies a new version of the configuration to later inputs.
     pub fn configure(&mut self, config: Arc<Config>) {
         self.shard.configure(config);
     }
@@ -51,11 +51,11 @@ impl Cpf {
         self.shard.context(id)
     }
 
-    /// The UEs that an operator wants to see. A UE that registers anew has two contexts for a while: the registered one
-    /// comes first, and stands alone in lists.
+    /// Answers an operator's query. A UE that registers again has two contexts for a while: the registered one comes first, and lists show
+    /// it alone.
     pub fn show(&self, which: UeQuery) -> Vec<UeSummary> {
         if let UeQuery::Page(_, 0) = which {
-            return Vec::new(); // asked to hear whether there is an answer
+            return Vec::new(); // a page without entries only checks that the CPF answers
         }
         let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
         let mut ues: Vec<(Supi, &UeContext)> = match which {
@@ -75,12 +75,12 @@ impl Cpf {
         Checkpoint::of(self.shard.context(ue)?)
     }
 
-    /// Serves a UE from this state on.
+    /// Restores a UE's context.
     pub(crate) fn restore(&mut self, state: Box<UeContext>) {
         self.shard.restore(state);
     }
 
-    /// A UE is nobody's here any more.
+    /// Drops a UE's context.
     pub(crate) fn forget(&mut self, ue: UeId) {
         self.shard.forget(ue);
     }
@@ -92,11 +92,11 @@ impl Cpf {
 
     /// Runs one input of one UE to completion.
     ///
-    /// If the UE's machine panics on it, the UE is given up, its peers are told what can be told, and the other UEs go
-    /// on (DESIGN: "poison"; TS 33.117 §4.4.4).
+    /// If the UE's procedures panic on it, the UE context is discarded, its resources at peers are released, and the other UEs continue (TS
+    /// 33.117 §4.4.4).
     pub fn run(&mut self, envelope: &Envelope) -> Batch {
         let before = self.shard.context(envelope.ue).map(UeContext::n2_names).unwrap_or_default();
-        // The shard is fit for use after a panic: what it was at is buried.
+        // The shard can be used after a panic: the UE's context is discarded.
         let shard = AssertUnwindSafe(&mut self.shard);
         let ran = catch_unwind(|| {
             let AssertUnwindSafe(shard) = { shard };
@@ -109,13 +109,13 @@ impl Cpf {
             let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
             let held = before.into_iter().chain(after).flatten();
             let held = held.map(|n| ((n.association, n.amf_ue_ngap_id), n.ran_ue_ngap_id));
-            farewell(envelope, held.collect(), remains.as_deref())
+            cleanup_batch(envelope, held.collect(), remains.as_deref())
         })
     }
 }
 
-/// What is to be said of a UE whose machine is no more: its connections and its sessions end, and its registration.
-fn farewell(
+/// The batch that cleans up after a panic: it ends the UE's connections, sessions and registration.
+fn cleanup_batch(
     envelope: &Envelope,
     mut connections: BTreeMap<(AssociationId, AmfUeNgapId), Option<RanUeNgapId>>,
     remains: Option<&UeContext>,

@@ -1,4 +1,4 @@
-//! A CPF of a region: serves UEs, backs others.
+//! A CPF of a region: primary of some UEs, backup of others.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,27 +12,27 @@ use crate::CodeVersion;
 use crate::link::{CpfCommand, CpfReport, PeerMessage, State, UeQuery};
 use crate::replication::{CheckpointAck, CpfId, HeldCheckpoints, Primary, Ran};
 
-/// A UE that is served here.
+/// A UE of which this CPF is the primary.
 struct Served {
     term: u32,
     backups: Vec<CpfId>,
     /// The last input that was run.
     clock: u64,
-    /// The state that its backups were sent last: the next one goes to them as what differs. `None`: they, or some of them, get it whole.
+    /// The checkpoint that its backups were sent last, from which the next delta starts. `None`: the next one goes out whole.
     sent: Option<Checkpoint>,
-    /// Inputs that are being tried, and those behind them.
+    /// Inputs in a trial, and those that wait behind them.
     held: Option<Held>,
 }
 
 struct Held {
     trial: u64,
-    /// Those that are being tried, and how many these are; then what came since.
+    /// The `tried` inputs of the trial, then those that came since.
     inputs: Vec<Envelope>,
     tried: usize,
 }
 
 impl Held {
-    /// The clocks of the inputs that are being tried.
+    /// The clocks of the inputs in the trial.
     fn tried(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.inputs[..self.tried].iter().map(|input| input.clock)
     }
@@ -43,45 +43,45 @@ impl Held {
     }
 }
 
-/// Inputs that come while others of their UE are being tried, at most: as many as a CTA keeps for a replay (`Bounds`).
+/// Inputs that may wait behind a trial: as many as a log holds (`UeLogLimits`).
 const HELD_MAX: usize = 64;
-/// UEs whose state is asked for again on the next link, should this one end: more than a link can lose. Others are asked for once.
+/// UEs whose checkpoint is asked for again on the next link if this one ends: more than a link can lose. Others are asked for once.
 const ASKED_MAX: usize = 65_536;
 
-/// UEs of a portion, where something is said of all: some ten microseconds.
+/// UEs of a portion when something is sent for all: some ten microseconds.
 const PORTION: usize = 64;
 
-/// What leaves a member.
+/// Outputs of a CPF.
 #[derive(Debug, Default)]
 pub struct CpfOutbox {
     /// To its CTA.
     pub up: Vec<CpfReport>,
-    /// To other members.
+    /// To other CPFs.
     pub peers: Vec<(CpfId, PeerMessage)>,
-    /// To its sandbox; each is answered by [`ReplicatedCpf::tried`], in order.
+    /// To its replay sandbox; [`ReplicatedCpf::tried`] takes the outcomes, in order.
     pub trials: Vec<Trial>,
 }
 
-/// A CPF with its links, without the links.
+/// A CPF of a region, without its links.
 pub struct ReplicatedCpf {
     cpf: Cpf,
     code: CodeVersion,
     served: BTreeMap<UeId, Served>,
-    /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
+    /// Holds the fact that a checkpoint is due, not the checkpoint: it is made when it may leave, after the outputs.
     primary: Primary<Option<Checkpoint>>,
     holdings: HeldCheckpoints<Checkpoint>,
-    /// UEs of which a delta had no base here: who was asked for the whole, and of which clock.
+    /// UEs of which a delta had no base here: the CPF that was asked for the whole checkpoint, and its clock.
     asked: BTreeMap<UeId, (CpfId, u64)>,
-    /// States that were not what their senders said, or could not be read when they were needed.
+    /// Checkpoints that were not what their senders claimed, or could not be read.
     refused: u64,
-    /// The UEs of which inputs are being tried, by the trials' numbers.
+    /// The UEs in trials, by the trial's number.
     trials: BTreeMap<u64, UeId>,
     last_trial: u64,
     only_whole_states: bool,
 }
 
 impl ReplicatedCpf {
-    /// One that serves and backs nobody yet.
+    /// One without UEs.
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             cpf: Cpf::new(config),
@@ -97,42 +97,42 @@ impl ReplicatedCpf {
         }
     }
 
-    /// As if it ran this code: a simulation has members of several versions in one process.
+    /// Acts as if it ran this code: a simulation has CPFs of several versions in one process.
     pub fn of_code(self, code: CodeVersion) -> Self {
         Self { code, ..self }
     }
 
-    /// Sends states whole, also where what differs is smaller: a baseline of experiments.
+    /// Sends whole checkpoints where a delta would be smaller, too: a baseline of experiments.
     pub fn only_whole_states(&mut self) {
         self.only_whole_states = true;
     }
 
-    /// The UEs that it serves.
+    /// The UEs of which it is the primary.
     pub fn cpf(&self) -> &Cpf {
         &self.cpf
     }
 
-    /// The UEs that an operator wants to see, of those that it serves.
+    /// Answers an operator's query over the UEs of which it is the primary.
     pub fn show(&self, which: UeQuery) -> Vec<UeSummary> {
         self.cpf.show(which)
     }
 
-    /// How many UEs it serves.
+    /// Number of UEs of which it is the primary.
     pub fn serves(&self) -> usize {
         self.served.len()
     }
 
-    /// How many UEs' states it holds for others.
+    /// Number of checkpoints that it holds as a backup.
     pub fn backed(&self) -> usize {
         self.holdings.len()
     }
 
-    /// The clock of the state that it holds of a UE for another.
+    /// The clock of the checkpoint that it holds of a UE as a backup.
     pub fn holds(&self, ue: UeId) -> Option<u64> {
         self.holdings.clock(ue)
     }
 
-    /// Takes a message of its CTA.
+    /// Handles a command of its CTA.
     pub fn handle(&mut self, message: CpfCommand, out: &mut CpfOutbox) {
         match message {
             CpfCommand::Run(envelope) => self.take(envelope, out),
@@ -164,7 +164,7 @@ impl ReplicatedCpf {
         self.replicate(out);
     }
 
-    /// A trial has ended: its inputs, and those that came since, are run if none did harm.
+    /// A trial has ended: its inputs, and those that came since, run if it passed.
     pub fn tried(&mut self, trial: u64, became: TrialOutcome, out: &mut CpfOutbox) {
         let Some(ue) = self.trials.remove(&trial) else { return };
         let Some(served) = self.served.get_mut(&ue) else { return };
@@ -173,7 +173,7 @@ impl ReplicatedCpf {
                 held.tried().nth(unharmed as usize).map_or_else(|| held.all_tried(), |clock| (clock, clock))
             });
             out.up.push(CpfReport::Poisoned { ue, term: served.term, inputs });
-            return; // what is held stays so until the CTA says that the UE is gone
+            return; // held inputs stay until the CTA orders to forget the UE
         }
         let held = served.held.take_if(|h| h.trial == trial);
         held.into_iter().flat_map(|h| h.inputs).for_each(|input| self.run(&input, out));
@@ -183,7 +183,7 @@ impl ReplicatedCpf {
     fn replicate(&mut self, out: &mut CpfOutbox) {
         while let Some((ue, clock, state)) = self.primary.due() {
             let Some(served) = self.served.get_mut(&ue) else { continue };
-            // Who is at something again has a newer state soon.
+            // A UE with a running procedure has a newer checkpoint soon.
             let made = || self.cpf.checkpoint(ue).filter(|_| served.clock == clock);
             let Some(state) = state.or_else(made) else { continue };
             let term = served.term;
@@ -201,7 +201,7 @@ impl ReplicatedCpf {
             return self.refuse(input, out);
         }
         let Some(served) = self.served.get_mut(&ue) else { return };
-        // The state may be newer than the CTA knew when it chose these.
+        // The checkpoint may be newer than the CTA knew.
         inputs.retain(|input| input.clock > served.clock);
         if let Some(input) = inputs.first().filter(|input| input.clock > served.clock + 1) {
             return self.refuse(input, out);
@@ -213,7 +213,7 @@ impl ReplicatedCpf {
         served.held = Some(Held { trial: id, tried: inputs.len(), inputs });
     }
 
-    /// Runs an input, or keeps it behind those that are being tried.
+    /// Runs an input, or holds it behind a trial.
     fn take(&mut self, envelope: Envelope, out: &mut CpfOutbox) {
         if envelope.code_version != self.code.0 {
             return self.refuse(&envelope, out);
@@ -229,7 +229,7 @@ impl ReplicatedCpf {
         }
     }
 
-    /// The log of a UE is another version's, or leads on from a state that is not here: the UE is not served here.
+    /// Refuses a UE whose log is of another code version, or leads on from a state that is not here.
     fn refuse(&mut self, envelope: &Envelope, out: &mut CpfOutbox) {
         let ue = envelope.ue;
         if let Some(Served { term, .. }) = self.served.remove(&ue) {
@@ -238,12 +238,12 @@ impl ReplicatedCpf {
         }
     }
 
-    /// How many states that were sent here could not be served from: unreadable, or not what their senders said.
+    /// Number of unusable checkpoints: unreadable, or not what their senders claimed.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes a message of another member.
+    /// Handles a message of another CPF.
     pub fn peer(&mut self, from: CpfId, message: PeerMessage, out: &mut CpfOutbox) {
         match message {
             PeerMessage::State(state) => self.back(state, out),
@@ -256,9 +256,9 @@ impl ReplicatedCpf {
         }
     }
 
-    /// A link to another member has ended, and a new one leads there: how many of the last messages came is not known. So that one is sent again what
-    /// it was sent last of each UE that it backs, and asked again for what is lacked here. UEs in portions, after this one; gives where the next
-    /// portion begins, if there is one.
+    /// A link to another CPF has ended, and a new one is up: it is unknown how many of the last messages arrived. So that CPF is sent the
+    /// last checkpoint again of each UE that it backs, and asked again for missing ones. UEs come in portions, after `after`; returns where
+    /// the next portion begins, if there is one.
     pub fn peer_reconnected(
         &mut self,
         peer: CpfId,
@@ -280,14 +280,14 @@ impl ReplicatedCpf {
         more
     }
 
-    /// The state of a UE that is served here, as its backups were sent it last, of which this is one.
+    /// The checkpoint of a UE that was sent to its backups last, if `backup` is one of them.
     fn sent(&self, ue: UeId, backup: CpfId) -> Option<State> {
         let served = self.served.get(&ue).filter(|s| s.backups.contains(&backup))?;
         let state = served.sent.clone()?;
         Some(State { ue, term: served.term, clock: state.clock(), state })
     }
 
-    /// Takes what differs in a UE's state from the one that is held. Who holds another one asks for the whole.
+    /// Applies a delta to the held checkpoint, or asks for the whole one if the base is missing.
     fn back_by(&mut self, from: CpfId, term: u32, delta: &Delta, out: &mut CpfOutbox) {
         let (ue, clock) = (delta.ue_id(), delta.clock());
         let base = self.holdings.state(ue);
@@ -302,20 +302,20 @@ impl ReplicatedCpf {
         }
     }
 
-    /// Takes a UE's state. It is kept as it came, and read when the UE has to be served from it.
+    /// Stores a checkpoint unread; it is decoded when this CPF takes the UE over.
     fn back(&mut self, state: State, out: &mut CpfOutbox) {
         let ue = state.ue;
         match self.served.get(&ue).map(|s| s.term) {
-            Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one
+            Some(term) if state.term <= term => return, // it was sent before this CPF replaced its sender
             _ => {}
         }
         if (state.state.ue_id(), state.state.clock()) != (ue, state.clock) || state.term == u32::MAX {
             self.refused += 1;
             out.up.push(CpfReport::CheckpointUnusable { ue, term: state.term });
-            return; // it counts as lagging, and the CTA has the log
+            return; // this CPF counts as lagging, and the CTA has the log
         }
         if self.served.remove(&ue).is_some() {
-            self.cpf.forget(ue); // it has moved to who sends this, and is backed here from now on
+            self.cpf.forget(ue); // the UE has moved to the sender, and this CPF is its backup from now on
         }
         let term = state.term;
         if let CheckpointAck::Holds(clock) = self.holdings.take(state) {
@@ -328,7 +328,7 @@ impl ReplicatedCpf {
 
     fn serve(&mut self, ue: UeId, term: u32, backups: Vec<CpfId>, out: &mut CpfOutbox) {
         if self.holdings.term(ue).is_some_and(|held| held > term) {
-            return; // it has moved on since: the state of who serves it now was here first
+            return; // the UE has moved since: the checkpoint of its new primary arrived first
         }
         if !self.served.contains_key(&ue) {
             let Some(clock) = self.take_over(ue) else {
@@ -345,8 +345,8 @@ impl ReplicatedCpf {
             served.sent = None;
             return;
         }
-        // Its backups, of which some are new, get what stands. Where a procedure runs, that is what was sent last: the log leads on from there, and
-        // who serves the UE may be lost before the procedure ends.
+        // Its backups, of which some may be new, get the current checkpoint. While a procedure runs, that is the one sent last: the log
+        // leads on from there, and this CPF may be lost before the procedure ends.
         if let Some(state) = self.cpf.checkpoint(ue) {
             served.sent = None;
             self.primary.again(ue, served.clock, Some(state));
@@ -356,7 +356,8 @@ impl ReplicatedCpf {
         }
     }
 
-    /// Goes on with a UE from what is held of it, or from nothing. Gives the clock of that; nothing if it is not what its sender said.
+    /// Restores a UE from its checkpoint, or starts it without one. Returns its clock; `None` if the checkpoint is not what its sender
+    /// claimed.
     fn take_over(&mut self, ue: UeId) -> Option<u64> {
         let Some((clock, state)) = self.holdings.promote(ue) else { return Some(0) };
         let state = state.context().ok().filter(|p| (p.id, p.clock) == (ue, clock))?;
@@ -371,7 +372,7 @@ impl ReplicatedCpf {
             return; // it was run before
         }
         if envelope.clock > served.clock + 1 {
-            return self.refuse(envelope, out); // it lacks what it said to have
+            return self.refuse(envelope, out); // this CPF lacks a state that it had acknowledged
         }
         served.clock = envelope.clock;
         let batch = Box::new(self.cpf.run(envelope));

@@ -1,10 +1,9 @@
-//! Trials: inputs that a CPF may have died of are tried elsewhere before another one runs them (DESIGN: "poison").
+//! Trials: inputs that may have ended a CPF run in a replay sandbox before another CPF runs them.
 //!
-//! A panic costs one UE ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process; and
-//! whoever took its UE over and ran it again would follow. So what was handed to a member that was lost, and has no batch, does not
-//! run in the next one at once: that one has a *sandbox* do so first, a process of its own that nobody misses, and goes on with its other UEs
-//! meanwhile. TrialOutcome are all such inputs, not the first alone: a member answers at the end of its turn, so the first without an answer may be
-//! one that did no harm.
+//! A panic costs one UE ([`Cpf::run`]). An input that aborts the process, overflows its stack or never returns costs the process, and a CPF
+//! that took the UE over and replayed it would follow. So inputs that a lost CPF has not answered do not run at once in the next one: a
+//! *replay sandbox*, a process without UEs of its own, runs them first, while the CPF serves its other UEs. All such inputs are tried, not
+//! the first alone: a CPF answers at the end of its turn, so the first without an answer may be harmless.
 
 use std::sync::Arc;
 
@@ -15,34 +14,34 @@ use whimbrel_control::{Checkpoint, Envelope, FlatError, UeId};
 use super::Cpf;
 use crate::link::{LinkError, read_envelopes, write_envelopes};
 
-/// What one UE would do next, to be tried.
+/// Inputs of one UE to be tried.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Its number, counted by the member.
+    /// Its number, counted by the CPF.
     pub id: u64,
-    /// Whose.
+    /// The UE.
     pub ue: UeId,
-    /// Where the UE rests; `None` if it begins.
+    /// The checkpoint from which it starts; `None` for a UE that begins.
     pub state: Option<Checkpoint>,
-    /// What it runs from there, in order.
+    /// The inputs from there, in order.
     pub inputs: Vec<Envelope>,
 }
 
-/// What became of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
-    /// None of its inputs did any harm.
+    /// All inputs ran to completion.
     Passed,
-    /// So many of its inputs did no harm, and the next one ended who ran it.
+    /// So many inputs ran to completion, and the next one ended the sandbox.
     CrashedAfter(u32),
 }
 
-/// To a sandbox, as octets.
+/// Messages to a replay sandbox.
 #[derive(Debug)]
 pub enum ToReplaySandbox {
-    /// The configuration that is in force for the trials to come.
+    /// The configuration for later trials.
     Configure(Arc<Config>),
-    /// Try this, and say so when it did no harm.
+    /// Run a trial and report its progress.
     Try(Trial),
 }
 
@@ -65,7 +64,8 @@ impl ToReplaySandbox {
             }
             Self::Try(Trial { id, ue, state, inputs }) => {
                 let state = state.as_ref().map(Checkpoint::octets);
-                let state_octets = state.map(|s| u32::try_from(s.len()).expect("a state is far shorter"));
+                let state_octets =
+                    state.map(|s| u32::try_from(s.len()).expect("a checkpoint is far shorter"));
                 head(&Head::Try { id: *id, ue: *ue, state_octets }, to);
                 to.extend_from_slice(state.unwrap_or_default());
                 write_envelopes(inputs, to);
@@ -86,17 +86,17 @@ impl ToReplaySandbox {
     }
 }
 
-/// A CPF that nobody misses.
+/// The CPF of the sandbox process, without UEs of its own.
 #[derive(Default)]
 pub struct ReplaySandbox {
     cpf: Option<Cpf>,
 }
 
 impl ReplaySandbox {
-    /// Does what it is told; the number of a trial that it came out of. What it does otherwise is the point of it. `survived` is told of
-    /// each trial that is begun, and how many of its inputs did no harm so far: of those that end it, the next is known by that.
+    /// Handles a message. Returns the number of a trial that ran to completion. `survived` is called when a trial begins and after each
+    /// input, with the number of inputs that have run: if the process ends, the next input is the cause.
     ///
-    /// Errors: each [`FlatError`] of the UE's state, if that cannot be read: it runs nowhere then.
+    /// Errors: each [`FlatError`] of the checkpoint, if it cannot be read.
     pub fn handle(
         &mut self,
         message: ToReplaySandbox,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_configuration_tries_nothing() {
+    fn without_a_configuration_no_trial_runs() {
         assert_eq!(
             ReplaySandbox::default().handle(ToReplaySandbox::Try(trial()), |_, _| panic!("it tries")),
             Ok(None)

@@ -1,8 +1,8 @@
-//! An input that never comes to an end is noticed from beside: by a thread that looks, every so often, at what the working one is at.
+//! Detection of an input that never ends: a second thread samples the progress of the working one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the working thread is at. Shared with the one that looks.
+/// Progress of the working thread, shared with the watching one.
 #[derive(Debug, Default)]
 pub struct InputProgress(AtomicU64);
 
@@ -12,19 +12,19 @@ impl InputProgress {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has come to its end.
+    /// The input has ended.
     pub fn end(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Odd while an input is at work, and another number with each.
+    /// Odd while an input runs, and another number with each.
     fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Says when one input has been at work for too long: at so many looks one after the other, so that a process that was stopped, and does not
-/// look either, accuses nobody.
+/// Reports when one input has run for too long: at so many samples in a row, so that a process that was stopped, and took no samples
+/// either, is not blamed.
 #[derive(Debug)]
 pub struct Watchdog {
     looks_max: u32,
@@ -33,12 +33,12 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// One whose input may be seen at so many looks and no more: its budget is theirs less one, times the interval between them.
+    /// One that allows an input `looks_max` samples: its time limit is one less, times the interval between them.
     pub fn new(looks_max: u32) -> Self {
         Self { looks_max, at: 0, looks: 0 }
     }
 
-    /// Looks; whether the input that is at work should have ended.
+    /// Takes a sample. Returns whether the running input should have ended.
     pub fn look(&mut self, work: &InputProgress) -> bool {
         let at = work.now();
         if at.is_multiple_of(2) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_is_not_work() {
+    fn an_idle_thread_is_not_reported() {
         let (work, mut dog) = (InputProgress::default(), Watchdog::new(1));
         assert!((0..100).all(|_| !dog.look(&work)));
         work.begin();

@@ -1,5 +1,5 @@
-//! The CPFs of the CTA's UEs: one within the program, called as a function; or those of a region, each
-//! UE with one that serves it and others that hold its state, and with its log here (DESIGN §4; Neutrino §4.2).
+//! The CPFs of the CTA's UEs: one within the program, called as a function; or those of a region, where each UE has a primary and backups,
+//! and its log is kept here (Neutrino §4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -26,111 +26,112 @@ use crate::region::{Region, Rings};
 use crate::replication::{BESIDE_INPUT, CpfId, Lagging, Ledger, TakeoverOutcome, UeLogLimits, Verdict};
 use crate::{CodeVersion, Cpf};
 
-/// How long a log that is half full, and a UE that nobody else could go on with, waits for a backup before another one is asked: longer than two
-/// CPFs take to reach each other again after a link of theirs has ended.
+/// How long to wait for a backup before another CPF is asked, where a log is half full or a UE has no usable backup. Longer than two CPFs
+/// take to reconnect after their link has ended.
 pub(super) const HASTE: Duration = Duration::from_secs(2);
-/// When a CPF is lost or leaves, what nobody waits for is done in slices, with this between them: short ones, since whoever is
-/// heard of meanwhile waits for the slice to end.
+/// Pause between slices of the work that follows the loss or the leaving of a CPF. UEs that wait for an answer are not part of slices.
+/// Slices are short, since a UE that sends a message meanwhile waits for the end of one.
 pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(125);
-/// UEs of a slice that are looked at, at most: some ten microseconds.
+/// UEs that one slice examines at most, some ten microseconds.
 const SLICE: usize = 256;
-/// What a slice has each of the others do, at most, in messages: inputs to run again, UEs to take over (which are two), backups to find. Each
-/// takes up to ten microseconds there, so that they have half of their time and more for UEs that are at something.
+/// Work that one slice gives to each remaining CPF at most, in messages: inputs to replay, takeovers (two each), new backups. A message
+/// takes up to ten microseconds there, so CPFs keep more than half of their time for UEs with running procedures.
 const SLICE_WORK: u64 = 8;
-/// What it takes the CTA itself to give a UE up that nobody can go on with, as so many of these messages.
+/// Cost for the CTA of discarding a UE that no CPF can take over, in the same unit.
 const GIVEN_UP_WORK: u64 = 10;
 
-/// Who runs the UEs' machines.
+/// What runs the UEs' procedures.
 pub(super) enum Service {
     /// A part of this program.
     Here(Box<Cpf>),
-    /// The members of a region.
+    /// The CPFs of a region.
     Region(Box<Cpfs>),
 }
 
-/// The members of a region, and the UEs' logs.
+/// The CPFs of a region, and the UEs' logs.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
     pub(super) draining: Draining,
     pub(super) logs: LogLimits,
     pub(super) trusted: BTreeSet<CpfId>,
-    /// What code each of these runs, and of those that UEs are yet to be taken over from.
+    /// The code version of each of them, and of lost CPFs whose UEs have not all been taken over yet.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
     pub(super) ledgers: BTreeMap<UeId, Ledger<Packed>>,
-    /// The UEs of which inputs are kept or under way, and the octets that are kept of each.
+    /// The UEs with inputs in the log or without an answer, and the octets in the log of each.
     pub(super) logged: BTreeMap<UeId, usize>,
-    /// The octets of all of them.
+    /// The sum of these octets.
     kept: usize,
-    /// The bounds that logs have met since it was told last.
+    /// The log limits that were reached and have not been reported yet.
     #[serde(skip)]
     full: Vec<&'static str>,
-    /// The UEs that would be lost with who serves them: there was no backup when they began, or what the log leads on from has not come to who
-    /// took a lost backup's place, or was given up since the log was full.
+    /// The UEs that would be lost with their primary: they began without a backup, their new backup has not confirmed the checkpoint at
+    /// which the log begins, or a full log was discarded.
     pub(super) without_backup: BTreeSet<UeId>,
-    /// Batches that were taken from each link.
+    /// Batches received from each CPF.
     pub(super) taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
-    /// When UEs are looked at that somebody may be late with, and how far that has come.
+    /// When to look next for UEs whose backups are late, and how far the current round has come.
     pub(super) scan: Instant,
     #[serde(skip)]
     pub(super) round: Option<Round>,
-    /// After losses, and when somebody has come: from which UE on nobody has looked yet whether it is concerned, and when somebody does next.
-    unseen: VecDeque<Option<UeId>>,
+    /// Rounds over all UEs that are due after a CPF was lost or has joined: the last UE that each round has examined; and the time of the
+    /// next slice.
+    unexamined: VecDeque<Option<UeId>>,
     look: Instant,
-    /// Those of which it is known, and who wait for something that is yet to come.
+    /// UEs of a lost CPF that have a running procedure and wait for no answer: they come before the round.
     behind: VecDeque<UeId>,
-    /// How long that takes: for the operator of who serves.
+    /// How long takeovers take, for metrics. Not part of a snapshot.
     #[serde(skip)]
     recovery: Recovery,
-    /// UEs that are to be served by another.
+    /// UEs that are moving to another CPF.
     pub(super) moving: BTreeMap<UeId, Moving>,
-    /// When these began to, oldest first, those too that have come about.
+    /// When moves began, oldest first; completed moves are still listed.
     pub(super) moves_begun: VecDeque<(Instant, UeId)>,
-    /// UEs that are in other regions than the CTA's own.
+    /// UEs in a region other than the CTA's own.
     pub(super) away: BTreeMap<UeId, Region>,
-    /// UEs that have backups which are to go as soon as others have the state: where they came from, or that did not get it.
+    /// UEs with backups that are dismissed as soon as others have the checkpoint: late ones, and those of a region that the UE has left.
     pub(super) unsettled: BTreeSet<UeId>,
-    /// The requests that would end the UEs' sessions, by UPF: for those that nobody can go on with.
+    /// PFCP Session Deletion Requests per UE and UPF, for UEs that are discarded.
     deletions: BTreeMap<UeId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: ReplicationCounters,
-    /// What each has been complained of: that is told once.
-    complained: BTreeSet<(CpfId, ProtocolViolation)>,
+    /// Violations that have been reported: each is reported once per CPF.
+    reported: BTreeSet<(CpfId, ProtocolViolation)>,
 }
 
-/// CpfTable that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
+/// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these are told.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Waiting {
-    pub(super) untold: BTreeSet<CpfId>,
-    /// They were told to send a state, which may wait for batches that were under way then.
+    pub(super) await_release: BTreeSet<CpfId>,
+    /// CPFs that were asked for a checkpoint, which may wait for the release of earlier batches.
     asked: BTreeSet<CpfId>,
 }
 
 impl Waiting {
-    /// A batch has come: a state of its UE waits for it if that is idle.
+    /// A batch has come: if its UE is idle, a checkpoint waits for its release.
     fn ran(&mut self, cpf: CpfId, idle: bool) {
         if idle {
             self.asked.remove(&cpf);
         }
         if idle || self.asked.contains(&cpf) {
-            self.untold.insert(cpf);
+            self.await_release.insert(cpf);
         }
     }
 
     fn lost(&mut self, cpf: CpfId) {
-        self.untold.remove(&cpf);
+        self.await_release.remove(&cpf);
         self.asked.remove(&cpf);
     }
 }
 
-/// What is kept of UEs' logs, and for how long.
+/// Limits of the UEs' logs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LogLimits {
-    /// How much of one UE's. Of UEs that begin from now on.
+    /// Per UE, for UEs that begin from now on.
     pub ue: UeLogLimits,
-    /// Octets of all UEs' together.
+    /// Octets over all UEs.
     pub octets: usize,
-    /// How long a log waits for a replica that does not say that it holds the UE's state, if another one does.
+    /// How long a log is kept for a backup that does not acknowledge the UE's checkpoint while another one has.
     pub outdated_after: Duration,
 }
 
@@ -141,55 +142,55 @@ impl Default for LogLimits {
     }
 }
 
-/// What became of UEs whose CPFs were lost, and of their logs.
+/// Counters of takeovers, moves, logs and checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicationCounters {
     /// CPFs that were lost.
     pub cpfs_lost: u64,
-    /// UEs that another one took over.
+    /// UEs that another CPF took over.
     pub taken_over: u64,
-    /// Inputs that were run again for that.
+    /// Inputs that were replayed for that.
     pub replayed: u64,
-    /// Of these, inputs that the lost one may have died of: they were tried before.
+    /// Of these, inputs that may have ended the lost CPF and went through the replay sandbox first.
     pub tried: u64,
-    /// UEs of which an input ended who tried it: they register anew.
+    /// UEs with an input that ended the replay sandbox: their contexts were discarded.
     pub poisoned: u64,
-    /// UEs whose state nobody held: they register anew.
+    /// UEs without a usable checkpoint: they register again.
     pub lost: u64,
-    /// States from which a UE could not be served, since they were not what their senders said.
+    /// Checkpoints that could not be used: unreadable, or of another UE or clock than their sender claimed.
     pub unreadable: u64,
-    /// UEs that moved to another CPF in order.
+    /// UEs that moved to another CPF without a loss.
     pub moved: u64,
-    /// Of these, those that moved at once, since their state was there already.
+    /// Of these, moves that needed no transfer, since the checkpoint was there (Neutrino §4.3, fast handover).
     pub moved_fast: u64,
-    /// UEs that were to move and stayed, since their state did not come there in time.
+    /// Moves that were given up, since the checkpoint did not arrive in time.
     pub moves_given_up: u64,
-    /// Replicas that lagged until the log could not wait for them.
+    /// Backups for which a log was not kept any longer.
     pub lagging: u64,
-    /// Batches of who does not serve the UE any more.
+    /// Batches of CPFs that are not the UE's primary, discarded.
     pub fenced: u64,
-    /// States that CPFs said to hold, and that nobody can: no answer has left for their clocks yet, or their terms have not begun.
+    /// Acknowledgements of checkpoints that cannot exist: their clock was not released yet, or their term has not begun.
     pub checkpoint_acks_refused: u64,
-    /// Replays that gave other outputs than had left.
+    /// Replays whose outputs differed from those that had left.
     pub diverged: u64,
-    /// Batches that used a downlink NAS COUNT again: nothing of them left.
+    /// Batches that used a downlink NAS COUNT twice: none of their outputs left.
     pub nas_count_reuse: u64,
 }
 
-/// What a CPF does that it should not.
+/// A rule of the replication protocol that a CPF breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProtocolViolation {
-    /// It speaks for a UE that it does not serve; it may have served it a moment ago.
+    /// It sends for a UE of which it is not the primary; it may have been until a moment ago.
     Fenced,
-    /// It says to hold a state that nobody can hold yet.
+    /// It acknowledges a checkpoint that cannot exist yet.
     AckRefused,
-    /// It cannot serve a UE from what it holds, or was sent, of it.
+    /// Its checkpoint of a UE is unusable, or the one that it was sent is.
     CheckpointUnusable,
-    /// What it says of an input is not what was said of it before.
+    /// Its outputs for an input differ from those that have left.
     Diverged,
-    /// It uses a downlink NAS COUNT again that its UE has had under the same keys.
+    /// It used a downlink NAS COUNT twice under the same keys (TS 33.501 §6.4.3.1).
     NasCountReuse,
-    /// It does not say that it holds states, and a log waits for it no longer.
+    /// It does not acknowledge checkpoints, and a log is not kept for it any longer.
     Lagging,
 }
 
@@ -210,7 +211,7 @@ impl Cpfs {
             waiting: Waiting::default(),
             scan: now + BETWEEN_ROUNDS,
             round: None,
-            unseen: VecDeque::new(),
+            unexamined: VecDeque::new(),
             look: now,
             behind: VecDeque::new(),
             recovery: Recovery::default(),
@@ -220,7 +221,7 @@ impl Cpfs {
             unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: ReplicationCounters::default(),
-            complained: BTreeSet::new(),
+            reported: BTreeSet::new(),
         }
     }
 
@@ -229,15 +230,15 @@ impl Cpfs {
         self.code.get(&one) == self.code.get(&other)
     }
 
-    /// What all inputs of a UE have in common while this CPF serves it.
+    /// The fields that all logged inputs of a UE share while this CPF is its primary.
     fn log_of(&self, ue: UeId, by: CpfId) -> LogOf {
         let code_version = self.code.get(&by).map_or(0, |code| code.0);
         LogOf { code_version, ue, cta_term: TERM }
     }
 
-    fn complain(&mut self, of: CpfId, complaint: ProtocolViolation, out: &mut Outbox) {
+    fn report(&mut self, of: CpfId, violation: ProtocolViolation, out: &mut Outbox) {
         let counts = &mut self.counts;
-        *match complaint {
+        *match violation {
             ProtocolViolation::Fenced => &mut counts.fenced,
             ProtocolViolation::AckRefused => &mut counts.checkpoint_acks_refused,
             ProtocolViolation::CheckpointUnusable => &mut counts.unreadable,
@@ -245,21 +246,21 @@ impl Cpfs {
             ProtocolViolation::NasCountReuse => &mut counts.nas_count_reuse,
             ProtocolViolation::Lagging => &mut counts.lagging,
         } += 1;
-        if self.complained.insert((of, complaint)) {
-            out.cpf_violations.push((of, complaint));
+        if self.reported.insert((of, violation)) {
+            out.cpf_violations.push((of, violation));
         }
     }
 
-    /// Keeps an input and hands it to who serves its UE. Whether nobody can: its state was lost.
+    /// Logs an input and sends it to the UE's primary. Returns whether the UE is lost: no CPF has a usable checkpoint.
     fn submit(&mut self, envelope: Envelope, out: &mut Outbox) -> bool {
         let ue = envelope.ue;
-        if !self.unseen.is_empty() {
+        if !self.unexamined.is_empty() {
             let before = self.counts.taken_over;
             if self.fail_over(ue, out) {
                 return true;
             }
             if self.counts.taken_over > before {
-                self.recovery.waits(ue, envelope.time);
+                self.recovery.ue_waits(ue, envelope.time);
             }
         }
         if let Some(envelope) = self.waits(envelope, out) {
@@ -309,31 +310,31 @@ impl Cpfs {
         }
     }
 
-    /// Backups that have lacked a UE's state for so long are waited for no longer where others have it, and others take their places: who serves the
-    /// UE may not reach them, and while the log waits it fills. Whether there is anybody.
+    /// Stops keeping the log for backups that have been late for `patience` where another one has the checkpoint, and adds CPFs in their
+    /// places: the primary may not reach them, and the log fills meanwhile. Returns whether CPFs were added.
     pub(super) fn scan(&mut self, now: Instant, ue: UeId, patience: Duration, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
-        // Where nobody could take a place, who is late is nobody's matter.
+        // Late backups do not matter where no CPF could replace them.
         let late = if self.rings.has_more() { ledger.late(now, patience) } else { Vec::new() };
         let lagging = ledger.scan(now, patience);
-        let mut told: Vec<CpfId> = lagging.iter().map(|l| l.replica).collect();
+        let mut late_cpfs: Vec<CpfId> = lagging.iter().map(|l| l.replica).collect();
         self.outdated(ue, lagging, out);
         self.pruned(ue);
         let relieved = !late.is_empty() && self.relieve(ue, &late, out);
         if relieved {
-            told.extend(late);
-            told.sort();
-            told.dedup();
+            late_cpfs.extend(late);
+            late_cpfs.sort();
+            late_cpfs.dedup();
         }
-        told.into_iter().for_each(|cpf| self.complain(cpf, ProtocolViolation::Lagging, out));
+        late_cpfs.into_iter().for_each(|cpf| self.report(cpf, ProtocolViolation::Lagging, out));
         if self.unsettled.contains(&ue) {
             self.settle(ue, out);
         }
         relieved
     }
 
-    /// Others back a UE in the places of those that are late, which go when these have its state ([`Self::settle`]): until then it is they from
-    /// whose state the log leads on. Only who runs the same code can go on with the log. Whether there is anybody.
+    /// Adds backups in the places of late ones, which are dismissed when the new ones have the checkpoint ([`Self::settle`]); until then
+    /// the log leads on from theirs. Only a CPF that runs the same code can run the log. Returns whether any were added.
     fn relieve(&mut self, ue: UeId, late: &[CpfId], out: &mut Outbox) -> bool {
         let region = self.region(ue);
         let Some(ledger) = self.ledgers.get(&ue) else { return false };
@@ -354,8 +355,8 @@ impl Cpfs {
         true
     }
 
-    /// Replicas that the log cannot lead on are told so. They ask for the state of the other replicas that have it, and who serves the UE
-    /// sends it anew: it knows itself when that may leave, and the others are there in case it does not get through.
+    /// Tells lagging replicas that their checkpoints are outdated. They ask the replicas that have a newer one; the primary also sends it
+    /// again when it may leave, and the others serve if that does not arrive.
     pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<Lagging>, out: &mut Outbox) {
         if lagging.is_empty() {
             return;
@@ -381,30 +382,30 @@ impl Cpfs {
         self.kept = self.kept + octets.unwrap_or(0) - before.unwrap_or(0);
     }
 
-    /// A CPF is lost: the UEs that wait for its answer go on elsewhere now, the others bit by bit, or when they are heard of;
-    /// first those that are at something. Gives the UEs whose state nobody has.
-    pub(super) fn given_up(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) -> Vec<UeId> {
+    /// A CPF is lost. UEs that wait for its answer are taken over now, the others in slices or when they send a message, those with a
+    /// running procedure first. Returns the UEs without a usable checkpoint.
+    pub(super) fn cpf_lost(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) -> Vec<UeId> {
         if !self.trusted.remove(&dead) {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
-        self.complained.retain(|(cpf, _)| *cpf != dead);
+        self.reported.retain(|(cpf, _)| *cpf != dead);
         self.taken.remove(&dead);
         self.waiting.lost(dead);
         self.draining.lost(dead);
-        self.unseen.push_back(None);
-        self.recovery.begins(now, self.unseen.len());
+        self.unexamined.push_back(None);
+        self.recovery.begins(now, self.unexamined.len());
         self.look = now + BETWEEN_SLICES;
         let ledgers = self.logged.keys().filter_map(|ue| Some((*ue, self.ledgers.get(ue)?)));
         let served = ledgers.filter(|(_, l)| l.assignment().0 == dead);
         let (unanswered, behind): (Vec<_>, Vec<_>) = served.partition(|(_, l)| l.released() < l.clock());
         self.behind.extend(behind.into_iter().map(|(ue, _)| ue));
         let unanswered: Vec<UeId> = unanswered.into_iter().map(|(ue, _)| ue).collect();
-        unanswered.iter().for_each(|&ue| self.recovery.waits(ue, now));
+        unanswered.iter().for_each(|&ue| self.recovery.ue_waits(ue, now));
         unanswered.into_iter().filter(|&ue| self.fail_over(ue, out)).collect()
     }
 
-    /// Has the next UEs that may have been served or backed by somebody lost go on. Gives those whose state nobody has.
+    /// The next slice of takeovers and new backups after a loss. Returns the UEs without a usable checkpoint.
     fn fail_over_more(&mut self, now: Instant, out: &mut Outbox) -> Vec<UeId> {
         if now < self.look {
             return Vec::new();
@@ -419,49 +420,49 @@ impl Cpfs {
             if done(&self.counts, out) + GIVEN_UP_WORK * lost.len() as u64 >= enough {
                 break;
             }
-            let Some(ue) = self.next_unseen() else { break };
-            // Who is at something comes first, and again among all.
+            let Some(ue) = self.next_unexamined() else { break };
+            // UEs with a running procedure come first, and once more in the round.
             if !lost.contains(&ue) && self.fail_over(ue, out) {
                 lost.push(ue);
             }
         }
-        out.takeover_times.extend(self.recovery.over(now));
+        out.takeover_times.extend(self.recovery.completed(now));
         lost
     }
 
-    /// The next UE that may be concerned by a loss.
-    fn next_unseen(&mut self) -> Option<UeId> {
+    /// The next UE that a loss may affect.
+    fn next_unexamined(&mut self) -> Option<UeId> {
         if let Some(ue) = self.behind.pop_front() {
             return Some(ue);
         }
         loop {
-            let after = self.unseen.front_mut()?;
+            let after = self.unexamined.front_mut()?;
             let next = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             if let Some((ue, _)) = self.ledgers.range(next).next() {
                 *after = Some(*ue);
                 return Some(*ue);
             }
-            self.unseen.pop_front();
-            self.recovery.looked();
+            self.unexamined.pop_front();
+            self.recovery.round_ended();
         }
     }
 
-    /// Who serves or backs the UE and was lost is replaced. Whether nobody has its state.
+    /// Replaces the lost CPFs of a UE. Returns whether no CPF has a usable checkpoint.
     fn fail_over(&mut self, ue: UeId, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (primary, _) = ledger.assignment();
         let mut gone: Vec<CpfId> = ledger.backups().filter(|c| !self.trusted.contains(c)).collect();
         if !self.trusted.contains(&primary) {
-            gone.push(primary); // last: nobody lost takes its place
+            gone.push(primary); // last, so that no lost backup is promoted
         }
         if gone.is_empty() {
             self.back(ue, out);
             return false;
         }
-        self.go_on_without(ue, gone, out)
+        self.remove_cpfs(ue, gone, out)
     }
 
-    /// A UE that has fewer backups than it should gets those that have come since.
+    /// Adds backups that have joined to a UE that lacks some.
     fn back(&mut self, ue: UeId, out: &mut Outbox) {
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
@@ -474,8 +475,8 @@ impl Cpfs {
         }
     }
 
-    /// A UE goes on without these, of which its CPF is the last if it is among them. Whether nobody has its state.
-    fn go_on_without(&mut self, ue: UeId, gone: Vec<CpfId>, out: &mut Outbox) -> bool {
+    /// Removes CPFs from a UE; the primary, if among them, stands last. Returns whether no CPF has a usable checkpoint.
+    fn remove_cpfs(&mut self, ue: UeId, gone: Vec<CpfId>, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&ue).filter(|_| !gone.is_empty()) else { return false };
         let mut replay = Vec::new();
         for cpf in gone {
@@ -497,7 +498,7 @@ impl Cpfs {
         further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
         let is_backed = ledger.is_backed();
         serve(ue, ledger, &mut self.waiting, out);
-        // The lost one has had each of these. What it answered did it no harm; of the others it may have died.
+        // The lost CPF received all of these. Those that it answered are harmless; one of the others may have ended it.
         let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
         self.counts.tried += unanswered as u64;
         let inputs = replay.into_iter().map(|(_, input)| input);
@@ -506,7 +507,7 @@ impl Cpfs {
             0 => out.cpfs.extend(inputs.map(|input| (by, CpfCommand::RunLogged(input.to_flat(log))))),
             _ => {
                 let read = inputs.map(|input| input.read(log));
-                let Ok(inputs) = read.collect() else { return true }; // a log that came from who replicated this
+                let Ok(inputs) = read.collect() else { return true }; // the log came from another CTA's snapshot
                 out.cpfs.push((by, CpfCommand::RunAfterTrial { ue, inputs }));
             }
         }
@@ -517,7 +518,7 @@ impl Cpfs {
         false
     }
 
-    /// A UE is gone. Gives the requests that end what it has left at UPFs.
+    /// A UE is gone. Returns the requests that delete its sessions at UPFs.
     fn forget(&mut self, ue: UeId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
         self.without_backup.remove(&ue);
         self.recovery.forget(ue);
@@ -532,27 +533,27 @@ impl Cpfs {
         self.deletions.remove(&ue).unwrap_or_default()
     }
 
-    /// Whether a CPF serves a UE, or backs it.
+    /// Whether a CPF is primary or backup of a UE.
     fn concerns(&self, ue: UeId, cpf: CpfId) -> bool {
         self.ledgers.get(&ue).is_some_and(|l| l.concerns(cpf))
     }
 
-    /// Whether inputs of the UE have been handed over whose outputs have not left.
+    /// Whether an input of the UE has been sent whose outputs have not left.
     fn is_at_work(&self, ue: UeId) -> bool {
         let held = self.moving.get(&ue).is_some_and(|m| !m.held.is_empty());
         held || self.ledgers.get(&ue).is_some_and(|l| l.released() < l.clock())
     }
 }
 
-/// Who serves a UE is told so, and sends its state to the UE's backups.
+/// Sends the assignment to the UE's primary, which then sends its checkpoint to the backups.
 pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, out: &mut Outbox) {
     let (by, _) = ledger.assignment();
-    waiting.untold.insert(by);
+    waiting.await_release.insert(by);
     waiting.asked.insert(by);
     assign(ue, ledger, out);
 }
 
-/// Who serves a UE is told so.
+/// Sends the assignment to the UE's primary.
 fn assign(ue: UeId, ledger: &Ledger<Packed>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, CpfCommand::Serve { ue, term, backups: ledger.backups().collect() }));
@@ -576,17 +577,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 let Service::Region(cpfs) = &mut self.service else { return };
                 if cpfs.submit(envelope, out) {
-                    self.lose(now, ue, out);
+                    self.state_lost(now, ue, out);
                 }
             }
         }
     }
 
-    /// A CPF of the region says something.
+    /// Handles a report of a CPF.
     pub(super) fn up(&mut self, now: Instant, from: CpfId, message: CpfReport, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
         if !cpfs.trusted.contains(&from) {
-            return; // it was given up: whatever it has done since is nobody's
+            return; // it was declared lost: what it did since has no effect
         }
         match message {
             CpfReport::Ran { ue, term, clock, from: sender, batch } => {
@@ -597,18 +598,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.progress(ue, out);
                 match verdict {
                     Verdict::Release => {
-                        out.takeover_times.extend(cpfs.recovery.went_on(ue, now));
+                        out.takeover_times.extend(cpfs.recovery.ue_answered(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
                         {
-                            cpfs.complain(from, ProtocolViolation::NasCountReuse, out);
+                            cpfs.report(from, ProtocolViolation::NasCountReuse, out);
                         }
                     }
                     Verdict::Suppress => {}
-                    Verdict::Fenced => cpfs.complain(from, ProtocolViolation::Fenced, out),
+                    Verdict::Fenced => cpfs.report(from, ProtocolViolation::Fenced, out),
                     Verdict::Diverged => {
-                        cpfs.complain(from, ProtocolViolation::Diverged, out);
-                        self.lose(now, ue, out);
+                        cpfs.report(from, ProtocolViolation::Diverged, out);
+                        self.state_lost(now, ue, out);
                     }
                 }
             }
@@ -616,42 +617,42 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Some(l) if l.assignment() == (from, term) && first <= last && last <= l.clock() => {
                     self.poisoned(now, ue, inputs, out);
                 }
-                _ => cpfs.complain(from, ProtocolViolation::Fenced, out),
+                _ => cpfs.report(from, ProtocolViolation::Fenced, out),
             },
             CpfReport::CheckpointUnusable { ue, term } => match cpfs.ledgers.get(&ue).map(Ledger::assignment)
             {
                 Some(assignment) if assignment == (from, term) => {
-                    cpfs.complain(from, ProtocolViolation::CheckpointUnusable, out);
-                    if cpfs.go_on_without(ue, vec![from], out) {
-                        self.lose(now, ue, out);
+                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
+                    if cpfs.remove_cpfs(ue, vec![from], out) {
+                        self.state_lost(now, ue, out);
                     }
                 }
-                // It was sent such a state, which it does not hold: it counts as one that lags.
+                // It was sent an unusable checkpoint and has not stored it: it counts as lagging.
                 Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
-                    cpfs.complain(from, ProtocolViolation::CheckpointUnusable, out);
+                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
                 }
-                _ => cpfs.complain(from, ProtocolViolation::Fenced, out),
+                _ => cpfs.report(from, ProtocolViolation::Fenced, out),
             },
-            // Whoever sent it that state lies about the term, or about the clock, for nobody can hold what was not released (rule 1); or it does. It may
-            // have let go of what it had of the UE, and would take nothing under the term that is, or of the clocks that come: it is to forget
-            // all, and the UE goes on without it. One that has confirmed nothing yet is no loss, and another takes its place when it is late: what is
-            // sent to it now would be lied about again.
+            // No checkpoint of this term or clock can exist (rule 1): this CPF or the sender of the checkpoint is faulty. The CPF may have
+            // dropped its older checkpoint and would reject later ones, so it forgets all and is removed from the UE, unless it has
+            // acknowledged nothing yet: then it is replaced as a late backup, since a new checkpoint would meet the same fault.
             CpfReport::CheckpointHeld { ue, term, clock }
                 if (cpfs.ledgers.get(&ue))
                     .is_some_and(|l| term > l.assignment().1 || clock > l.released()) =>
             {
-                cpfs.complain(from, ProtocolViolation::AckRefused, out);
+                cpfs.report(from, ProtocolViolation::AckRefused, out);
                 out.cpfs.push((from, CpfCommand::Forget { ue, term: u32::MAX }));
                 let counts = cpfs.ledgers.get(&ue).is_some_and(|l| l.concerns(from) && !l.is_joining(from));
-                if counts && cpfs.go_on_without(ue, vec![from], out) {
-                    self.lose(now, ue, out);
+                if counts && cpfs.remove_cpfs(ue, vec![from], out) {
+                    self.state_lost(now, ue, out);
                 }
             }
             CpfReport::CheckpointHeld { ue, term, clock } => match cpfs.ledgers.get_mut(&ue) {
                 Some(ledger) => {
                     ledger.acknowledged(now, from, term, clock);
                     if !ledger.concerns(from) {
-                        // The state came there after the word to forget the UE; or, if it is of the term that is, from who had no business to send it.
+                        // The checkpoint arrived after the order to forget the UE; or, if it is of the current term, it came from a CPF
+                        // that should not have sent it.
                         let term = ledger.assignment().1.max(term.saturating_add(1));
                         out.cpfs.push((from, CpfCommand::Forget { ue, term }));
                     }
@@ -667,72 +668,71 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &mut self.service {
             Service::Here(cpf) => cpf.configure(config.clone()),
             Service::Region(cpfs) => {
-                let told = cpfs.trusted.iter().map(|&cpf| (cpf, CpfCommand::Configure(config.clone())));
-                out.cpfs.extend(told);
+                let configure = cpfs.trusted.iter().map(|&cpf| (cpf, CpfCommand::Configure(config.clone())));
+                out.cpfs.extend(configure);
             }
         }
     }
 
-    /// What is kept of UEs' logs. A region that keeps none is a baseline of experiments: what is lost with a CPF then is what
-    /// was under way there.
+    /// Sets the log limits. With a limit of 0, a lost CPF costs the UEs whose inputs it had not answered: a baseline of experiments.
     pub fn set_log_limits(&mut self, logs: LogLimits) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.logs = logs;
         }
     }
 
-    /// The region's members have changed.
+    /// The CPFs of the region have changed.
     pub(super) fn rings(&mut self, now: Instant, rings: Rings) {
         if let Service::Region(cpfs) = &mut self.service {
             let before = cpfs.trusted.len();
             cpfs.trusted.extend(rings.members());
-            if cpfs.unseen.is_empty() {
+            if cpfs.unexamined.is_empty() {
                 cpfs.code.retain(|cpf, _| cpfs.trusted.contains(cpf));
             }
             cpfs.code.extend(rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))));
             cpfs.rings = rings;
-            cpfs.who_leaves(now);
+            cpfs.drain_unlisted(now);
             if cpfs.trusted.len() > before && !cpfs.ledgers.is_empty() {
-                // Somebody has come: UEs may have waited for a backup since the last loss, or since they began.
-                cpfs.unseen.push_back(None);
+                // A CPF has joined: UEs may lack a backup since the last loss, or since they began.
+                cpfs.unexamined.push_back(None);
                 cpfs.look = now + BETWEEN_SLICES;
             }
         }
     }
 
-    /// A CPF of the region is lost: others take its UEs over.
+    /// A CPF of the region is lost: its UEs are taken over.
     pub(super) fn cpf_lost(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
-        for ue in cpfs.given_up(now, dead, out) {
-            self.lose(now, ue, out);
+        for ue in cpfs.cpf_lost(now, dead, out) {
+            self.state_lost(now, ue, out);
         }
     }
 
-    /// An input of a UE, the one or one of these, ended who tried it, and will end whoever runs it.
+    /// One of these inputs of a UE ended the replay sandbox, and would end any CPF that runs it.
     fn poisoned(&mut self, now: Instant, ue: UeId, inputs: (u64, u64), out: &mut Outbox) {
-        // It may be a first message that others would be asked after next: they are not, and its UE tries anew. What else came for this
-        // UE while it was waited for has done nothing, and may be somebody else's.
-        self.let_go(ue, inputs, out);
+        // If it is a first message, no other UE is asked about it; the sender repeats it. Other messages that came for the UE meanwhile
+        // have had no effect, and may be another UE's.
+        self.release_first_messages(ue, inputs, out);
         self.unanswered(now, ue, inputs, Disposition::Ended, out);
-        self.give_up(now, ue, Deregistered::Fault, out);
+        self.discard(now, ue, Deregistered::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.poisoned += 1;
         }
     }
 
-    /// Nobody holds a UE's state.
-    fn lose(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
-        self.give_up(now, ue, Deregistered::StateLost, out);
+    /// No CPF has a usable checkpoint of the UE.
+    fn state_lost(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
+        self.discard(now, ue, Deregistered::StateLost, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.lost += 1;
         }
     }
 
-    /// Nobody can go on with a UE: its gNBs let it go, and it registers anew.
-    pub(super) fn give_up(&mut self, now: Instant, ue: UeId, why: Deregistered, out: &mut Outbox) {
+    /// Discards a UE: its gNBs release it, and it registers again.
+    pub(super) fn discard(&mut self, now: Instant, ue: UeId, why: Deregistered, out: &mut Outbox) {
         for names in self.slots.names(ue) {
             if self.path_switches.is_of(ue, &names) {
-                continue; // it is refused what it waits for
+                continue; // its path switch is answered with a failure
             }
             let stream = self.stream(ue, names.association);
             let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
@@ -743,7 +743,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.vacate(now, ue, out);
     }
 
-    /// A UPF has answered a UE: a session that stands there now would have to be ended, should nobody go on with the UE.
+    /// A UPF has answered a UE: a session that was established has to be deleted if the UE is discarded.
     pub(super) fn session_answered(&mut self, ue: UeId, upf: UpfId, octets: &[u8]) {
         if octets.get(1) == Some(&message_type::SESSION_ESTABLISHMENT_RESPONSE)
             && let Some(deletion) = smf::deletion_of_orphan(octets)
@@ -752,7 +752,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE has a session at a UPF, which this would end.
+    /// Notes the request that deletes a UE's session at a UPF.
     pub(super) fn session_stands(&mut self, ue: UeId, upf: UpfId, deletion: Vec<u8>) {
         if let Service::Region(cpfs) = &mut self.service {
             let sessions = cpfs.deletions.entry(ue).or_default();
@@ -762,7 +762,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE's request goes to a UPF: what it ends itself, or gives to another SMF, need not be ended.
+    /// A UE's request goes to a UPF: a session that it deletes itself, or gives to another SMF, need not be deleted.
     pub(super) fn session_asked(&mut self, ue: UeId, upf: UpfId, octets: &[u8]) {
         let ends = octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST);
         if let Service::Region(cpfs) = &mut self.service
@@ -781,22 +781,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE is gone, and its slot is free again. Inputs of its that are under way still are answered for it: a session that stands
-    /// at a UPF by then is ended, and a first message is asked after elsewhere.
+    /// Frees the slot of a UE. Its inputs that are under way are answered in its place: a session that stands at a UPF by then is deleted,
+    /// and other UEs are asked about a first message.
     pub(super) fn vacate(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
         self.refuse_path_switch(ue, out);
         self.slots.release(ue, now);
         self.arrivals.remove(ue);
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(ue, out) {
-                // Nobody is left to hear that there is no UPF.
+                // The UE is gone, so an unknown UPF matters no more.
                 let _ = self.ask_upf(now, upf, ue, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
             }
             self.unanswered(now, ue, (0, u64::MAX), Disposition::Stranger, out);
         }
     }
 
-    /// A UE will not say whose the first messages are that it was asked about: this is said for it.
+    /// Answers in place of a UE that was asked about first messages and will not answer.
     fn unanswered(
         &mut self,
         now: Instant,
@@ -813,11 +813,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// What is due in the region: UEs of a CPF that is lost, replicas that lag too long.
+    /// Runs what is due in the region: takeovers, late backups, moves that take too long.
     pub(super) fn tick_cpfs(&mut self, now: Instant, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
         for ue in cpfs.fail_over_more(now, out) {
-            self.lose(now, ue, out);
+            self.state_lost(now, ue, out);
         }
         let Service::Region(cpfs) = &mut self.service else { return };
         cpfs.drain(now, out);
@@ -825,38 +825,38 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         cpfs.scan_more(now, out);
     }
 
-    /// When that is next.
+    /// When [`Self::tick_cpfs`] has something to do.
     pub(super) fn next_scan(&self) -> Instant {
         match &self.service {
             Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) => {
                 let without_backup = cpfs.rings.has_more() && !cpfs.without_backup.is_empty();
                 let scan = (!cpfs.logged.is_empty() || without_backup).then_some(cpfs.scan);
-                let look = (!cpfs.unseen.is_empty()).then_some(cpfs.look);
+                let look = (!cpfs.unexamined.is_empty()).then_some(cpfs.look);
                 let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
                 due.min().unwrap_or(Instant::FAR_FUTURE)
             }
         }
     }
 
-    /// CpfTable that wait for it learn how much of theirs was released, once for all that one input brought.
-    pub(super) fn tell_released(&mut self, now: Instant, out: &mut Outbox) {
+    /// Tells waiting CPFs how many of their batches were released, once per input.
+    pub(super) fn report_released(&mut self, now: Instant, out: &mut Outbox) {
         if let Service::Region(cpfs) = &mut self.service {
             for limit in std::mem::take(&mut cpfs.full) {
                 self.limited(now, None, limit, out);
             }
         }
         let Service::Region(cpfs) = &mut self.service else { return };
-        for member in std::mem::take(&mut cpfs.waiting.untold) {
+        for member in std::mem::take(&mut cpfs.waiting.await_release) {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
             out.cpfs.push((member, CpfCommand::Released(released)));
         }
-        if !cpfs.unseen.is_empty() {
+        if !cpfs.unexamined.is_empty() {
             out.cpfs.retain(|(to, _)| cpfs.trusted.contains(to));
         }
     }
 
-    /// Whether a UE can be taken at all: somebody must serve it.
+    /// Whether a CPF could serve a new UE.
     pub(super) fn can_place(&self, ue: UeId) -> bool {
         match &self.service {
             Service::Here(_) => true,
@@ -864,17 +864,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether a UE's machine is at an input.
+    /// Whether an input of the UE has no answer yet.
     pub(super) fn is_at_work(&self, ue: UeId) -> bool {
         matches!(&self.service, Service::Region(cpfs) if cpfs.is_at_work(ue))
     }
 
-    /// Whether a CPF of the region is listened to.
+    /// Whether a CPF of the region is not lost.
     pub(crate) fn trusts(&self, cpf: CpfId) -> bool {
         matches!(&self.service, Service::Region(cpfs) if cpfs.trusted.contains(&cpf))
     }
 
-    /// The CPFs of the region that are listened to.
+    /// The CPFs of the region that are not lost.
     pub(crate) fn trusted(&self) -> impl Iterator<Item = CpfId> {
         let trusted = match &self.service {
             Service::Here(_) => None,
@@ -883,7 +883,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         trusted.into_iter().flatten().copied()
     }
 
-    /// The CPF of the region that serves a UE.
+    /// The primary of a UE.
     pub fn served_by(&self, ue: UeId) -> Option<CpfId> {
         match &self.service {
             Service::Here(_) => None,
@@ -891,7 +891,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// The CPFs of the region that back a UE.
+    /// The backups of a UE.
     pub fn backed_by(&self, ue: UeId) -> Vec<CpfId> {
         match &self.service {
             Service::Here(_) => Vec::new(),
@@ -899,15 +899,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// UEs that would be lost with who serves them, as far as it is known: more than none while somebody is being replaced.
+    /// UEs that would be lost with their primary, as far as known. Not zero while a lost CPF is being replaced.
     pub fn without_backup(&self) -> usize {
         match &self.service {
             Service::Here(_) => 0,
-            Service::Region(c) => c.without_backup.len() + c.behind.len() + c.unseen.len(),
+            Service::Region(c) => c.without_backup.len() + c.behind.len() + c.unexamined.len(),
         }
     }
 
-    /// Octets of inputs that are kept for UEs, and the number of these. Nothing where there is but one CPF.
+    /// Octets in all logs, and the number of UEs with a log. Zero with a single CPF.
     pub fn logged(&self) -> (usize, usize) {
         match &self.service {
             Service::Here(_) => (0, 0),
@@ -915,12 +915,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether UEs may have lost somebody, or wait for somebody who has come, and it has not been looked at yet.
+    /// Whether UEs remain to be examined after a CPF was lost or has joined.
     pub fn is_failing_over(&self) -> bool {
-        matches!(&self.service, Service::Region(cpfs) if !cpfs.unseen.is_empty())
+        matches!(&self.service, Service::Region(cpfs) if !cpfs.unexamined.is_empty())
     }
 
-    /// What replication had to do.
+    /// Counters of replication.
     pub fn replication_counters(&self) -> ReplicationCounters {
         match &self.service {
             Service::Here(_) => ReplicationCounters::default(),

@@ -1,5 +1,5 @@
-//! A CPF leaves in order: it is trusted, and no ring names it any more. Bit by bit its UEs are served, and backed, by others; when
-//! it has none left, its owner hears that it may go.
+//! Draining: a CPF that no ring names any more, though it is not lost, hands its UEs to other CPFs in slices. When none is left,
+//! [`Outbox::drained`] names it.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::UeId;
@@ -13,35 +13,35 @@ use crate::replication::CpfId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// UEs of a slice that are looked at, at most: each may have its state sent.
+/// UEs that one slice examines at most: each may have its checkpoint sent.
 const SLICE: usize = 16;
-/// Between two looks at all UEs of one that leaves: those that are at something, or whose state is on its way, need a moment.
+/// Pause between two rounds over a CPF's UEs, for procedures and checkpoints to complete.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Those that leave.
+/// The CPFs that drain.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Draining {
     leaving: BTreeMap<CpfId, Look>,
     due: Option<Instant>,
 }
 
-/// A look at all UEs, in the order of their slots.
+/// A round over all UEs, in the order of their slots.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Look {
     next: UeId,
-    /// It serves or backs some still.
+    /// A UE was found of which it is primary or backup.
     found: bool,
 }
 
 const BEGIN: Look = Look { next: UeId { slot: 0, generation: 0 }, found: false };
 
 impl Draining {
-    /// One is lost before it could leave.
+    /// A draining CPF is lost.
     pub(super) fn lost(&mut self, cpf: CpfId) {
         self.leaving.remove(&cpf);
     }
 
-    /// Whether one is to leave.
+    /// Whether a CPF drains.
     pub(super) fn is_leaving(&self, cpf: CpfId) -> bool {
         self.leaving.contains_key(&cpf)
     }
@@ -53,8 +53,8 @@ impl Draining {
 }
 
 impl Cpfs {
-    /// The rings have changed: who is trusted and in none of them is to leave.
-    pub(super) fn who_leaves(&mut self, now: Instant) {
+    /// The rings have changed: CPFs that are not lost and on no ring drain.
+    pub(super) fn drain_unlisted(&mut self, now: Instant) {
         let stays: Vec<CpfId> = self.rings.members().collect();
         self.draining.leaving.retain(|cpf, _| !stays.contains(cpf));
         for cpf in self.trusted.iter().filter(|c| !stays.contains(c)) {
@@ -63,7 +63,7 @@ impl Cpfs {
         self.draining.due = (!self.draining.leaving.is_empty()).then_some(now);
     }
 
-    /// The next UEs of those that leave go elsewhere.
+    /// The next slice of UEs of draining CPFs moves.
     pub(super) fn drain(&mut self, now: Instant, out: &mut Outbox) {
         if self.draining.due.is_none_or(|due| due > now) {
             return;
@@ -72,7 +72,7 @@ impl Cpfs {
         for (cpf, mut look) in self.draining.leaving.clone() {
             let ues: Vec<UeId> = self.ledgers.range(look.next..).map(|(ue, _)| *ue).take(SLICE).collect();
             for &ue in &ues {
-                look.found |= self.leave(now, ue, cpf, out);
+                look.found |= self.remove_draining(now, ue, cpf, out);
             }
             match ues.last() {
                 Some(last) if ues.len() == SLICE => {
@@ -90,8 +90,8 @@ impl Cpfs {
         self.draining.due = (!self.draining.leaving.is_empty()).then_some(next);
     }
 
-    /// A UE does without a CPF, now or soon. Whether that one has something of it still.
-    fn leave(&mut self, now: Instant, ue: UeId, cpf: CpfId, out: &mut Outbox) -> bool {
+    /// Removes a draining CPF from a UE, now or when that is possible. Returns whether the CPF still is its primary or backup.
+    fn remove_draining(&mut self, now: Instant, ue: UeId, cpf: CpfId, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (primary, _) = ledger.assignment();
         let runs_its_log = self.code.get(&primary) == self.code.get(&cpf);
@@ -101,7 +101,7 @@ impl Cpfs {
             let to = present
                 .into_iter()
                 .filter(stays)
-                .min_by_key(|c| !ledger.holds(*c)) // who has the state has the UE at once
+                .min_by_key(|c| !ledger.holds(*c)) // a backup with the checkpoint takes over at once
                 .or_else(|| self.rings.place(self.region(ue), ue).map(|p| p.primary));
             if let Some(to) = to {
                 self.begin_to_move(now, ue, to, out);
@@ -115,7 +115,7 @@ impl Cpfs {
             return false;
         }
         if self.draining.leaving.contains_key(&primary) && runs_its_log {
-            return true; // until that UE has moved it is the one, perhaps, that can run its log
+            return true; // it may be the only one that can run the log until the UE has moved
         }
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let further = self.rings.further_backups(region, ue, primary, &present);

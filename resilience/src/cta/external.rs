@@ -1,5 +1,5 @@
-//! What the handling of an input takes from outside: entropy, and the UDM's answers. All else is decided by the CTA's
-//! state and the input, so whoever is told both can repeat it (see [`crate::cta_replica`]).
+//! The external values that handling an input uses: entropy, and the UDM's answers. All else follows from the CTA's state and the input, so
+//! a CTA that gets both can repeat it (see [`crate::cta_replica`]).
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use whimbrel_ids::Instant;
 
 use super::{Cta, Entropy, Inspect};
 
-/// What was taken, in order.
+/// External values, in order of use.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ExternalValues {
     seeds: VecDeque<[u8; 16]>,
     answers: VecDeque<Answer>,
 }
 
-/// Where it is taken from.
+/// Where external values come from.
 #[derive(Debug, Default)]
 pub(crate) enum ExternalSource {
-    /// The generator and the store.
+    /// The generator and the subscriber store.
     #[default]
     Live,
-    /// The same, and it is noted for another that follows.
+    /// The same, and they are recorded for the CTA replica.
     Recorded(ExternalValues),
-    /// What another one took.
+    /// Those that the primary CTA used.
     Replayed(ExternalValues),
-    /// Another one took less: it did something else with the input.
+    /// The primary CTA used fewer: the two have diverged.
     Exhausted,
 }
 
@@ -44,7 +44,7 @@ impl ExternalSource {
                 Some(seed) => seed,
                 None => {
                     *self = Self::Exhausted;
-                    [0; 16] // nothing of what comes of it leaves
+                    [0; 16] // outputs of a diverged replica never leave
                 }
             },
             Self::Exhausted => [0; 16],
@@ -79,7 +79,7 @@ impl ExternalSource {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// From now on this is where the rest of the world's part comes from; gives what was there before.
+    /// Replaces the source of external values. Returns the former one.
     pub(crate) fn outside(&mut self, outside: ExternalSource) -> ExternalSource {
         std::mem::replace(&mut self.outside, outside)
     }

@@ -1,9 +1,8 @@
-//! First messages of connections: whose they are is found out by asking.
+//! First messages of N2 connections: which UE sent one is found by asking contexts.
 //!
-//! A message goes to the UE that its 5G-S-TMSI names if that UE owns up to it, else to a slot of its own (DESIGN:
-//! unauthenticated UEs); there it may turn out to name a UE after all, by a 5G-GUTI in the NAS message. One that names a UE as another AMF
-//! did, from which the UE has come, is that UE's if it owns up to it. Who is asked answers with its batch, so what is to be done with
-//! either answer waits here.
+//! INITIAL UE MESSAGE goes to the UE that its 5G-S-TMSI names if that UE accepts it, else to a new slot as an unauthenticated UE; there the
+//! NAS message may still name a UE by its 5G-GUTI. A message with a 5G-GUTI that another AMF had assigned goes to the UE that came from
+//! that AMF, if it accepts it. A context answers with its batch, so the follow-up of either answer is stored here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub(super) struct First {
     pub(super) association: AssociationId,
     pub(super) stream: u16,
     pub(super) octets: Arc<[u8]>,
-    /// Recognises a repetition by the same gNB, decides nothing else.
+    /// Used only to recognise a repetition by the same gNB.
     digest: u64,
 }
 
@@ -36,16 +35,16 @@ impl First {
     }
 }
 
-/// A UE is asked whether a first message is its own.
+/// A first message that a context was asked about.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Asked {
     first: First,
-    whom: Whom,
-    /// The name of the connection that would begin.
+    candidate: Candidate,
+    /// The AMF-UE-NGAP-ID of the connection that would begin.
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
 }
 
-/// First messages whose UEs are being looked for, by the input that asks.
+/// First messages without an answer, by the input that asks.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Asks {
     by_input: BTreeMap<(UeId, u64), Asked>,
@@ -58,14 +57,14 @@ impl Asks {
         self.by_input.insert((ue, clock), asked);
     }
 
-    /// Who was asked by this input has answered.
+    /// The context has answered this input.
     pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<Asked> {
         let asked = self.by_input.remove(&(ue, clock))?;
         self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
     }
 
-    /// A UE's inputs between these that ask and are not answered.
+    /// The unanswered questions to a UE between these clocks.
     pub(super) fn between(&self, ue: UeId, first: u64, last: u64) -> impl Iterator<Item = (u64, &Asked)> {
         self.by_input.range((ue, first)..=(ue, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
@@ -75,17 +74,17 @@ impl Asks {
     }
 }
 
-/// Who is asked.
+/// The context that is asked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-enum Whom {
+enum Candidate {
     /// The UE that the 5G-S-TMSI names, or the 5G-GUTI that another AMF had given it.
     Named,
-    /// A slot of its own. The UE that the message names was looked for: whether there was one.
-    Stranger { asked: bool },
-    /// The UE that the 5G-GUTI within names; the stranger's slot waits.
-    NamedWithin { stranger: UeId },
-    /// The stranger's slot once more: nobody else owned up to the message.
-    Nobody,
+    /// A new slot. `asked`: a UE that the message names was asked before.
+    NewSlot { asked: bool },
+    /// The UE that the 5G-GUTI in the NAS message names; the new slot waits.
+    NamedWithin { new_slot: UeId },
+    /// The new slot once more: no other context accepted the message.
+    NewSlotAgain,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -93,11 +92,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if !self.ran.admit_first_message(now, first.association) {
             return self.limited(now, Some(first.association), "first_messages_per_s", out);
         }
-        // As after a takeover, when a gNB says again what it does not know to have arrived.
+        // A gNB may repeat a message after a takeover.
         if self.asked.has(&first) {
             return self.repeated(peek, &first, out);
         }
-        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest, out) {
+        if self.free_ran_ue_ngap_id(now, first.association, peek.ran_ue_ngap_id, first.digest, out) {
             return self.repeated(peek, &first, out);
         }
         let amf_id = self.config.amf.amf_id;
@@ -107,12 +106,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             None => self.arrived(&first.octets),
         };
         match named {
-            Some(ue) => self.ask(now, ue, first, Whom::Named, out),
-            None => self.stranger(now, first, false, out),
+            Some(ue) => self.ask(now, ue, first, Candidate::Named, out),
+            None => self.ask_new_slot(now, first, false, out),
         }
     }
 
-    /// A first message that came twice: what it began goes on.
+    /// A first message that came twice has no further effect.
     fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
         let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
         let Some(ue) = named else { return };
@@ -121,8 +120,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         out.events.push(UeEvent { ue, on: Some(first.association), event });
     }
 
-    /// Gives a first message a slot of its own.
-    fn stranger(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
+    /// Gives a first message a new slot.
+    fn ask_new_slot(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
         self.release_rejected(now, first.association, out);
         let limits = self.config.limits;
         let bound =
@@ -151,12 +150,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return;
             }
         };
-        self.look_at_ran(now, out);
-        self.ask(now, ue, first, Whom::Stranger { asked }, out);
+        self.update_load(now, out);
+        self.ask(now, ue, first, Candidate::NewSlot { asked }, out);
     }
 
-    /// Where half of a limit is reached, a UE that was rejected and could still register again on its connection gives its slot to the next one. So
-    /// a flood of requests that are rejected occupies nothing that others need, and is no overload.
+    /// At half of a limit, a rejected UE that could still register again on its connection gives its slot up. So a flood of rejected
+    /// requests takes no slots from others, and is no overload.
     fn release_rejected(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) {
         let limits = self.config.limits;
         let of = if self.slots.unauthenticated_ues_on(association) >= limits.unauthenticated_ues_per_gnb / 2 {
@@ -169,13 +168,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return;
         };
         let delay = self.config.timers.release_delay;
-        let Some(rejected) = self.slots.rejected_stranger(now, delay, of) else { return };
+        let Some(rejected) = self.slots.rejected_ue(now, delay, of) else { return };
         let Some(names) = self.slots.names(rejected).next() else { return };
         let stream = self.stream(rejected, names.association);
         let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
         send(names.association, stream, &release, out);
         match &self.service {
-            // Its machine ends the context.
+            // Its procedures end the context.
             Service::Here(_) => {
                 let lost = Payload::Command(Command::ConnectionLost(names.association));
                 self.input(now, rejected, lost, out);
@@ -184,36 +183,35 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whoever was asked has begun a connection with the message: what it answers keeps to that one's stream. Gives the stream of the
-    /// connection before.
+    /// A context has begun a connection with the message: its answers keep to that stream. Returns the stream of the connection before.
     pub(super) fn begun(&mut self, ue: UeId, asked: &Asked) -> u16 {
         let former = self.slots.stream_begun(ue);
         self.slots.begin(ue, asked.first.digest, asked.first.stream);
         former
     }
 
-    /// The connections that these inputs would have begun will not be.
-    pub(super) fn let_go(&self, ue: UeId, (first, last): (u64, u64), out: &mut Outbox) {
+    /// Releases the connections that these inputs would have begun.
+    pub(super) fn release_first_messages(&self, ue: UeId, (first, last): (u64, u64), out: &mut Outbox) {
         for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
             let release = amf::release_of_first(&first.octets, *amf_ue_ngap_id);
             send(first.association, first.stream, &release, out);
         }
     }
 
-    fn ask(&mut self, now: Instant, ue: UeId, first: First, whom: Whom, out: &mut Outbox) {
+    fn ask(&mut self, now: Instant, ue: UeId, first: First, candidate: Candidate, out: &mut Outbox) {
         let Some(amf_ue_ngap_id) = self.slots.new_connection(ue) else { return };
         let payload = Payload::InitialUeMessage {
             association: first.association,
             amf_ue_ngap_id,
             octets: first.octets.clone(),
-            addressed: !matches!(whom, Whom::Stranger { asked: false }),
+            addressed: !matches!(candidate, Candidate::NewSlot { asked: false }),
         };
         let Some(envelope) = self.stamp(now, ue, payload) else { return };
-        self.asked.insert(ue, envelope.clock, Asked { first, whom, amf_ue_ngap_id });
+        self.asked.insert(ue, envelope.clock, Asked { first, candidate, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 
-    /// Who was asked has answered.
+    /// A context has answered a question about a first message.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -222,25 +220,25 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        let Asked { first, whom, .. } = asked;
-        match (whom, answer) {
-            (Whom::Named, Disposition::Stranger) => self.stranger(now, first, true, out),
-            (Whom::Stranger { .. }, Disposition::Elsewhere(tmsi)) => {
+        let Asked { first, candidate, .. } = asked;
+        match (candidate, answer) {
+            (Candidate::Named, Disposition::Stranger) => self.ask_new_slot(now, first, true, out),
+            (Candidate::NewSlot { .. }, Disposition::Elsewhere(tmsi)) => {
                 match self.slots.by_tmsi(tmsi).filter(|&p| p != ue) {
-                    Some(named) => self.ask(now, named, first, Whom::NamedWithin { stranger: ue }, out),
-                    None => self.ask(now, ue, first, Whom::Nobody, out),
+                    Some(named) => self.ask(now, named, first, Candidate::NamedWithin { new_slot: ue }, out),
+                    None => self.ask(now, ue, first, Candidate::NewSlotAgain, out),
                 }
             }
-            (Whom::NamedWithin { stranger }, Disposition::Stranger) => {
-                self.ask(now, stranger, first, Whom::Nobody, out);
+            (Candidate::NamedWithin { new_slot }, Disposition::Stranger) => {
+                self.ask(now, new_slot, first, Candidate::NewSlotAgain, out);
             }
-            (Whom::NamedWithin { stranger }, _) => self.vacate(now, stranger, out),
-            // Its slot was given up before it was asked: it gets another one.
-            (Whom::Stranger { asked }, Disposition::Stranger) if !self.slots.holds(ue) => {
-                self.stranger(now, first, asked, out);
+            (Candidate::NamedWithin { new_slot }, _) => self.vacate(now, new_slot, out),
+            // Its slot was freed before it was asked: it gets another one.
+            (Candidate::NewSlot { asked }, Disposition::Stranger) if !self.slots.holds(ue) => {
+                self.ask_new_slot(now, first, asked, out);
             }
-            (Whom::Nobody, Disposition::Stranger) if !self.slots.holds(ue) => {
-                self.stranger(now, first, true, out);
+            (Candidate::NewSlotAgain, Disposition::Stranger) if !self.slots.holds(ue) => {
+                self.ask_new_slot(now, first, true, out);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! The CTA itself.
+//! The CTA.
 
 mod cpfs;
 mod drain;
@@ -53,13 +53,13 @@ use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
 
-/// Where the entropy of the inputs comes from: the system's generator at the edge, a seed in simulation.
+/// The source of the inputs' entropy: the system's generator in the program, a seed in simulation.
 pub trait Entropy {
-    /// Sixteen octets that nobody can foresee.
+    /// Sixteen unpredictable octets.
     fn draw(&mut self) -> [u8; 16];
 }
 
-/// What comes to the CTA.
+/// Inputs of the CTA.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A gNB's association came up, with this many streams towards the gNB.
@@ -75,24 +75,24 @@ pub enum Input<'a> {
     Ngap(AssociationId, u16, &'a [u8]),
     /// A PFCP message of a UPF.
     Pfcp(UpfId, &'a [u8]),
-    /// The operator wants something of a UE.
+    /// An operator's command for a UE.
     Command(UeId, Command),
-    /// The longest that a message waited lately before it was handed in.
+    /// The longest queueing delay of recent messages.
     Waited(Duration),
-    /// The store has changed: of these subscribers, or of all (TS 23.502 §4.5.1).
+    /// The subscriber store has changed: these subscribers, or all (TS 23.502 §4.5.1).
     SubscribersChanged(Option<&'a [Supi]>),
-    /// A CPF of the region says this.
+    /// A report of a CPF of the region.
     Cpf(CpfId, CpfReport),
-    /// A CPF of the region is lost, or seems so: it is not listened to any more.
+    /// A CPF of the region was declared lost: its later reports are ignored.
     CpfLost(CpfId),
-    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows, the others leave in order: their UEs
-    /// go elsewhere, and [`Outbox::drained`] tells when that is done. One that was lost never comes
-    /// back under its number: whoever was only taken for dead comes as another.
+    /// The CPFs of the region have changed. For lost ones [`Input::CpfLost`] follows; the others drain: their UEs move away, and
+    /// [`Outbox::drained`] names them when that is done. A lost CPF never comes back under its number, even if it was declared lost by
+    /// mistake.
     Rings(Rings),
-    /// A UE is to be served by another CPF of the region, now if it rests, else when it does: at a handover into that one's
-    /// area, or since its own drains. It stays where it is if that one is not there, or does not get its state in time.
+    /// Moves a UE to another CPF of the region, now or when no procedure runs: at a handover into that CPF's area, or since its own CPF
+    /// drains. The UE stays if that CPF is gone, or its checkpoint does not get there in time.
     Move(UeId, CpfId),
-    /// Another AMF of this network says this ([`N14`](amf::N14)).
+    /// A message of a peer AMF ([`N14`](amf::N14)).
     PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
     Broker(UeId, OutputId, open::Answer),
@@ -100,39 +100,39 @@ pub enum Input<'a> {
     Tick,
 }
 
-/// What leaves the CTA.
+/// Outputs of the CTA.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// NGAP messages: association, stream, octets.
     pub ngap: Vec<(AssociationId, u16, Vec<u8>)>,
-    /// PFCP messages, and to which UPF.
+    /// PFCP messages, by UPF.
     pub pfcp: Vec<(UpfId, Vec<u8>)>,
-    /// What happened to UEs.
+    /// Events of UEs.
     pub events: Vec<UeEvent>,
-    /// What happened to gNBs.
+    /// Events of gNBs.
     pub ran_events: Vec<RanEvent>,
-    /// What became of UPFs.
+    /// State changes of UPFs.
     pub upfs: Vec<(UpfId, UpfChange)>,
-    /// To CPFs of the region, in order.
+    /// Commands to CPFs of the region, in order.
     pub cpfs: Vec<(CpfId, CpfCommand)>,
-    /// CPFs that were to leave and have nothing left: they may go.
+    /// Draining CPFs without UEs: they may leave.
     pub drained: Vec<CpfId>,
-    /// What CPFs do that they should not, each told once.
+    /// Protocol violations of CPFs, each reported once.
     pub cpf_violations: Vec<(CpfId, ProtocolViolation)>,
-    /// How long it took, after the loss of a CPF, until others went on.
+    /// How long takeovers took after the loss of a CPF.
     pub takeover_times: Vec<TakeoverTime>,
-    /// To other AMFs of this network ([`N14`](amf::N14)).
+    /// Messages to peer AMFs ([`N14`](amf::N14)).
     pub n14: Vec<(PeerAmfId, Flat)>,
     /// To brokers: whose question it is, by which the answer comes back ([`Input::Broker`]).
     pub brokers: Vec<(UeId, OutputId, open::Request)>,
-    /// What they said and is not taken.
+    /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
-    /// SCTP associations to be aborted: they are forgotten here.
+    /// SCTP associations to abort; the CTA has dropped them.
     pub abort: Vec<AssociationId>,
 }
 
 impl Outbox {
-    /// What leaves after all that stands here.
+    /// Appends later outputs.
     pub fn append(&mut self, mut later: Outbox) {
         self.ngap.append(&mut later.ngap);
         self.pfcp.append(&mut later.pfcp);
@@ -150,38 +150,38 @@ impl Outbox {
     }
 }
 
-/// What became of a UPF.
+/// A state change of a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpfChange {
-    /// The association stands.
+    /// The association is established.
     Up,
-    /// It stands, and the UPF does not choose tunnels and addresses: it gets no session.
+    /// It is established, but the UPF does not allocate F-TEIDs and UE addresses: it gets no session.
     Unfit,
-    /// It does not answer; its sessions are kept for a while (TS 23.527 §4.4).
+    /// The UPF does not answer; its sessions are kept for a while (TS 23.527 §4.4).
     Silent,
-    /// It answers again, and its sessions stand.
+    /// It answers again, and its sessions are intact.
     Back,
-    /// It started anew, or was silent for too long: its sessions are gone.
+    /// It restarted, or did not answer for too long: its sessions are gone.
     Lost,
-    /// It asks to be left (TS 29.244 §6.2.8.3).
+    /// It asks for the release of the association (TS 29.244 §6.2.8.3).
     Leaving,
-    /// The association was ended in order.
+    /// The association was released.
     Released,
 }
 
-/// Listens to inputs and what they cause: recording, replay checks, logs.
+/// Observes inputs and their batches: recording, replay checks, logs.
 pub trait Inspect {
-    /// One input was run here; where a region's CPFs run them, this is theirs to know.
+    /// One input was run in this process (not called where a region's CPFs run them).
     fn ran(&mut self, _: &Envelope, _: &Batch) {}
 
-    /// What an input caused is about to leave.
+    /// An input's outputs are about to leave.
     fn released(&mut self, _: UeId, _clock: u64, _: &Batch) {}
 }
 
-/// Listens to nothing.
+/// Observes nothing.
 impl Inspect for () {}
 
-/// The CTA, on one thread; its UEs are run by a CPF of its own, or by those of its region.
+/// The CTA, on one thread; its UEs run in a CPF of its own, or in those of its region.
 pub struct Cta<S, E, I = ()> {
     config: Arc<Config>,
     service: Service,
@@ -194,29 +194,29 @@ pub struct Cta<S, E, I = ()> {
     outside: ExternalSource,
     upfs: Upfs,
     inspect: I,
-    /// Inputs for UEs that other inputs caused; run before the next from outside.
+    /// Inputs for UEs that other inputs caused; run before the next external one.
     inbox: VecDeque<(UeId, Payload)>,
     arrived: Vec<Arrived>,
     bounds: Bounds,
-    /// The load that the rule of overload last judged.
+    /// The load that the overload rule judged last.
     load: Load,
-    /// When the gNBs' machines have something to do.
+    /// The next deadline of the gNBs.
     ran_due: Option<Instant>,
-    /// First messages whose UEs are being looked for, by the input that asks.
+    /// First messages that UE contexts were asked about.
     asked: Asks,
-    /// gNBs that wait for UEs' paths.
+    /// Path switches without an answer.
     path_switches: PathSwitches,
-    /// Resets that are acknowledged when their UEs have let go.
+    /// Resets that are acknowledged when their UEs' connections are released.
     resetting: Vec<Resetting>,
-    /// UEs that have come from other AMFs.
+    /// UEs that came from peer AMFs.
     arrivals: Arrivals,
 }
 
-/// A CTA begins with term 1; a CTA replica that takes over counts on.
+/// The CTA's term, stamped into envelopes.
 const TERM: u32 = 1;
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// A CTA that serves nobody yet. It tries to reach its UPF at the first [`Input::Tick`].
+    /// A CTA without UEs. It sets up its N4 associations at the first [`Input::Tick`].
     pub fn new(
         config: Arc<Config>,
         directory: Directory,
@@ -250,7 +250,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A CTA whose UEs are run by the members of its region. What they say comes as [`Input::Cpf`].
+    /// A CTA whose UEs run in the CPFs of its region. Their reports come as [`Input::Cpf`].
     pub fn of_region(
         config: Arc<Config>,
         directory: Directory,
@@ -286,7 +286,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         self.run(now, out);
         self.acknowledge_resets(out);
-        self.tell_released(now, out);
+        self.report_released(now, out);
     }
 
     /// When [`Input::Tick`] has something to do.
@@ -296,7 +296,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         ues_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
     }
 
-    /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
+    /// Applies a new version of the configuration to later inputs; gNBs get AMF CONFIGURATION UPDATE where it concerns them.
     pub fn configure(&mut self, now: Instant, config: Arc<Config>, out: &mut Outbox) {
         self.configure_cpfs(&config, out);
         let former = std::mem::replace(&mut self.config, config.clone());
@@ -400,7 +400,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match peek {
             Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
                 match self.slots.by_amf_ue_ngap_id(id) {
-                    // A gNB that takes a UE over may never have had it; whatever else names a UE that it never had is kept from that one.
+                    // PATH SWITCH REQUEST may come from a gNB without a connection of the UE; other messages from such a gNB do not reach
+                    // the UE.
                     Some(ue)
                         if !peek.is_some_and(|p| is_path_switch_request(&p))
                             && !self.slots.concerns(ue, association) =>
@@ -432,13 +433,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         self.inbox.push_back((ue, payload));
                     }
                     None if self.slots.has_just_left(now, id) => {
-                        // Its target waits for an answer; everybody else hears that the UE is let go.
+                        // The target gNB waits for an answer; other gNBs get the release.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
                             send(association, stream, &amf::came_too_late(&m), out);
                         }
                     }
                     None => {
-                        let what = "an AMF UE NGAP ID that nobody bears";
+                        let what = "an AMF UE NGAP ID of no UE";
                         self.unknown_ue(now, association, stream, octets, what, out);
                     }
                 }
@@ -451,8 +452,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether a message is of a context that a gNB has made beside that of the UE, since HANDOVER REQUEST came to it twice: whoever takes over says
-    /// again what may not have left ([`crate::cta_replica::CtaReplica::take_over`]). The gNB lets go of it; the UE is not concerned.
+    /// Whether a message is of a second context that a gNB made since it got HANDOVER REQUEST twice: a CTA replica that takes over repeats
+    /// what may not have left ([`crate::cta_replica::CtaReplica::take_over`]). The second context is released; the UE is not affected.
     fn is_of_second_context(
         &mut self,
         ue: UeId,
@@ -471,8 +472,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         is_second
     }
 
-    /// HANDOVER REQUIRED with the gNB that it names, and an identity for the UE there: gNBs are shared, and a machine knows
-    /// of them what its inputs say.
+    /// HANDOVER REQUIRED with the target gNB, and an AMF-UE-NGAP-ID for the UE there: gNBs are shared, and a UE's procedures know of them
+    /// only what its inputs say.
     fn handover_required(
         &mut self,
         now: Instant,
@@ -506,14 +507,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.tick_upfs(now, out);
     }
 
-    /// Runs what earlier inputs caused, oldest first.
+    /// Runs inputs that earlier ones caused, oldest first.
     fn run(&mut self, now: Instant, out: &mut Outbox) {
         while let Some((ue, payload)) = self.inbox.pop_front() {
             self.input(now, ue, payload, out);
         }
     }
 
-    /// Stamps an input and has it run.
+    /// Stamps an input and runs it.
     fn input(&mut self, now: Instant, ue: UeId, payload: Payload, out: &mut Outbox) {
         if let Some(envelope) = self.stamp(now, ue, payload) {
             self.submit(now, envelope, out);
@@ -538,7 +539,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         })
     }
 
-    /// An input was run: what it caused leaves. `from`: the gNB that it came from. Whether it did: what uses a key stream twice does not.
+    /// An input was run: its outputs leave. `from`: the gNB that it came from. Returns `false` if nothing leaves, since a NAS COUNT would
+    /// be used twice.
     fn ran(
         &mut self,
         now: Instant,
@@ -552,7 +554,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             if let Some(asked) = asked {
                 self.answered(now, ue, asked, Disposition::Ended, out);
             }
-            self.give_up(now, ue, Deregistered::Fault, out);
+            self.discard(now, ue, Deregistered::Fault, out);
             return false;
         }
         let disposition = batch.disposition;
@@ -592,7 +594,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         let begins = !matches!(batch.disposition, Disposition::Stranger | Disposition::Elsewhere(_));
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
-        // A gNB that wants the UE back may have another connection of it still, which goes where that one spoke.
+        // A gNB that asks for the UE's path may still have another connection of it, whose release keeps to its stream.
         let left = || Some((self.slots.wanted_elsewhere(ue)?, self.slots.stream_begun(ue)));
         let former = former.or_else(left);
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
@@ -601,7 +603,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let to = OutputId { clock, index };
             match output.effect {
                 Effect::N2 { association, octets } => {
-                    // The gNB of a connection that another takes the place of hears of it where it spoke (TS 38.412 §7).
+                    // The release of a replaced connection keeps to that connection's stream (TS 38.412 §7).
                     let stream = match former.filter(|&(begun, _)| releases_another(&octets, begun)) {
                         Some((_, stream)) => self.within(association, stream),
                         None => self.stream(ue, association),
@@ -640,14 +642,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
         }
-        // What leaves has its stream by what held before: an answer to a gNB that does not get the UE goes where it asked.
+        // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on
+        // the stream of its request.
         if !batch.no_effect {
             self.slots.note(ue, clock, &batch);
         }
         if self.slots.wanted_elsewhere(ue).is_none() {
             self.path_switches.settled(ue);
         }
-        // A message is its sender's; the UE's it is if it came over the UE's connection.
+        // The message counts as the UE's if it came over the UE's connection.
         if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {
             self.slots.heard(ue, association);
         }
@@ -666,7 +669,7 @@ fn releases_another(octets: &[u8], current: AmfUeNgapId) -> bool {
     named.is_some_and(|id| id != current)
 }
 
-/// Whether this is SECURITY MODE COMMAND: integrity under new keys, whose COUNTs begin anew (TS 24.501 §4.4.3.1, §9.3.1).
+/// Whether this is SECURITY MODE COMMAND: integrity under new keys, whose COUNTs start at zero (TS 24.501 §4.4.3.1, §9.3.1).
 fn proposes_keys(output: &Output) -> bool {
     let Effect::N2 { octets, .. } = &output.effect else { return false };
     let header = SecurityHeaderType::IntegrityProtectedWithNewContext as u8;
@@ -695,7 +698,7 @@ fn is_path_switch_request(peek: &Peek) -> bool {
     is_of_path_switch(peek) && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
-/// In PER by its first octets, the choice and the procedure code (TS 38.413 §9.4.3): each message that leaves is looked at.
+/// In PER by its first octets, the choice and the procedure code (TS 38.413 §9.4.3), since every message that leaves is checked.
 fn is_error_indication(octets: &[u8]) -> bool {
     match TransferSyntax::of(octets) {
         TransferSyntax::Per => octets.starts_with(&[0x00, 0x09]),

@@ -1,10 +1,9 @@
-//! A UE moves from one CPF to another, in order: when it comes to another region, or since its own drains (Neutrino
-//! §4.3). Where the other holds the UE's state, its clock is checked and it serves at once (the fast form); else it gets the state first (the
-//! default form), and the UE's inputs wait for that.
+//! Moves of a UE from one CPF to another, when it comes to another region or its CPF drains (Neutrino §4.3). If the other CPF holds the
+//! current checkpoint it serves at once (fast form); else the checkpoint goes first and the UE's inputs wait (default form).
 //!
-//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with PATH SWITCH REQUEST of one, or, from idle, with what
-//! it says there first. A handover is run by who serves the UE then, so it moves before; from idle it moves when it rests. A handover
-//! that fails leads it back the same way. Within a region nobody moves.
+//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of one, or from CM-IDLE with its
+//! first message there. A handover is run by the current primary, so the UE moves before; from CM-IDLE it moves when no procedure runs. A
+//! handover that fails moves it back in the same way. Within a region no UE moves.
 
 use std::time::Duration;
 
@@ -19,21 +18,21 @@ use crate::link::CpfCommand;
 use crate::region::Region;
 use crate::replication::{CpfId, Ledger};
 
-/// How long a UE's inputs may wait for its state to be there: well above a transfer in any network, below a UE's patience
-/// (T3517, TS 24.501 table 10.2.1).
+/// How long a UE's inputs may wait for its checkpoint to arrive: well above a transfer in any network, below the UE's own timer (T3517, TS
+/// 24.501 table 10.2.1).
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many inputs of a UE may wait: more than a procedure has.
+/// Inputs of a UE that may wait: more than a procedure has.
 const HELD_MAX: usize = 64;
 
-/// A UE that is to be served by another.
+/// A move under way.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Moving {
     to: CpfId,
     since: Instant,
-    /// Who serves it now backs it then; not where the other got the state for this alone.
+    /// The former primary stays as a backup; not if the target became a backup for this move alone.
     keep: bool,
-    /// What came for the UE meanwhile.
+    /// Inputs that came for the UE meanwhile.
     pub(super) held: Vec<Envelope>,
 }
 
@@ -60,7 +59,7 @@ impl Cpfs {
         self.away.get(&ue).unwrap_or_else(|| self.rings.home())
     }
 
-    /// A UE is, or is about to be, in a region: one of that region's CPFs is to serve it, best one that has its state.
+    /// A UE is or will be in a region: one of that region's CPFs becomes its primary, preferably one that has its checkpoint.
     fn enters(&mut self, now: Instant, ue: UeId, region: &Region, out: &mut Outbox) {
         match region == self.rings.home() {
             true => drop(self.away.remove(&ue)),
@@ -79,8 +78,8 @@ impl Cpfs {
         }
     }
 
-    /// A UE that has come to a region is backed as those that begin there; who backed it where it came from is not needed any more
-    /// once others have its state. Nor is who was late with it, once who took its place has it.
+    /// Gives a UE that has come to a region the backups of that region, and dismisses those of the former one, and late ones, once others
+    /// have the checkpoint.
     pub(super) fn settle(&mut self, ue: UeId, out: &mut Outbox) {
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
@@ -93,10 +92,10 @@ impl Cpfs {
             ledger.add_backup(cpf);
             changed = true;
         }
-        let leaves = |c: &CpfId| self.draining.is_leaving(*c); // it has an order of its own
-        let strangers = present.into_iter().filter(|c| !self.rings.backs(region, *c) && !leaves(c));
+        let leaves = |c: &CpfId| self.draining.is_leaving(*c); // the drain handles it
+        let outside = present.into_iter().filter(|c| !self.rings.backs(region, *c) && !leaves(c));
         let mut settled = true;
-        for cpf in strangers {
+        for cpf in outside {
             let goes = ledger.dismiss(cpf);
             settled &= goes;
             if goes {
@@ -111,7 +110,7 @@ impl Cpfs {
             let code = |c: &CpfId| self.code.get(c);
             let has = backs.iter().filter(|c| ledger.holds(**c) && code(c) == code(&primary)).count();
             let spared = has >= self.rings.backups() && !self.moving.contains_key(&ue);
-            if !spared || !ledger.let_go(last) {
+            if !spared || !ledger.remove_backup(last) {
                 settled = false;
                 break;
             }
@@ -128,7 +127,7 @@ impl Cpfs {
         }
     }
 
-    /// A UE's state has come to one more place, or its ledger has changed otherwise.
+    /// Follow-up after an acknowledgement or another change of the UE's ledger.
     pub(super) fn progress(&mut self, ue: UeId, out: &mut Outbox) {
         self.pruned(ue);
         if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(Ledger::is_backed) {
@@ -140,7 +139,7 @@ impl Cpfs {
         }
     }
 
-    /// The UE's move comes about if its state is where it goes. Whether it did.
+    /// Completes the UE's move if the target holds its checkpoint. Returns whether it did.
     fn try_to_move(&mut self, ue: UeId, out: &mut Outbox) -> bool {
         let Some(&Moving { to, keep, .. }) = self.moving.get(&ue) else { return false };
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
@@ -149,7 +148,7 @@ impl Cpfs {
             return false;
         }
         if !self.alike(former, to) {
-            self.begin_anew(ue, out);
+            self.restart_log(ue, out);
         }
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         if !keep {
@@ -164,9 +163,9 @@ impl Cpfs {
         true
     }
 
-    /// A UE's log begins anew with who serves it now, who runs other code: what was before is never run again. Those back it from here on who
-    /// can run its log.
-    fn begin_anew(&mut self, ue: UeId, out: &mut Outbox) {
+    /// Restarts a UE's log at a primary that runs other code: earlier inputs are never replayed. Backups are from now on CPFs that run the
+    /// same code.
+    fn restart_log(&mut self, ue: UeId, out: &mut Outbox) {
         let Some(ledger) = self.ledgers.get(&ue) else { return };
         let (by, _) = ledger.assignment();
         let alike: Vec<CpfId> = ledger.backups().filter(|cpf| self.alike(*cpf, by)).collect();
@@ -179,12 +178,12 @@ impl Cpfs {
         self.pruned(ue);
     }
 
-    /// An input waits if its UE rests and its state is on its way. It comes back if it does not.
+    /// Holds an input back if no procedure of its UE runs and the checkpoint is on its way. Returns the input if it need not wait.
     pub(super) fn waits(&mut self, envelope: Envelope, out: &mut Outbox) -> Option<Envelope> {
         let ue = envelope.ue;
         let Some(moving) = self.moving.get_mut(&ue) else { return Some(envelope) };
         if moving.held.is_empty() && !self.ledgers.get(&ue).is_some_and(|l| l.rests()) {
-            return Some(envelope); // what runs has to end where it began
+            return Some(envelope); // a running procedure ends where it began
         }
         moving.held.push(envelope);
         if moving.held.len() > HELD_MAX {
@@ -193,13 +192,13 @@ impl Cpfs {
         None
     }
 
-    /// The UE is where it stays: what waited goes on.
+    /// Ends the move: held inputs go to the primary.
     pub(super) fn stop_moving(&mut self, ue: UeId, out: &mut Outbox) {
         let held = self.moving.remove(&ue).map(|m| m.held).unwrap_or_default();
         held.into_iter().for_each(|envelope| self.hand_over(envelope, out));
     }
 
-    /// UEs whose state did not come where they were to go stay.
+    /// Gives up moves whose checkpoint did not arrive in time.
     pub(super) fn give_up_moves(&mut self, now: Instant, out: &mut Outbox) {
         while let Some((since, ue)) = self.moves_begun.front().copied().filter(|m| m.0 + PATIENCE <= now) {
             self.moves_begun.pop_front();
@@ -210,21 +209,21 @@ impl Cpfs {
         }
     }
 
-    /// When that is next.
+    /// When [`Self::give_up_moves`] has something to do.
     pub(super) fn moves_due(&self) -> Option<Instant> {
         self.moves_begun.front().map(|(since, _)| *since + PATIENCE)
     }
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// A UE is to be served by another member of the region.
+    /// Moves a UE to another CPF of the region.
     pub(super) fn move_ue(&mut self, now: Instant, ue: UeId, to: CpfId, out: &mut Outbox) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.begin_to_move(now, ue, to, out);
         }
     }
 
-    /// The region of the gNB that an association is with; `None` where all are of one.
+    /// The region of an association's gNB; `None` where there is one region only.
     fn region_at(&self, association: AssociationId) -> Option<Region> {
         let Service::Region(cpfs) = &self.service else { return None };
         let rings = &cpfs.rings;
@@ -232,11 +231,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return None;
         }
         let node = self.ran.get(association)?;
-        let said = rings.areas().region_of(node.gnb?.gnb_id, &node.tacs);
-        Some(said.unwrap_or(rings.home()).clone())
+        let region = rings.areas().region_of(node.gnb?.gnb_id, &node.tacs);
+        Some(region.unwrap_or(rings.home()).clone())
     }
 
-    /// A UE that begins does so in the region of its gNB.
+    /// Notes the region of the gNB where a UE begins.
     pub(super) fn begins_at(&mut self, ue: UeId, association: Option<AssociationId>) {
         let Some(region) = association.and_then(|a| self.region_at(a)) else { return };
         if let Service::Region(cpfs) = &mut self.service
@@ -247,7 +246,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE is, or is about to be, under a gNB.
+    /// A UE is or will be served by this gNB: it may have to move.
     pub(super) fn comes_to(&mut self, now: Instant, ue: UeId, association: AssociationId, out: &mut Outbox) {
         let Some(region) = self.region_at(association) else { return };
         if let Service::Region(cpfs) = &mut self.service {
@@ -261,8 +260,8 @@ mod tests {
     use super::super::scan::tests::{cpfs, ue};
     use super::*;
 
-    #[test] // one that lacks the state is not missed, but until it has gone another one might be
-    fn each_of_several_that_are_to_go_goes() {
+    #[test] // dismissing one backup must not prevent dismissing the next
+    fn every_superfluous_backup_is_dismissed() {
         let (mut cpfs, ue, now) = (cpfs(3, 1), ue(0), Instant(2));
         let ledger = cpfs.ledgers.get_mut(&ue).unwrap();
         let backups: Vec<CpfId> = ledger.backups().collect();

@@ -1,9 +1,8 @@
-//! What other AMFs say of UEs (N14, TS 23.502 §4.9.1.3): to whom it goes. What a UE's machine decides is in
-//! `control/src/amf/n14`.
+//! Messages of peer AMFs (N14, TS 23.502 §4.9.1.3), and the UEs that they go to. What a UE's procedures decide is in `control/src/amf/n14`.
 //!
-//! A message names the UE's way by what was drawn for it. Here at the target the name leads to the UE's slot; at the source it
-//! holds the UE itself. Neither answers to a name that it does not know. An AMF that asks for a context ([`Body::TransferUeContext`])
-//! names the UE by its 5G-TMSI, and is answered with a name.
+//! A message names a UE's transfer by its [`Relation`]. At the target the relation leads to the UE's slot; at the source it holds the UE
+//! itself. An unknown relation is refused. An AMF that asks for a context ([`Body::TransferUeContext`]) names the UE by its 5G-TMSI, and
+//! the answer carries the relation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,38 +18,38 @@ use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 
 use super::{Cta, Entropy, Inspect, Outbox};
 
-/// Why a message of a neighbour is not taken.
+/// Why a message of a peer AMF is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum N14Error {
-    /// It is of another version of this program: that one's.
+    /// It has this version of the N14 form, which is unknown here.
     Version(u16),
-    /// It breaks its form.
+    /// It cannot be decoded.
     Malformed,
-    /// The way that it would begin has begun.
+    /// The transfer that it would begin has begun.
     Repeated,
-    /// It names a UE or a handover that is not here.
+    /// It names a UE or a handover that is unknown here.
     Unknown,
-    /// No neighbour of that number is configured.
-    Nobody,
+    /// No peer AMF of that number is configured.
+    UnknownPeer,
 }
 
 impl fmt::Display for N14Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(version) => write!(f, "it is of version {version}, which is not known here"),
-            Self::Malformed => f.write_str("it breaks its form"),
+            Self::Malformed => f.write_str("it cannot be decoded"),
             Self::Repeated => f.write_str("it repeats a message that begins a handover or a registration"),
             Self::Unknown => f.write_str("it names a UE or a handover that is not known here"),
-            Self::Nobody => f.write_str("no neighbour of its number is configured"),
+            Self::UnknownPeer => f.write_str("no peer AMF of its number is configured"),
         }
     }
 }
 
-/// The UEs that have come from neighbours, by the names of their ways.
+/// The UEs that came from peer AMFs, by relation.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Arrivals {
     by_relation: BTreeMap<(PeerAmfId, Relation), UeId>,
-    /// By what they were called there: a UE shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
+    /// By their 5G-TMSIs there: a UE uses that one until it has received a new one (TS 24.501 §5.5.1.3.8 c).
     by_tmsi: BTreeMap<(PeerAmfId, Tmsi), UeId>,
     by_ue: BTreeMap<UeId, ArrivedUe>,
 }
@@ -80,7 +79,7 @@ impl Arrivals {
         let Some(ArrivedUe { from, relation, tmsis }) = self.by_ue.remove(&ue) else { return };
         self.by_relation.remove(&(from, relation));
         for tmsi in tmsis.into_iter().flatten() {
-            // Another UE may have come that was given the name since.
+            // Another UE may have come with the same 5G-TMSI since.
             if self.by_tmsi.get(&(from, tmsi)) == Some(&ue) {
                 self.by_tmsi.remove(&(from, tmsi));
             }
@@ -89,7 +88,7 @@ impl Arrivals {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// The UE that has come from a neighbour and whom this first message names as it was called there. Whether it says so, it knows itself.
+    /// The UE from a peer AMF that this first message names by its 5G-GUTI there. Whether the message is its own, the UE context decides.
     pub(super) fn arrived(&self, first: &[u8]) -> Option<UeId> {
         if self.arrivals.by_tmsi.is_empty() {
             return None;
@@ -101,7 +100,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.arrivals.by_tmsi.get(&(from, guti.tmsi)).copied()
     }
 
-    /// A neighbour says something.
+    /// Handles a message of a peer AMF.
     pub(super) fn neighbour(&mut self, now: Instant, from: PeerAmfId, octets: &[u8], out: &mut Outbox) {
         if let Err(why) = self.take_from(now, from, octets, out) {
             out.n14_errors.push((from, why));
@@ -116,7 +115,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         out: &mut Outbox,
     ) -> Result<(), N14Error> {
         if usize::from(from.0) >= self.config.amf.neighbours.len() {
-            return Err(N14Error::Nobody);
+            return Err(N14Error::UnknownPeer);
         }
         let N14 { relation, body } = N14::from_octets(octets).map_err(|e| match e {
             FlatError::UnknownVersion(version) => N14Error::Version(version),
@@ -152,7 +151,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     (ue, None)
                 }
                 (Some(ue), _) => (ue, None),
-                // What has come for a UE that is lost here is nobody's.
+                // Sessions given for a UE that is lost here are deleted.
                 (None, Body::Completed(Completed::Given(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
                     return Err(N14Error::Unknown);
@@ -174,7 +173,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Ok(())
     }
 
-    /// A context comes for the slot that asked for it, and no second one: from here on its name leads there.
+    /// Accepts one context for the slot that asked for it; its relation leads there from now on.
     fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &Transferred) -> bool {
         let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
         if takes {
@@ -196,14 +195,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
         if let Some(upf) = self.upf_of(given) {
-            let (to, nobody) = (OutputId { clock: 0, index: 0 }, UeId { slot: 0, generation: 0 });
+            let (to, no_ue) = (OutputId { clock: 0, index: 0 }, UeId { slot: 0, generation: 0 });
             let deletion = whimbrel_control::smf::deletion(given.up_seid);
-            // Nobody is left to hear that there is no UPF.
-            let _ = self.ask_upf(now, upf, nobody, to, deletion, &mut out.pfcp);
+            // The UE is gone, so an unknown UPF matters no more.
+            let _ = self.ask_upf(now, upf, no_ue, to, deletion, &mut out.pfcp);
         }
     }
 
-    /// A UE is to come: it gets a slot, and an identity for its gNB here.
+    /// A UE is to come: it gets a slot, and an AMF-UE-NGAP-ID for the target gNB.
     fn comes(
         &mut self,
         now: Instant,
@@ -242,7 +241,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 }
 
-/// A UE is not taken.
+/// Refuses a UE.
 fn refuse(to: PeerAmfId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
     answer(to, relation, Body::not_created(cause, None), out);
 }

@@ -1,4 +1,4 @@
-//! What the operator orders of the CTA as a whole.
+//! Operator orders to the CTA as a whole.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub enum Order {
     },
     /// [`Cta::order_overload`].
     Overload(OverloadOrder),
-    /// Other endpoints at which this AMF is reached, as with a CTA replica: gNBs are told (TS 38.413 §8.7.3.2).
+    /// Other endpoints at which this AMF is reached, as with a CTA replica: gNBs get AMF CONFIGURATION UPDATE (TS 38.413 §8.7.3.2).
     Endpoints(Vec<IpAddr>),
-    /// The host behind these endpoints is gone, and this one serves in its place: gNBs end their associations with that and go on over
-    /// those that they have with this one. Order it first of all after a takeover, and again when an awaited gNB has come.
+    /// The host behind these endpoints is gone, and this one serves in its place: gNBs end their associations with it and use those with
+    /// this one. The first order after a takeover, given again when an awaited gNB has come.
     TakenOver(Vec<IpAddr>),
-    /// The addresses from which this SMF's set speaks, as with a CTA replica, its own among them: UPFs are told (TS 29.244 §5.22.2).
+    /// The addresses of this SMF set, its own among them, as with a CTA replica: UPFs get them (TS 29.244 §5.22.2).
     SmfAddresses(Vec<IpAddr>),
     /// [`Cta::reset_gnb`].
     ResetGnb(GlobalGnbId),
@@ -43,12 +43,12 @@ pub enum Order {
     Retire,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderOutcome {
     /// It was carried out.
     Done,
-    /// So many gNBs are told of a warning, or of its end; or none can be.
+    /// The number of gNBs that get a warning or its cancellation; or why none does.
     Warned(Result<usize, WarningError>),
     /// Whether the gNB is up.
     Reset(bool),

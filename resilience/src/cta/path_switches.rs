@@ -1,4 +1,4 @@
-//! gNBs that wait for a UE's paths: what they are told if nobody goes on with the UE (TS 38.413 §8.4.4.3).
+//! PATH SWITCH REQUESTs without an answer: they are answered with a failure if the UE is discarded (TS 38.413 §8.4.4.3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use whimbrel_ngap::{Message, Peek};
 
 use super::{Cta, Entropy, Inspect, Outbox, is_of_path_switch, send};
 
-/// PATH SWITCH REQUEST that has no answer yet.
+/// A PATH SWITCH REQUEST without an answer.
 #[derive(Serialize, Deserialize)]
 struct PathSwitch {
     association: AssociationId,
     stream: u16,
-    /// What the gNB calls the UE.
+    /// The RAN-UE-NGAP-ID in it.
     name: Option<RanUeNgapId>,
     octets: Arc<[u8]>,
 }
 
-/// The last one of each UE: where several gNBs want it, that is where it is.
+/// The last one of each UE: if several gNBs ask, the UE is at the last.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct PathSwitches(BTreeMap<UeId, PathSwitch>);
 
@@ -37,7 +37,7 @@ impl PathSwitches {
         self.0.insert(ue, PathSwitch { association, stream, name, octets: octets.clone() });
     }
 
-    /// Nobody waits any more.
+    /// No answer is due any more.
     pub(super) fn settled(&mut self, ue: UeId) {
         self.0.remove(&ue);
     }
@@ -50,7 +50,7 @@ impl PathSwitches {
         }
     }
 
-    /// An association is gone, and who waited there with it.
+    /// An association is gone, and its requests with it.
     pub(super) fn lost(&mut self, association: AssociationId) {
         self.0.retain(|_, p| p.association != association);
     }
@@ -63,7 +63,7 @@ impl PathSwitches {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// Nobody goes on with the UE: who waits for its paths gets none.
+    /// The UE is discarded: answers its path switch with a failure.
     pub(super) fn refuse_path_switch(&mut self, ue: UeId, out: &mut Outbox) {
         let Some(PathSwitch { association, stream, octets, .. }) = self.path_switches.0.remove(&ue) else {
             return;

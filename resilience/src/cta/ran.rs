@@ -1,4 +1,4 @@
-//! What concerns gNBs as such: their messages, what the operator asks of them, bounds on what they may cause.
+//! gNBs themselves: their messages, operator orders, and limits on what they may cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,28 +18,28 @@ use whimbrel_ngap::{Message, TransferSyntax};
 
 use super::{Cta, Entropy, Inspect, Outbox, send};
 
-/// How often each bound bit. What bites is told once a second at most, and always counted.
+/// How often each limit was reached. Each is reported once a second at most, and always counted.
 #[derive(Default)]
 pub(super) struct Bounds {
-    bitten: BTreeMap<&'static str, u64>,
-    told: BTreeMap<&'static str, Rate>,
+    reached: BTreeMap<&'static str, u64>,
+    reports: BTreeMap<&'static str, Rate>,
     pub(super) pagings: Rate,
 }
 
 impl Bounds {
-    /// A bound bit: whether to tell of it.
-    fn bite(&mut self, now: Instant, limit: &'static str) -> bool {
-        *self.bitten.entry(limit).or_default() += 1;
-        self.told.entry(limit).or_default().take(now, 1)
+    /// A limit was reached: returns whether to report it.
+    fn count(&mut self, now: Instant, limit: &'static str) -> bool {
+        *self.reached.entry(limit).or_default() += 1;
+        self.reports.entry(limit).or_default().take(now, 1)
     }
 }
 
-/// A reset (TS 38.413 §8.7.4) whose UEs are letting go.
+/// A reset (TS 38.413 §8.7.4) that waits for the release of its UEs' connections.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Resetting {
     ues: BTreeSet<UeId>,
     association: AssociationId,
-    /// NG RESET ACKNOWLEDGE, as the gNB is to read it.
+    /// NG RESET ACKNOWLEDGE, encoded in the gNB's transfer syntax.
     acknowledge: Vec<u8>,
 }
 
@@ -55,10 +55,10 @@ fn to_fastwire(octets: &[u8]) -> Vec<u8> {
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// How often each of the `limits` was reached.
     pub fn bounds(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.bounds.bitten.iter().map(|(&limit, &n)| (limit, n))
+        self.bounds.reached.iter().map(|(&limit, &n)| (limit, n))
     }
 
-    /// Counts that a bound bit, and tells of it now and then.
+    /// Counts that a limit was reached, and reports it at most once a second.
     pub(super) fn limited(
         &mut self,
         now: Instant,
@@ -66,7 +66,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         limit: &'static str,
         out: &mut Outbox,
     ) {
-        if self.bounds.bite(now, limit) {
+        if self.bounds.count(now, limit) {
             out.ran_events.push(RanEvent::Limited { association, limit });
         }
     }
@@ -91,7 +91,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         out.ran_events.push(self.ran.down(association));
         self.path_switches.lost(association);
         self.connections_lost(association);
-        self.look_at_ran(now, out);
+        self.update_load(now, out);
     }
 
     fn connections_lost(&mut self, association: AssociationId) {
@@ -100,8 +100,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A message for an AMF-UE-NGAP-ID that nobody bears, or nobody there (TS 38.413 §10.6). Those that end a connection, or are
-    /// errors themselves, get no answer, since they agree with us that there is none, and are counted.
+    /// A message with an AMF-UE-NGAP-ID of no UE, or of none at this gNB (TS 38.413 §10.6). Messages that end a connection or are errors
+    /// themselves get no answer, since they agree that there is no context, and are counted.
     pub(super) fn unknown_ue(
         &mut self,
         now: Instant,
@@ -128,7 +128,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         send(association, stream, &answer, out);
     }
 
-    /// A UE finds fault with a gNB's message: whether the gNB is told.
+    /// A UE's procedure found an error in a gNB's message. Returns whether ERROR INDICATION is sent.
     pub(super) fn finds_fault(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) -> bool {
         self.finds_fault_with(
             now,
@@ -168,7 +168,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.ran_output(now, association, result, out);
     }
 
-    /// Carries out what a gNB, the time or the operator caused: what UEs lose before what the gNB is told.
+    /// Carries out what a gNB, a timer or the operator caused: effects on UEs come before messages to the gNB.
     pub(super) fn ran_output(
         &mut self,
         now: Instant,
@@ -176,12 +176,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         result: RanOutput,
         out: &mut Outbox,
     ) {
-        // A gNB that has set up anew under its identity: its former association ends before the new one is up.
-        let (anew, events): (Vec<RanEvent>, Vec<RanEvent>) =
+        // A gNB that has set up again under its identity: its former association ends before the new one is up.
+        let (renewed, events): (Vec<RanEvent>, Vec<RanEvent>) =
             result.events.into_iter().partition(|e| matches!(e, RanEvent::SameIdentity { .. }));
-        out.ran_events.extend(anew);
+        out.ran_events.extend(renewed);
         for former in result.superseded {
-            // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
+            // Its SCTP association still exists: it counts as one without NG Setup until SCTP ends it.
             out.ran_events.push(self.ran.supersede(now, former));
             self.connections_lost(former);
         }
@@ -219,10 +219,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             out.abort.push(association);
             self.association_down(now, association, out);
         }
-        self.look_at_ran(now, out);
+        self.update_load(now, out);
     }
 
-    /// Acknowledges the resets whose UEs have all let go: at once where they run here.
+    /// Acknowledges resets whose UEs' connections are all released: at once where procedures run in this process.
     pub(super) fn acknowledge_resets(&mut self, out: &mut Outbox) {
         if self.resetting.is_empty() {
             return;
@@ -236,8 +236,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Notes when the gNBs' machines have something to do, and how full the core is.
-    pub(super) fn look_at_ran(&mut self, now: Instant, out: &mut Outbox) {
+    /// Updates the deadline of the gNBs' timers, and the load.
+    pub(super) fn update_load(&mut self, now: Instant, out: &mut Outbox) {
         self.ran_due = self.ran.next_deadline();
         let limits = &self.config.limits;
         let percent = |used: u64, of: u32| (used.saturating_mul(100) / u64::from(of.max(1))).min(100) as u8;
@@ -252,7 +252,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.loaded(now, load, out);
     }
 
-    /// Has the gNBs' machine judge the load if it has changed.
+    /// Passes the load to the overload rule if it has changed.
     pub(super) fn loaded(&mut self, now: Instant, load: Load, out: &mut Outbox) {
         if std::mem::replace(&mut self.load, load) == load {
             return;
@@ -338,14 +338,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// The operator sends a warning message (TS 38.413 §8.9.1). Gives the number of gNBs that get it.
+    /// The operator sends a warning message (TS 38.413 §8.9.1). Returns the number of gNBs that get it.
     pub fn warn(&mut self, now: Instant, warning: Warning, out: &mut Outbox) -> Result<usize, WarningError> {
         let (gnbs, result) = self.ran.warn(now, warning)?;
         self.operator_output(now, result, out);
         Ok(gnbs)
     }
 
-    /// The operator cancels one (TS 38.413 §8.9.2). Gives the number of gNBs that are told.
+    /// The operator cancels a warning message (TS 38.413 §8.9.2). Returns the number of gNBs that get the request.
     pub fn cancel_warning(
         &mut self,
         now: Instant,
@@ -358,17 +358,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Ok(gnbs)
     }
 
-    /// The operator decides whether gNBs spare the core, or lets the rule decide.
+    /// The operator orders OVERLOAD START or STOP, or leaves it to the rule.
     pub fn order_overload(&mut self, now: Instant, order: OverloadOrder, out: &mut Outbox) {
         let result = self.ran.order_overload(order);
         self.operator_output(now, result, out);
         if order == OverloadOrder::ByRule {
-            self.load = Load { ues_percent: u8::MAX, ..self.load }; // is judged anew
-            self.look_at_ran(now, out);
+            self.load = Load { ues_percent: u8::MAX, ..self.load }; // so that it is judged again
+            self.update_load(now, out);
         }
     }
 
-    /// The operator resets all connections of a gNB (TS 38.413 §8.7.4.2.1). Gives whether the gNB is up.
+    /// The operator resets all connections of a gNB (TS 38.413 §8.7.4.2.1). Returns whether the gNB is up.
     pub fn reset_gnb(&mut self, now: Instant, gnb: GlobalGnbId, out: &mut Outbox) -> bool {
         let Some(association) = self.ran.find(gnb) else { return false };
         let result = self.ran.reset(now, association, CauseMisc::OmIntervention, Vec::new());
@@ -389,14 +389,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.operator_output(now, result, out);
     }
 
-    /// The program ends in order: gNBs are told that this AMF is not to be had (TS 38.413 §8.7.6).
+    /// The program ends: gNBs get AMF STATUS INDICATION (TS 38.413 §8.7.6).
     pub fn retire(&mut self, now: Instant, out: &mut Outbox) {
         let result = self.ran.retire();
         self.operator_output(now, result, out);
     }
 
     fn operator_output(&mut self, now: Instant, result: RanOutput, out: &mut Outbox) {
-        // None of these resets anything: the association is nobody's.
+        // None of these resets connections, so no association is named.
         self.ran_output(now, AssociationId(u32::MAX), result, out);
     }
 
@@ -407,9 +407,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.judged(result, out);
     }
 
-    /// The gNB gave a name to a new connection that a UE of its has still: the former is gone (TS 38.413 §9.3.3.2).
-    /// The same message again begins nothing: `true`.
-    pub(super) fn settle_name(
+    /// The gNB uses a RAN-UE-NGAP-ID for a new connection that another UE still has: the former connection is gone (TS 38.413 §9.3.3.2).
+    /// Returns `true` for the same message again, which begins nothing.
+    pub(super) fn free_ran_ue_ngap_id(
         &mut self,
         now: Instant,
         association: AssociationId,

@@ -1,4 +1,4 @@
-//! UEs whose backups are late with their states are looked for in rounds, bit by bit: there may be a hundred thousand of them.
+//! Rounds over the UEs in search of late backups, in slices, since there may be a hundred thousand UEs.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use whimbrel_ids::Instant;
 use super::Outbox;
 use super::cpfs::{BETWEEN_SLICES, Cpfs, HASTE};
 
-/// Between the end of a round and the next one, at most.
+/// Pause between two rounds at most.
 pub(super) const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
-/// UEs that are looked at in a slice, half a microsecond each, and what giving one another backup takes, as so many of these.
+/// UEs that one slice examines, half a microsecond each, and the cost of giving one another backup in the same unit.
 const SLICE: usize = 256;
 const RELIEVED_WORK: usize = 16;
-/// UEs that are given another backup in one round, at most; then the next round comes sooner. Nobody waits for more: what a late backup lacks
-/// the log has.
+/// UEs that get another backup in one round at most; then the next round comes sooner. Nothing waits for it: the log holds what a late
+/// backup lacks.
 const RELIEVED_MAX: usize = 256;
 const SOONER: Duration = Duration::from_secs(1);
 
-/// How far a round has come. No snapshot has it: who makes one begins the round anew, as does who goes on from it.
+/// How far a round has come. It is not part of a snapshot: the primary CTA begins the round again when it makes one, as the replica does.
 #[derive(Default)]
 pub(super) struct Round {
-    /// Those that nobody else could go on with have been looked at.
+    /// The UEs without a usable backup have been examined.
     without_backup: bool,
-    /// The last one that was.
+    /// The last UE that was examined.
     after: Option<UeId>,
     relieved: usize,
 }
 
 impl Cpfs {
-    /// As who goes on from a snapshot has it.
+    /// As a snapshot holds it.
     pub(super) fn as_it_travels(&mut self) -> &Self {
         self.round = None;
         self
     }
 
-    /// Looks at the next UEs that somebody may be late with, first at those that nobody else could go on with.
+    /// Examines the next UEs for late backups, first those without a usable backup.
     pub(super) fn scan_more(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.scan {
             return;
         }
         let mut round = self.round.take().unwrap_or_else(|| {
-            self.waiting.untold.extend(&self.trusted);
+            self.waiting.await_release.extend(&self.trusted);
             Round::default()
         });
         let pause = BETWEEN_ROUNDS.min(self.logs.outdated_after);
@@ -66,13 +66,13 @@ impl Cpfs {
         self.round = Some(round);
     }
 
-    /// The next UE of a round, and for how long who backs it may be late.
+    /// The next UE of a round, and how long its backups may be late.
     fn next_scanned(&self, round: &mut Round) -> Option<(UeId, Duration)> {
         let patience = self.logs.outdated_after;
         let further =
             |after: Option<UeId>| (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         if !round.without_backup {
-            // Where nobody could take a place, these wait.
+            // These wait while no CPF could become their backup.
             let next =
                 self.without_backup.range(further(round.after)).next().filter(|_| self.rings.has_more());
             if let Some(ue) = next {
@@ -116,7 +116,7 @@ pub(super) mod tests {
         }
     }
 
-    /// So many CPFs, and UEs whose backups have not got their states.
+    /// This many CPFs, and UEs whose backups lack their checkpoints.
     pub(in super::super) fn cpfs(members: u16, ues: u32) -> Cpfs {
         let here: Region = "1223".parse().unwrap();
         let mut map = Regions::new([here.clone()]).unwrap();
@@ -135,7 +135,7 @@ pub(super) mod tests {
         cpfs
     }
 
-    /// Has a round go on until it ends. Gives its slices, and the messages of the longest.
+    /// Runs a round to its end. Returns the number of slices, and the messages of the longest.
     fn round(cpfs: &mut Cpfs, mut now: Instant) -> (usize, usize) {
         let (mut slices, mut longest) = (0, 0);
         loop {
@@ -153,14 +153,14 @@ pub(super) mod tests {
     const LATE: Instant = Instant(40_000_000);
 
     #[test]
-    fn many_ues_are_looked_at_in_slices() {
+    fn many_ues_are_examined_in_slices() {
         let mut cpfs = cpfs(2, 10 * SLICE as u32);
-        assert_eq!(round(&mut cpfs, LATE), (11, 0), "nobody could take a place");
+        assert_eq!(round(&mut cpfs, LATE), (11, 0), "no CPF could become a backup");
         assert_eq!(cpfs.scan, cpfs.scan.max(LATE + BETWEEN_ROUNDS));
     }
 
     #[test]
-    fn a_slice_and_a_round_give_so_many_ues_another_backup_and_all_get_one() {
+    fn slices_and_rounds_are_bounded_and_every_ue_gets_another_backup() {
         let ues = 3 * RELIEVED_MAX;
         let mut cpfs = cpfs(3, ues as u32);
         let mut now = LATE;
@@ -175,11 +175,11 @@ pub(super) mod tests {
             now = cpfs.scan;
         }
         round(&mut cpfs, now);
-        assert_eq!(cpfs.scan, cpfs.scan.max(now + BETWEEN_ROUNDS), "there is nobody left");
+        assert_eq!(cpfs.scan, cpfs.scan.max(now + BETWEEN_ROUNDS), "no UE is left");
     }
 
     #[test] // else a CTA replica that begins in the middle of one would not follow
-    fn a_round_begins_anew_where_a_snapshot_is_made() {
+    fn a_snapshot_restarts_the_round() {
         let mut cpfs = cpfs(3, 1000);
         cpfs.scan_more(LATE, &mut Outbox::default());
         let (mut other, _): (Cpfs, _) =
@@ -195,10 +195,10 @@ pub(super) mod tests {
     }
 
     #[test] // numbers come again
-    fn what_one_said_in_a_former_life_is_not_released_in_the_next() {
+    fn batches_of_a_lost_cpf_do_not_count_for_the_next_one_of_its_number() {
         let mut cpfs = cpfs(3, 1);
         cpfs.taken.insert(CpfId(2), 7);
-        cpfs.given_up(LATE, CpfId(2), &mut Outbox::default());
+        cpfs.cpf_lost(LATE, CpfId(2), &mut Outbox::default());
         assert!(cpfs.taken.is_empty());
     }
 
@@ -206,7 +206,7 @@ pub(super) mod tests {
     #[ignore = "measures"]
     #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock that the core must not")]
     fn what_a_slice_costs() {
-        for (members, of) in [(2, "nobody could take a place"), (3, "others take the places")] {
+        for (members, of) in [(2, "no CPF could become a backup"), (3, "others become backups")] {
             let mut cpfs = cpfs(members, 100_000);
             let (mut now, mut longest, mut slices) = (LATE, Duration::ZERO, 0);
             while now < LATE + BETWEEN_ROUNDS {

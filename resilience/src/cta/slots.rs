@@ -1,4 +1,4 @@
-//! The table of UEs: who sits in which slot, and what the CTA keeps of each.
+//! The table of UEs: which UE has which slot, and what the CTA stores of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, Prf, UeId, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
-/// What the CTA keeps of one UE.
+/// What the CTA stores of one UE.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     generation: u16,
@@ -16,12 +16,12 @@ pub(super) struct Entry {
     connection: u16,
     /// Distinguishes the 5G-TMSIs of one slot.
     tmsi_tag: u8,
-    /// The UE was given a 5G-TMSI: before that, none can name it.
+    /// The UE was assigned a 5G-TMSI; before that no message can name it.
     named: bool,
     used: bool,
-    /// Not authenticated yet, and the gNB that brought it.
-    stranger: Option<AssociationId>,
-    /// The last connection of whoever had the slot before, and when that one left.
+    /// The gNB of a UE that is not authenticated yet.
+    unauthenticated_at: Option<AssociationId>,
+    /// The last connection of the slot's former UE, and when that UE was released.
     former: (u16, Instant),
     /// Its connection.
     at: Option<N2Names>,
@@ -29,16 +29,16 @@ pub(super) struct Entry {
     first: u64,
     /// The connection at the gNB that takes it over.
     target: Option<N2Names>,
-    /// Both names of the context that a gNB has made last at HANDOVER REQUEST.
+    /// Both NGAP IDs of the context that a gNB made last at HANDOVER REQUEST.
     made: Option<(AmfUeNgapId, RanUeNgapId)>,
-    /// Where it has sessions.
+    /// The UPFs of its sessions.
     upfs: UpfSet,
-    /// Where its last message came from.
+    /// The association of its last message.
     heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
     elsewhere: Option<Elsewhere>,
-    /// The gNBs where it had connections before, the newest first: what they say of it may still be under way.
+    /// The gNBs of its former connections, the newest first: their messages may still arrive.
     left: [Option<AssociationId>; LEFT_MAX],
     /// The downlink NAS COUNT that was used last.
     downlink_count: Option<u32>,
@@ -47,27 +47,27 @@ pub(super) struct Entry {
     deadline: Option<Instant>,
 }
 
-/// As many as a UE's machine keeps in mind of connections that it has left.
+/// As many former connections as the UE context keeps.
 const LEFT_MAX: usize = 4;
 
-/// Deadlines that are looked through for a UE that was rejected: in a flood of them the first is one, and a search that finds none costs less than
-/// the answer to the message that makes it.
+/// Deadlines that are searched for a rejected UE: in a flood of them the first is one, and a search in vain costs less than the answer to
+/// the message that causes it.
 const REJECTED_SEARCHED_MAX: usize = 16;
 
-/// A gNB without connection of a UE has asked for the UE's path.
+/// A gNB without a connection of the UE has sent PATH SWITCH REQUEST.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Elsewhere {
     association: AssociationId,
-    /// The connection that it wants.
+    /// The connection that it names.
     of: AmfUeNgapId,
-    /// What it has chosen for it.
+    /// The stream that it uses.
     stream: u16,
     /// The last input before that.
     before: u64,
 }
 
 impl Entry {
-    /// A connection is over, or is another's now.
+    /// A connection has ended.
     fn leave(&mut self, connection: Option<N2Names>) {
         let Some(N2Names { association, .. }) = connection else { return };
         let at = self.left.iter().position(|&a| a == Some(association)).unwrap_or(LEFT_MAX - 1);
@@ -84,7 +84,7 @@ pub(super) struct Slots {
     deadlines: BTreeSet<(Instant, u32)>,
     /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
     by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
-    /// UEs that a gNB takes over, or would.
+    /// UEs for which a gNB is a handover target or asks for the path.
     coming: BTreeSet<(AssociationId, u32)>,
     tmsi: TmsiKey,
     unauthenticated_ues: u32,
@@ -139,9 +139,9 @@ impl Slots {
         self.unauthenticated_ues_on.get(&association).copied().unwrap_or(0)
     }
 
-    /// Of the UEs that are not authenticated, one that was rejected and whose connection is about to be released: it is the only one whose next
-    /// deadline is exactly `delay` after its last input. `of`: one of this gNB.
-    pub(super) fn rejected_stranger(
+    /// An unauthenticated UE that was rejected and whose connection is about to be released: only such a UE has its next deadline exactly
+    /// `delay` after its last input. `of`: only UEs of this gNB.
+    pub(super) fn rejected_ue(
         &self,
         now: Instant,
         delay: Duration,
@@ -150,7 +150,8 @@ impl Slots {
         let due = self.deadlines.range(..=(now + delay, u32::MAX)).take(REJECTED_SEARCHED_MAX);
         let slot = due.map(|&(_, slot)| slot).find(|&slot| {
             let e = &self.entries[slot as usize];
-            e.stranger.is_some_and(|on| of.is_none_or(|of| of == on)) && e.deadline == Some(e.time + delay)
+            e.unauthenticated_at.is_some_and(|on| of.is_none_or(|of| of == on))
+                && e.deadline == Some(e.time + delay)
         });
         self.occupant(slot?)
     }
@@ -160,7 +161,7 @@ impl Slots {
         self.entries.len() - self.free.len()
     }
 
-    /// Takes a free slot for a UE that nobody knows yet and that a gNB brings; `None` at the limit.
+    /// Allocates a slot for an unknown UE at this gNB; `None` at the limit.
     pub(super) fn allocate(&mut self, ues_max: u32, association: AssociationId) -> Option<UeId> {
         let slot = match self.free.pop_front() {
             Some(slot) => slot,
@@ -175,7 +176,7 @@ impl Slots {
                     tmsi_tag: 0,
                     named: false,
                     used: false,
-                    stranger: None,
+                    unauthenticated_at: None,
                     former: (0, Instant::ZERO),
                     at: None,
                     first: 0,
@@ -197,7 +198,7 @@ impl Slots {
         let e = &mut self.entries[slot as usize];
         e.used = true;
         e.named = false;
-        e.stranger = Some(association);
+        e.unauthenticated_at = Some(association);
         e.generation = e.generation.wrapping_add(1);
         e.former = (e.connection, e.time);
         (e.clock, e.at, e.target, e.made, e.heard_on) = (0, None, None, None, None);
@@ -208,21 +209,21 @@ impl Slots {
         Some(UeId { slot, generation })
     }
 
-    /// Gives a slot back. From now on its gNBs may not have heard of it, however long the UE was silent.
+    /// Frees a slot. Its gNBs may not know it yet, however long the UE was silent.
     pub(super) fn release(&mut self, ue: UeId, now: Instant) {
         let Some(e) = self.entry(ue) else { return };
         e.used = false;
         e.time = e.time.max(now);
-        self.no_stranger(ue.slot);
+        self.no_longer_unauthenticated(ue.slot);
         self.set_connection(ue.slot, None);
         self.set_coming(ue.slot, None, None);
         self.set_deadline(ue.slot, None);
         self.free.push_back(ue.slot);
     }
 
-    /// The UE proved who it is, or is gone.
-    fn no_stranger(&mut self, slot: u32) {
-        let Some(association) = self.entries[slot as usize].stranger.take() else { return };
+    /// The UE is authenticated, or gone.
+    fn no_longer_unauthenticated(&mut self, slot: u32) {
+        let Some(association) = self.entries[slot as usize].unauthenticated_at.take() else { return };
         self.unauthenticated_ues -= 1;
         if let Some(n) = self.unauthenticated_ues_on.get_mut(&association) {
             *n -= 1;
@@ -249,7 +250,7 @@ impl Slots {
         }
     }
 
-    /// The gNB that takes the UE over, and the one that asks for its path.
+    /// Sets the handover target, and the gNB that asks for the path.
     fn set_coming(&mut self, slot: u32, target: Option<N2Names>, elsewhere: Option<Elsewhere>) {
         let e = &mut self.entries[slot as usize];
         let of = |target: Option<N2Names>, elsewhere: Option<Elsewhere>| {
@@ -271,7 +272,7 @@ impl Slots {
         self.entries.get_mut(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)
     }
 
-    /// Whether the UE has its slot still.
+    /// Whether the UE still has its slot.
     pub(super) fn holds(&self, ue: UeId) -> bool {
         self.entries.get(ue.slot as usize).is_some_and(|e| e.used && e.generation == ue.generation)
     }
@@ -281,13 +282,13 @@ impl Slots {
         Some(UeId { slot, generation: e.generation })
     }
 
-    /// The UE in the slot that a 5G-TMSI of ours names, if it was given any. Whether it still bears that one, it knows itself.
+    /// The UE in the slot that a 5G-TMSI of ours names, if it was assigned one. Whether it is the one in force, the UE context decides.
     pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<UeId> {
         let slot = self.tmsi.prf.restore(tmsi.0) >> TMSI_TAG_BITS;
         self.occupant(slot).filter(|_| self.entries[slot as usize].named)
     }
 
-    /// The UE in the slot that an AMF-UE-NGAP-ID names, if that is not one of who had the slot before.
+    /// The UE in the slot that an AMF-UE-NGAP-ID names, unless it is an ID of the slot's former UE.
     pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<UeId> {
         let (tag, slot) = of_connection(id);
         let ue = self.occupant(slot)?;
@@ -297,8 +298,8 @@ impl Slots {
         (is_its || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
     }
 
-    /// Whether an AMF-UE-NGAP-ID was that of a UE that has just left: what its gNB sent before it heard of that crosses
-    /// our UE CONTEXT RELEASE COMMAND. It need not be the last that the UE was given: a handover that was cancelled had that.
+    /// Whether an AMF-UE-NGAP-ID was of a UE that was just released: its gNB's messages cross our UE CONTEXT RELEASE COMMAND. It need not
+    /// be the UE's last one, which a cancelled handover may have used.
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
@@ -307,7 +308,7 @@ impl Slots {
         })
     }
 
-    /// The UE that has the connection which a gNB calls so.
+    /// The UE with this RAN-UE-NGAP-ID at an association.
     pub(super) fn by_ran_ue_ngap_id(&self, association: AssociationId, id: RanUeNgapId) -> Option<UeId> {
         self.occupant(*self.by_ran.get(&(association, id))?)
     }
@@ -333,7 +334,7 @@ impl Slots {
     pub(super) fn new_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
         let e = self.entry(ue)?;
         e.connection = e.connection.wrapping_add(1);
-        // Who stays for so long wears all tags in turn: the older half of them are nobody's by then.
+        // A UE that stays long uses all tags in turn: the older half of them is free by then.
         if e.connection.wrapping_sub(e.former.0) > u16::MAX / 2 {
             e.former.0 = e.former.0.wrapping_add(1);
         }
@@ -347,13 +348,13 @@ impl Slots {
         self.new_connection(ue)
     }
 
-    /// The connections that the UE has: at the gNB that serves it, and at the one that takes it over.
+    /// The UE's connections: at the serving gNB, and at the target gNB.
     pub(super) fn names(&self, ue: UeId) -> impl Iterator<Item = N2Names> + use<> {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
         e.map_or([None; 2], |e| [e.at, e.target]).into_iter().flatten()
     }
 
-    /// Whether a gNB has a connection of the UE, asks for one, or had one lately.
+    /// Whether a gNB has a connection of the UE, asks for one, or recently had one.
     pub(super) fn concerns(&self, ue: UeId, association: AssociationId) -> bool {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
         e.is_some_and(|e| {
@@ -365,7 +366,7 @@ impl Slots {
         })
     }
 
-    /// A gNB that takes the UE over has made a context for it.
+    /// The target gNB has made a context for the UE.
     pub(super) fn made(&mut self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
         let is_target = |e: &&mut Entry| e.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
         if let Some(e) = self.entry(ue).filter(is_target) {
@@ -373,30 +374,30 @@ impl Slots {
         }
     }
 
-    /// Whether a gNB speaks of a context that it has made beside the UE's, under the same name of ours.
+    /// Whether a gNB refers to a second context that it made under the same AMF-UE-NGAP-ID.
     pub(super) fn is_made_twice(&self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) -> bool {
         let made = self.entries.get(ue.slot as usize).and_then(|e| e.made);
         let is_its = |n: N2Names| n.amf_ue_ngap_id == ours && n.ran_ue_ngap_id == Some(theirs);
         made.is_some_and(|made| made.0 == ours && made.1 != theirs) && !self.names(ue).any(is_its)
     }
 
-    /// Notes the downlink NAS COUNTs that are used in this order. `anew`: whether one begins under new keys. Whether none was used before under
-    /// its keys (TS 33.501 §6.4.3.1; DESIGN §4 rule 9).
+    /// Records the downlink NAS COUNTs of a batch, in order. `new_keys`: whether an output starts new keys. Returns whether no COUNT was
+    /// used before under its keys (TS 33.501 §6.4.3.1).
     pub(super) fn use_counts<'a>(
         &mut self,
         ue: UeId,
         batch: &'a Batch,
-        anew: fn(&'a Output) -> bool,
+        new_keys: fn(&'a Output) -> bool,
     ) -> bool {
         let Some(e) = self.entry(ue) else { return true };
         batch.outputs.iter().all(|output| {
             let Some(count) = output.downlink_count else { return true };
             let before = e.downlink_count.replace(count);
-            before.is_none_or(|before| before < count) || anew(output)
+            before.is_none_or(|before| before < count) || new_keys(output)
         })
     }
 
-    /// The UEs in use, and where each has sessions.
+    /// The UEs, and the UPFs of each one's sessions.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (UeId, UpfSet)> {
         let used = (0u32..).zip(&self.entries).filter(|(_, e)| e.used);
         used.map(|(slot, e)| (UeId { slot, generation: e.generation }, e.upfs))
@@ -409,12 +410,12 @@ impl Slots {
         }
     }
 
-    /// Where the UE's last message came from.
+    /// The association of the UE's last message.
     pub(super) fn heard_on(&self, ue: UeId) -> Option<AssociationId> {
         self.entries.get(ue.slot as usize)?.heard_on
     }
 
-    /// A gNB that does not serve the UE asks for its path, on this stream.
+    /// A gNB that does not serve the UE has sent PATH SWITCH REQUEST on this stream.
     pub(super) fn asked_elsewhere(
         &mut self,
         ue: UeId,
@@ -428,12 +429,12 @@ impl Slots {
         }
     }
 
-    /// The connection that a gNB wants which does not serve the UE, by our name of it.
+    /// The AMF-UE-NGAP-ID that a gNB names which asks for the UE's path.
     pub(super) fn wanted_elsewhere(&self, ue: UeId) -> Option<AmfUeNgapId> {
         self.entries.get(ue.slot as usize)?.elsewhere.map(|e| e.of)
     }
 
-    /// The stream of the UE's connection, or of the one that it may get, on an association.
+    /// The stream of the UE's messages on an association.
     pub(super) fn stream(&self, ue: UeId, association: AssociationId) -> u16 {
         self.entries.get(ue.slot as usize).map_or(0, |e| match e.elsewhere {
             Some(elsewhere)
@@ -452,7 +453,7 @@ impl Slots {
         Tmsi(self.tmsi.prf.permute(ue.slot << TMSI_TAG_BITS | u32::from(tag)))
     }
 
-    /// That 5G-TMSI was assigned.
+    /// The 5G-TMSI of [`Self::tmsi`] was assigned.
     pub(super) fn tmsi_taken(&mut self, ue: UeId) {
         if let Some(e) = self.entry(ue) {
             (e.tmsi_tag, e.named) = (e.tmsi_tag.wrapping_add(1), true);
@@ -467,7 +468,7 @@ impl Slots {
         Some((e.clock, e.time))
     }
 
-    /// Notes what the batch of an input said of the UE.
+    /// Records what a batch says about the UE.
     pub(super) fn note(&mut self, ue: UeId, clock: u64, batch: &Batch) {
         let Some(e) = self.entry(ue) else { return };
         let association = batch.connected.map(|n| n.association);
@@ -481,7 +482,7 @@ impl Slots {
         self.set_connection(ue.slot, batch.connected);
         self.set_coming(ue.slot, batch.target, elsewhere);
         if batch.authenticated {
-            self.no_stranger(ue.slot);
+            self.no_longer_unauthenticated(ue.slot);
         }
         self.set_deadline(ue.slot, batch.next_deadline);
     }
@@ -500,7 +501,7 @@ impl Slots {
         e.deadline = deadline;
     }
 
-    /// When the next UE wants a tick.
+    /// The earliest deadline of a UE.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|&(at, _)| at)
     }
@@ -525,31 +526,31 @@ impl Slots {
         self.by_ran.range(names_on(association)).count()
     }
 
-    /// The UEs that have a connection on an association, or may get one, in the order of the gNB's names.
+    /// The UEs with a connection on an association, or that may get one, in the order of RAN-UE-NGAP-IDs.
     pub(super) fn on(&self, association: AssociationId) -> Vec<UeId> {
         let connected = self.by_ran.range(names_on(association)).map(|(_, &slot)| slot);
         let coming = self.coming.range((association, 0)..=(association, u32::MAX)).map(|&(_, slot)| slot);
         connected.chain(coming).filter_map(|slot| self.occupant(slot)).collect()
     }
 
-    /// The UEs that the gNB of an association takes over.
+    /// The UEs for which the gNB of an association is a handover target or asks for the path.
     pub(super) fn coming_to(&self, association: AssociationId) -> Vec<UeId> {
         let all = (association, 0)..=(association, u32::MAX);
         self.coming.range(all).filter_map(|&(_, slot)| self.occupant(slot)).collect()
     }
 }
 
-/// Every name that a gNB can give a connection.
+/// All RAN-UE-NGAP-IDs of an association.
 fn names_on(association: AssociationId) -> RangeInclusive<(AssociationId, RanUeNgapId)> {
     (association, RanUeNgapId(0))..=(association, RanUeNgapId(u32::MAX))
 }
 
-/// The gNB's name of a connection, which is unique at its association.
+/// The RAN-UE-NGAP-ID of a connection, unique at its association.
 fn ran_name(names: N2Names) -> Option<(AssociationId, RanUeNgapId)> {
     Some((names.association, names.ran_ue_ngap_id?))
 }
 
-/// The tag and the slot of such an identity.
+/// The tag and the slot of an AMF-UE-NGAP-ID.
 fn of_connection(id: AmfUeNgapId) -> (u16, u32) {
     ((id.value() >> 24) as u16, id.value() as u32 & (UeId::SLOTS - 1))
 }
@@ -593,7 +594,7 @@ mod tests {
         s.note(b, 1, &batch(Some((other, name)), None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(a));
         assert_eq!((s.on(GNB), s.on(other)), (vec![a], vec![b]));
-        // Another UE takes the name before the first lets go of it.
+        // Another UE gets the ID before the first is released.
         s.note(b, 1, &batch(Some((GNB, name)), None, false, None));
         s.note(a, 1, &batch(None, None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
@@ -603,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_counted_for_the_gnb_that_brought_them() {
+    fn unauthenticated_ues_are_counted_for_the_gnb_that_brought_them() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.unauthenticated_ues(), s.unauthenticated_ues_on(GNB)), (2, 1));
@@ -632,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_on_a_connection_of_before_is_not_the_next_ues() {
+    fn messages_of_a_former_connection_do_not_reach_the_next_ue_of_the_slot() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
@@ -644,7 +645,7 @@ mod tests {
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
         assert!(!s.has_just_left(left + CROSSING, of_a));
-        assert!(!s.has_just_left(left, connection_id(100, a.slot)), "nobody bore that lately");
+        assert!(!s.has_just_left(left, connection_id(100, a.slot)), "no UE had that ID lately");
         // It has more connections than there are tags, and is found by each of the last ones.
         let held = s.new_connection(b).unwrap();
         s.note(b, 1, &Batch { connected: Some(names(held)), ..Batch::default() });
@@ -656,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_slot_does_not_answer_to_its_former_ue() {
+    fn a_reused_slot_is_not_found_by_its_former_ue_id() {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         assert_eq!(s.allocate(1, GNB), None, "the limit holds");

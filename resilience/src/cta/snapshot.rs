@@ -1,4 +1,4 @@
-//! The CTA's whole state between two inputs, for another one that goes on from there.
+//! The CTA's whole state between two inputs, from which a CTA replica continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use super::slots::Slots;
 use super::upfs::Upfs;
 use super::{Cta, Entropy, Inspect};
 
-/// All but subscribers, keys and entropy, which each has of its own, how far a look for late backups has come, and what is counted for the operator of bounds that bit.
+/// All but subscribers, keys and entropy, which each CTA has of its own, the round in search of late backups, and the counts of reached
+/// limits.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct State {
     config: Arc<Config>,
@@ -38,7 +39,7 @@ pub(crate) struct State {
     arrivals: Arrivals,
 }
 
-/// The same, of a CTA that goes on.
+/// The same, borrowed from a CTA that continues.
 #[derive(Serialize)]
 pub(crate) struct StateOf<'a> {
     config: &'a Arc<Config>,
@@ -58,7 +59,7 @@ pub(crate) struct StateOf<'a> {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// Its state. `None` where its UEs are run by a part of this program: they are not the CTA's.
+    /// Its state. `None` where the UEs run in this process, outside the CTA.
     pub(crate) fn state(&mut self) -> Option<StateOf<'_>> {
         debug_assert!(self.inbox.is_empty(), "between inputs nothing waits to be run");
         let Service::Region(cpfs) = &mut self.service else { return None };
@@ -81,7 +82,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         })
     }
 
-    /// One that goes on from another's state.
+    /// A CTA that continues from another's state.
     pub(crate) fn from_state(
         state: State,
         mut directory: Directory,

@@ -1,5 +1,5 @@
-//! The UPFs of the CTA: their N4s, what is stamped of them into envelopes, and what their fate means for UEs
-//! (TS 23.501 §6.3.3, TS 23.527 §4.3, §4.4).
+//! The UPFs of the CTA: N4 with each, their states that are stamped into envelopes, and what their failures mean for UEs (TS 23.501 §6.3.3,
+//! TS 23.527 §4.3, §4.4).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use whimbrel_ids::Instant;
 use super::n4::{Arrived, N4, Sent};
 use super::{Cta, Entropy, Inspect, Outbox, UpfChange};
 
-/// How often it is looked whether a UPF that asked to be left has sessions still.
+/// How often to check whether a UPF that asked for its release still has sessions.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// All of them, by [`UpfId`].
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Upfs {
     all: Vec<N4>,
     states: UpfStates,
-    /// When to look whether one that asked to be left is empty.
+    /// When to check that next.
     look: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Upfs {
         Self { all, states: UpfStates::default(), look: None }
     }
 
-    /// What is stamped into envelopes.
+    /// The states that are stamped into envelopes.
     pub(super) fn states(&self) -> UpfStates {
         self.states
     }
@@ -41,13 +41,13 @@ impl Upfs {
         self.all.get_mut(usize::from(upf.0))
     }
 
-    /// Whether one answers.
+    /// Whether a UPF answers.
     pub(super) fn is_up(&self, upf: UpfId) -> bool {
         self.all.get(usize::from(upf.0)).is_some_and(N4::is_up)
     }
 
-    /// Looks anew at one that something has become of.
-    fn look_at(&mut self, upf: UpfId) {
+    /// Updates the state of a UPF.
+    fn update_state(&mut self, upf: UpfId) {
         if let Some(n4) = self.all.get(usize::from(upf.0)) {
             self.states.set(upf, n4.state());
         }
@@ -69,7 +69,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.upfs.is_up(UpfId(0))
     }
 
-    /// What new sessions are chosen by.
+    /// The states by which UPFs for new sessions are selected.
     pub fn upf_states(&self) -> UpfStates {
         self.upfs.states()
     }
@@ -98,7 +98,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.n4_arrived(now, upf, arrived, out);
     }
 
-    /// A UE's request to a UPF; one that is not there is known not to answer.
+    /// Sends a UE's request to a UPF; an unknown UPF counts as one that does not answer.
     pub(super) fn ask_upf(
         &mut self,
         now: Instant,
@@ -128,7 +128,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UPF that asked to be left is, once none of its sessions is left or its patience is over (TS 29.244 §6.2.8.3).
+    /// Releases UPFs that asked for it, when they have no session left or their grace period ends (TS 29.244 §6.2.8.3).
     fn leave_upfs(&mut self, now: Instant, out: &mut Outbox) {
         self.upfs.look = None;
         for upf in self.upfs.ids() {
@@ -149,10 +149,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         mut arrived: Vec<Arrived>,
         out: &mut Outbox,
     ) {
-        self.upfs.look_at(upf);
+        self.upfs.update_state(upf);
         for a in arrived.drain(..) {
             match a {
-                // What a UE that is gone had set up is taken down again, by nobody's order but ours.
+                // A session of a UE that is gone is deleted by the CTA itself.
                 Arrived::Answer { ue, octets, .. } if !self.slots.holds(ue) => {
                     let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
                     if let Some(octets) = deletion {
@@ -179,10 +179,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     match change {
                         UpfChange::Lost | UpfChange::Released => {
                             self.sessions_gone(upf);
-                            self.tell_sessions_of(upf, Command::UpfRestarted(upf));
+                            self.command_sessions_of(upf, Command::UpfRestarted(upf));
                         }
                         UpfChange::Leaving => {
-                            self.tell_sessions_of(upf, Command::LeaveUpf(upf));
+                            self.command_sessions_of(upf, Command::LeaveUpf(upf));
                             self.upfs.look = Some(now + LOOK);
                         }
                         UpfChange::Up | UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
@@ -193,8 +193,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.arrived = arrived;
     }
 
-    /// Tells the UEs that have a session at a UPF.
-    fn tell_sessions_of(&mut self, upf: UpfId, command: Command) {
+    /// Sends a command to the UEs with a session at a UPF.
+    fn command_sessions_of(&mut self, upf: UpfId, command: Command) {
         let ues = self.slots.sessions().filter(|(_, upfs)| upfs.contains(upf));
         self.inbox.extend(ues.map(|(ue, _)| (ue, Payload::Command(command))));
     }

@@ -1,9 +1,9 @@
-//! The gNBs' associations with the CTA replica's host: they wait there, and take the place of those with the active one.
+//! The gNBs' associations with the replica's host, which replace those with the primary after a takeover.
 //!
-//! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The active one tells gNBs of the CTA replica's endpoint
-//! ([`Order::Endpoints`](crate::Order::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE and the
-//! gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover, what the active one had called
-//! so goes over the association that the same gNB has here, and neither its UEs nor the CTA see a difference.
+//! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The primary sends gNBs the replica's endpoint
+//! ([`Order::Endpoints`](crate::Order::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE
+//! and the gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover it stands for the
+//! association that the same gNB has here, and neither its UEs nor the CTA see a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,37 +14,37 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseMisc, GlobalRanNodeId, TimeToWait};
 use whimbrel_ngap::msg::{NgSetupFailure, RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure};
 
-/// How long a gNB that has no association here is given to set one up after a takeover, before its UEs' connections count as lost:
-/// it finds out that the other host is gone, and comes.
+/// How long a gNB without an association here may take to set one up after a takeover, before its UEs' connections count as lost: it has to
+/// find out that the other host is gone.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// An association as SCTP has it on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalAssociation(pub u32);
 
-/// What becomes of a message.
+/// Where an NGAP message goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageRoute {
     /// It is answered here, on stream 0.
     Answered(Vec<u8>),
     /// It is for the CTA, from the association of this name.
     ToAssociation(AssociationId),
-    /// It is for the CTA that serves here now, and its association has no name yet: it is a new one.
+    /// It is for the CTA, which is primary here now, from a new association without a name.
     NewAssociation,
-    /// It means nothing here.
+    /// It has no meaning here.
     Dropped,
 }
 
 /// The associations of a CTA replica's host, before and after it takes over.
 #[derive(Debug, Default)]
 pub struct Associations {
-    /// The gNBs that have said who they are.
+    /// The gNBs that have sent their identity.
     gnbs: BTreeMap<LocalAssociation, GlobalGnbId>,
     names: BTreeMap<AssociationId, LocalAssociation>,
     named: BTreeMap<LocalAssociation, AssociationId>,
     /// Names whose gNBs are awaited.
     awaited: BTreeMap<GlobalGnbId, AssociationId>,
-    /// Until when, once this host serves.
+    /// The end of the grace period, once this host is primary.
     serves: Option<Instant>,
 }
 
@@ -67,7 +67,7 @@ impl Associations {
         }
         match message {
             _ if self.serves.is_some() => MessageRoute::NewAssociation,
-            // It would be another AMF for it: the one that it has serves.
+            // NG Setup belongs to the primary's association: this host would be another AMF for the gNB.
             Ok(Message::NgSetupRequest(_)) => {
                 let mut failure = NgSetupFailure::new(CauseMisc::Unspecified.into());
                 failure.time_to_wait = Some(TimeToWait::V5s);
@@ -80,12 +80,12 @@ impl Associations {
         }
     }
 
-    /// How many gNBs have come here while another host serves: who has not loses its connections if that host is lost just now.
+    /// Number of gNBs with an association here while the other host is primary: the others lose their connections if that host is lost now.
     pub fn waiting(&self) -> usize {
         self.gnbs.values().collect::<BTreeSet<_>>().len()
     }
 
-    /// An association ended. Gives its name: the CTA hears of it.
+    /// An association ended. Returns its name, for the CTA.
     pub fn down(&mut self, which: LocalAssociation) -> Option<AssociationId> {
         self.gnbs.remove(&which);
         let name = self.named.remove(&which)?;
@@ -125,12 +125,12 @@ impl Associations {
         self.named.insert(physical, name);
     }
 
-    /// A new association that the CTA hears of under this name.
+    /// Names a new association.
     pub fn name(&mut self, which: LocalAssociation, name: AssociationId) {
         self.bind(name, which);
     }
 
-    /// Over which association a message leaves; none: its gNB is gone, or awaited.
+    /// The association over which a message leaves; `None`: its gNB is gone, or awaited.
     pub fn over(&self, name: AssociationId) -> Option<LocalAssociation> {
         self.names.get(&name).copied()
     }
@@ -145,7 +145,7 @@ impl Associations {
         self.serves.filter(|_| !self.awaited.is_empty())
     }
 
-    /// Gives the names of gNBs that did not come: they are down.
+    /// Returns the names of gNBs that did not come: they are down.
     pub fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
         match self.serves {
             Some(until) if until <= now => std::mem::take(&mut self.awaited).into_values().collect(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test] // TS 38.413 §8.7.1.4
-    fn before_it_serves_nobody_sets_up_here() {
+    fn ng_setup_is_refused_while_the_other_host_is_primary() {
         let mut here = Associations::default();
         let unnamed = Message::from(RanConfigurationUpdate::new()).to_vec();
         let MessageRoute::Answered(octets) = here.take(LocalAssociation(5), &unnamed) else {

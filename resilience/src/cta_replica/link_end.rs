@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Messages of both directions are counted from the link's beginning. What the other end has not confirmed is kept, so that
-/// after a change of the connection, or of who stands at the other end, both say how much they have and get the rest: each
-/// message arrives once and in order.
+/// Messages of both directions are counted from the link's beginning. Unacknowledged ones are kept, so that after a new connection, or a
+/// takeover at the other end, both sides report how many they have and get the rest: each message arrives once and in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkEnd<M> {
     sent: u64,
@@ -38,7 +37,7 @@ impl<M> LinkEnd<M> {
         self.taken
     }
 
-    /// The other end has so many of ours. More than were sent are not believed.
+    /// The other end has this many of our messages; at most those that were sent.
     pub fn confirmed(&mut self, messages: u64) {
         let beyond = self.sent.saturating_sub(messages);
         while self.kept.len() as u64 > beyond {
@@ -51,8 +50,8 @@ impl<M> LinkEnd<M> {
         self.sent - self.kept.len() as u64
     }
 
-    /// The link goes on with somebody who has so many of ours: what is to be sent again. `None`: that one lacks what is kept no more,
-    /// or claims what was never sent; the link cannot go on.
+    /// The link continues with a peer that has this many of our messages: returns what to send again. `None`: the peer lacks a message that
+    /// is not kept any more, or claims one that was never sent.
     pub fn resume(&mut self, has: u64) -> Option<impl Iterator<Item = &M>> {
         if !(self.known()..=self.sent).contains(&has) {
             return None;
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_sent_is_not_believed() {
+    fn an_acknowledgement_beyond_what_was_sent_is_capped() {
         let mut end = LinkEnd::default();
         end.sent("run");
         end.confirmed(u64::MAX);

@@ -1,4 +1,4 @@
-//! What a CTA and its CTA replica are both made of.
+//! The part that a primary CTA and its replica share.
 
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
@@ -13,16 +13,16 @@ pub(super) struct Machine<S, E, I> {
     pub(super) links: Links,
     /// The last input.
     pub(super) number: u64,
-    /// When that came, by the clock of the host where the UEs began.
+    /// Its time, by the clock of the host where the UEs began.
     pub(super) now: Instant,
-    /// Whether there may ever be a CTA replica: else what is said on links is not kept.
+    /// Whether there may be a replica: else messages on links are not kept.
     pub(super) replicable: bool,
 }
 
-/// What an input led to.
+/// The outcome of an input.
 pub(super) struct Outcome {
     pub(super) ordered: OrderOutcome,
-    /// Where what was taken from outside came from, with what was noted or is left of it.
+    /// The source of external values, with those recorded or left over.
     pub(super) outside: ExternalSource,
 }
 
@@ -36,7 +36,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         Some(Snapshot::of(&self.cta.state()?, &beside))
     }
 
-    /// Runs an input; what it causes comes behind what is in `out`.
+    /// Runs an input and appends its outputs to `out`.
     pub(super) fn run(
         &mut self,
         now: Instant,

@@ -1,25 +1,25 @@
-//! The CTA replica of a CTA: a second one that holds all that the first holds, and goes on in its place.
+//! The CTA replica: a second CTA that holds the state of the primary and takes over from it.
 //!
 //! **A replicated state machine.** A [`Cta`](crate::Cta) is a function of its inputs, of the entropy that it draws and of the UDM's
-//! answers. The [`PrimaryCta`] one tells its [`CtaReplica`] all three, as [`Record`]s in order; the CTA replica runs them through a CTA
-//! of its own and keeps what would leave. What an input causes leaves the active one only when the CTA replica has said that it holds
-//! that input ([`Gate`](crate::replication::Gate)). So at any moment the CTA replica knows at least what anybody was told, and when it
-//! [takes over](CTA replica::take_over), it goes on with every UE, gNB, UPF and CPF where the other one stopped:
+//! answers. The [`PrimaryCta`] sends all three to its [`CtaReplica`] as [`Record`]s in order; the replica runs them through a CTA of its
+//! own and stores the outputs. Outputs leave the primary only when the replica has acknowledged their input
+//! ([`Gate`](crate::replication::Gate)). So the replica always knows at least what any peer has received, and when it [takes
+//! over](CtaReplica::take_over), it continues with every UE, gNB, UPF and CPF where the primary stopped:
 //!
-//! - *CPFs.* Their links are [`LinkEnd`]s: both sides keep what the other has not confirmed, and the CTA replica knows the same
-//!   messages under the same numbers. It asks each how much it has ([`PrimaryCta::resume`]), and both repeat the rest.
+//! - *CPFs.* Their links are [`LinkEnd`]s: both sides keep unacknowledged messages, and the replica knows the same messages under the same
+//!   numbers. It asks each CPF how many it has ([`PrimaryCta::resume`]), and both repeat the rest.
 //! - *UPFs.* Requests are known by their sequence numbers; the CTA replica repeats what it does not know to have left.
 //! - *gNBs.* The same for NGAP, for the few messages between the last that is known to have left and the last that could have;
 //!   see [`CtaReplica::take_over`] for what is repeated there.
 //!
-//! An input that was lost with the active one before the CTA replica had it is a message lost under way. Nobody was told anything of it.
+//! An input that was lost with the primary before the replica had it is like a message lost in the network: no peer has seen an effect of
+//! it.
 //!
-//! Two at once are harmless: a CTA that was replaced hears of no acknowledgement any more, so nothing of it gets out.
-//! That the CTA replica takes over, or that the active one goes on [alone](PrimaryCta::alone) without it, is for the caller to have decided
-//! by one who can decide between them (`membership`): never both.
+//! Two primaries at once are harmless: a replaced one gets no acknowledgements any more, so its outputs do not leave. That the replica
+//! takes over, or that the primary continues [alone](PrimaryCta::alone), is decided at etcd (`membership`): never both.
 //!
-//! A CTA replica begins with a [`Snapshot`] of the active one between two inputs ([`PrimaryCta::snapshot`], [`CtaReplica::new`]), and follows from there; so
-//! does the next one after a takeover. Making it stops the CTA for as long as it takes to write a few hundred octets a UE.
+//! A replica starts from a [`Snapshot`] of the primary between two inputs ([`PrimaryCta::snapshot`], [`CtaReplica::new`]) and follows from
+//! there; so does the next one after a takeover. Making it stops the CTA for as long as it takes to write a few hundred octets a UE.
 //!
 //! **For an edge.** Hand every input to [`PrimaryCta::handle`] and every order to [`PrimaryCta::order`], send the record that comes back to the
 //! CTA replica's host over one ordered connection, and carry out what stands in the outbox. Hand each number that comes back to
@@ -44,16 +44,16 @@ pub use primary::PrimaryCta;
 pub use record::{Record, Snapshot};
 pub use replica::CtaReplica;
 
-/// Why a CTA replica cannot follow.
+/// Why a CTA replica cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaFault {
-    /// A record is not what one is.
+    /// A record cannot be decoded.
     Unreadable,
-    /// The active one runs other code, or speaks another language of the links.
+    /// The primary runs other code, or other versions of the link messages.
     OtherVersion,
     /// A record is missing, or came twice.
     OutOfOrder,
-    /// The same input led elsewhere here.
+    /// The same input gave other outputs here.
     Diverged,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for ReplicaFault {
             Self::Unreadable => "a record cannot be read",
             Self::OtherVersion => "the other CTA is of another version",
             Self::OutOfOrder => "a record is missing or came twice",
-            Self::Diverged => "the same input led elsewhere here",
+            Self::Diverged => "the same input gave other outputs here",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The CTA that serves.
+//! The primary CTA.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::link::CpfCommand;
 use crate::replication::{CpfId, Gate};
 use crate::{Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
 
-/// The CTA that serves, alone or with a CTA replica.
+/// The primary CTA, alone or with a replica.
 pub struct PrimaryCta<S, E, I = ()> {
     machine: Machine<S, E, I>,
     replicated: Option<Replicated>,
@@ -22,10 +22,10 @@ pub struct PrimaryCta<S, E, I = ()> {
     ahead_us: i64,
 }
 
-/// What an input caused, until the CTA replica holds that input.
+/// An input's outputs, until the replica holds the input.
 struct Held {
     number: u64,
-    /// Who said the input, if a CPF.
+    /// The CPF that sent the input, if one did.
     from: Option<CpfId>,
     out: Outbox,
 }
@@ -36,20 +36,20 @@ struct Replicated {
     waits: bool,
     /// Inputs before the CTA replica came.
     before: u64,
-    /// The last input whose outputs have left, and up to where the CTA replica knows that.
+    /// The last input whose outputs have left, and the last one of which the replica knows that.
     left: u64,
-    told: u64,
+    reported_left: u64,
     /// How many messages of each CPF the CTA replica holds.
     taken: BTreeMap<CpfId, u64>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
-    /// One that serves alone, and may get a CTA replica.
+    /// One that is alone, and may get a replica.
     pub fn new(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, true), BTreeSet::new(), 0)
     }
 
-    /// One that never gets a CTA replica: nothing is kept for one.
+    /// One that never gets a replica: nothing is kept for one.
     pub fn without_cta_replica(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, false), BTreeSet::new(), 0)
     }
@@ -58,7 +58,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         Self { machine, replicated: None, unsettled, ahead_us }
     }
 
-    /// What time it is for UEs: that of the host where they began, which goes on through takeovers.
+    /// The UEs' time: that of the host where they began, continued through takeovers.
     pub fn time(&self, now: Instant) -> Instant {
         Instant(now.0.saturating_add_signed(self.ahead_us))
     }
@@ -78,13 +78,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.machine.cta.subscribers()
     }
 
-    /// What listens to every input.
+    /// The observer of every input.
     pub fn inspect(&mut self) -> &mut I {
         self.machine.cta.inspect()
     }
 
-    /// A CTA replica follows from here, but nothing waits for it yet: first it has to get this, and to catch up. `None`: there is one, links
-    /// have still to be resumed, its UEs are run by a part of this program, which a CTA replica would not survive, or it never gets one.
+    /// A snapshot from which a replica follows; outputs do not wait for it yet, since it has to catch up first. `None`: there is a replica,
+    /// links have still to be resumed, the UEs run in this process, or this CTA never gets a replica.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         if self.replicated.is_some() || !self.unsettled.is_empty() || !self.machine.replicable {
             return None;
@@ -97,14 +97,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             waits: false,
             before: number,
             left: number,
-            told: number,
+            reported_left: number,
             taken,
         });
         Some(snapshot)
     }
 
-    /// From now on nothing leaves that the CTA replica does not hold. Gives the last input that had left without: when the CTA replica holds that one, it
-    /// can take over at any moment.
+    /// From now on outputs wait for the replica. Returns the last input whose outputs did not: when the replica holds it, it can take over
+    /// at any moment.
     pub fn wait(&mut self) -> Option<u64> {
         let replicated = self.replicated.as_mut()?;
         replicated.waits = true;
@@ -147,14 +147,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         };
         let number = self.machine.number + 1;
         let draft = Draft::new(Head::new(replicated.left, Some((number, now))), &step);
-        let from = step.said_by().filter(|cpf| self.machine.cta.trusts(*cpf));
+        let from = step.sender().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
         let outcome = self.machine.run(now, step, ExternalSource::Recorded(Default::default()), &mut caused);
         let Outcome { ordered, outside: ExternalSource::Recorded(taken) } = outcome else {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
-        replicated.told = replicated.left;
+        replicated.reported_left = replicated.left;
         replicated.gate.sent();
         replicated.gate.hold(Held { number, from, out: caused });
         if !replicated.waits {
@@ -178,10 +178,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.leave(caused, out);
     }
 
-    /// What the CTA replica is to be told when nothing else is to be done: how much has left.
+    /// The record that reports how much has left, for when no input is at hand.
     pub fn left(&mut self) -> Option<Record> {
-        let replicated = self.replicated.as_mut().filter(|m| m.told < m.left)?;
-        replicated.told = replicated.left;
+        let replicated = self.replicated.as_mut().filter(|m| m.reported_left < m.left)?;
+        replicated.reported_left = replicated.left;
         Some(Draft::left(replicated.left))
     }
 
@@ -190,7 +190,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.machine.number
     }
 
-    /// The last input that is not lost with this host; all of them, where nothing waits for a CTA replica.
+    /// The last input that survives the loss of this host; all of them, where nothing waits for a replica.
     pub fn safe(&self) -> u64 {
         match &self.replicated {
             Some(replicated) if replicated.waits => replicated.before + replicated.gate.confirmed(),
@@ -203,12 +203,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.replicated.as_ref().map_or(0, |m| m.gate.waiting().len())
     }
 
-    /// What the newest input has caused, if it waits for the CTA replica.
+    /// The outputs of the newest input, if they wait for the replica.
     pub fn newest(&self) -> Option<&Outbox> {
         self.replicated.as_ref()?.gate.waiting().next_back().map(|held| &held.out)
     }
 
-    /// The CTA replica is lost, and it is certain that it will not take over: service goes on without it.
+    /// The replica is lost, and it is certain that it will not take over: the primary continues without it.
     pub fn alone(&mut self, out: &mut Outbox) {
         let Some(mut replicated) = self.replicated.take() else { return };
         let mut caused = Outbox::default();
@@ -221,7 +221,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         out.append(caused);
     }
 
-    /// How many messages of a CPF are here to stay: it need not keep them any more.
+    /// Number of a CPF's messages that are safe: it need not keep them any more.
     pub fn taken(&self, cpf: CpfId) -> u64 {
         match &self.replicated {
             Some(replicated) => replicated.taken.get(&cpf).copied().unwrap_or(0),
@@ -229,7 +229,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         }
     }
 
-    /// A CPF has so many of the messages to it.
+    /// A CPF has acknowledged this many commands.
     pub fn confirmed(&mut self, cpf: CpfId, messages: u64) {
         if let Some(link) = self.machine.links.get_mut(&cpf) {
             link.confirmed(messages);
@@ -241,16 +241,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.unsettled.iter().copied()
     }
 
-    /// The link of a CPF has ended within the time in which those of the former CTA are awaited: what it is to get waits
-    /// until it is resumed again. There is no CTA replica yet, of which what it gets might wait too.
+    /// The link of a CPF has ended while CPFs of the former primary are awaited: its commands wait until the link is resumed. There is no
+    /// replica yet, so none of them waits for one.
     pub fn parts(&mut self, cpf: CpfId) {
         if self.replicated.is_none() && self.machine.cta.trusts(cpf) {
             self.unsettled.insert(cpf);
         }
     }
 
-    /// A CPF that served under the former CTA has so many messages of it: gives what it is to get, first of all.
-    /// It sends again what it has sent after [`PrimaryCta::taken`] messages. `None`: its link cannot go on, and it counts as lost.
+    /// A CPF of the former primary has received this many commands: returns those that it lacks, to be sent first. It repeats its reports
+    /// after [`PrimaryCta::taken`]. `None`: its link cannot continue, and it counts as lost.
     pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<CpfCommand>> {
         if !self.unsettled.remove(&cpf) {
             return None;

@@ -1,8 +1,8 @@
-//! The stream from a CTA to its CTA replica: each input with what its handling took from outside, as octets.
+//! The stream from the primary CTA to its replica: each input with the external values that it used, as octets.
 //!
-//! Both run the same code (a log is never run by another version), so the form is what serde makes of our types, and
-//! the version in front refuses everything else. A snapshot is no log: whoever speaks the same [`LinkVersions`] may begin from one. The link between the two is reliable, keeps its order and is protected:
-//! a record may hold the keys of a vector.
+//! Both run the same code (a log is never run by another version), so the form is serde's of our types, and the version in front refuses
+//! everything else. A snapshot is no log: a CTA with the same [`LinkVersions`] may start from one. The link between the two is reliable,
+//! ordered and protected: a record may hold the keys of a vector.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outb
 pub struct Record(Vec<u8>);
 
 impl Record {
-    /// What goes over the link.
+    /// The octets on the link.
     pub fn octets(&self) -> &[u8] {
         &self.0
     }
@@ -46,7 +46,7 @@ pub(super) struct Head {
     code: CodeVersion,
     /// The outputs of the inputs up to this one have left.
     pub(super) left: u64,
-    /// The input's number, and its time. None: only that is told.
+    /// The input's number and time. `None`: the record carries `left` alone.
     pub(super) input: Option<(u64, Instant)>,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Step<'a> {
     Command(UeId, Command),
     Waited(Duration),
     SubscribersChanged(Option<Vec<Supi>>),
-    /// What a CPF says, and how much of what it was told it has by then.
+    /// A CPF's report, and the number of commands that it has acknowledged by then.
     Cpf(CpfId, u64, CpfReport),
     CpfLost(CpfId),
     Rings(Rings),
@@ -81,7 +81,7 @@ pub(super) enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// An input; `confirmed`: how much of what it was told a CPF has.
+    /// An input; `confirmed`: the number of commands that a CPF has acknowledged.
     pub(super) fn of(input: Input<'a>, confirmed: impl FnOnce(CpfId) -> u64) -> Self {
         match input {
             Input::AssociationUp { association, outbound_streams } => {
@@ -103,15 +103,15 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The CPF that says it.
-    pub(super) fn said_by(&self) -> Option<CpfId> {
+    /// The CPF that sent it.
+    pub(super) fn sender(&self) -> Option<CpfId> {
         match self {
             Self::Cpf(from, ..) => Some(*from),
             _ => None,
         }
     }
 
-    /// Has the CTA handle it.
+    /// Runs it in a CTA.
     pub(super) fn run<S: Subscribers, E: Entropy, I: Inspect>(
         self,
         cta: &mut Cta<S, E, I>,
@@ -146,7 +146,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// How much left for an input: that two CTAs did the same shows in it, or sooner or later in what they ask for.
+/// The number and length of an input's outputs: a divergence shows here, or sooner or later in the external values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
     ngap: (u32, u32),
@@ -167,7 +167,7 @@ impl Shape {
     }
 }
 
-/// A record that is being made: its input is written before it is handled, the rest after.
+/// A record under construction: its input is written before it is handled, the rest after.
 pub(super) struct Draft(Vec<u8>);
 
 impl Draft {
@@ -180,20 +180,20 @@ impl Draft {
         Record(postcard::to_extend(&(taken, shape), self.0).expect("answers can be written"))
     }
 
-    /// A record that says only how much has left.
+    /// A record that only reports how much has left.
     pub(super) fn left(left: u64) -> Record {
         Record(postcard::to_allocvec(&Head::new(left, None)).expect("numbers can be written"))
     }
 }
 
-/// A CTA between two inputs, from where a CTA replica follows it. `Debug` shows its length alone: it holds keys.
+/// A CTA between two inputs, from where a replica follows it. `Debug` shows its length alone: it holds keys.
 #[derive(Clone)]
 pub struct Snapshot(Vec<u8>);
 
-/// The CTA's ends of its links.
+/// The CTA's ends of its links to CPFs.
 pub(super) type Links = BTreeMap<CpfId, LinkEnd<CpfCommand>>;
 
-/// What it holds beside the CTA's state.
+/// What a snapshot holds beside the CTA's state.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Beside<L> {
     pub(super) links: L,

@@ -1,4 +1,4 @@
-//! The CTA that follows.
+//! The CTA replica.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use super::{PrimaryCta, ReplicaFault};
 use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, Outbox};
 
-/// The CTA that follows an active one. Nothing of it leaves.
+/// The CTA that follows the primary. Its outputs do not leave.
 pub struct CtaReplica<S, E, I = ()> {
     machine: Machine<S, E, I>,
-    /// What the inputs caused that are not known to have left the other one.
+    /// Outputs that are not known to have left the primary.
     doubtful: VecDeque<(u64, Outbox)>,
     fault: Option<ReplicaFault>,
-    /// How far the other one's clock is ahead of this host's, in microseconds, and of which input that is known.
+    /// How far the primary's clock is ahead of this host's, in microseconds, and the input at which that was measured.
     ahead_us: i64,
     timed: Option<u64>,
 }
@@ -49,16 +49,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         self.machine.number
     }
 
-    /// What has come until now came at this time of this host's clock: no two hosts' clocks agree, and UEs' timers run by the other one's.
+    /// Measures the offset of the clocks at the newest input: UEs' timers run by the primary's clock.
     pub fn timed(&mut self, now: Instant) {
         if self.timed.replace(self.machine.number) != Some(self.machine.number) {
             self.ahead_us = self.machine.now.0.wrapping_sub(now.0) as i64;
         }
     }
 
-    /// Takes a record. Gives the number of the last input that is held, to be told the active one.
+    /// Takes a record. Returns the number of the last input that is held, to be acknowledged.
     ///
-    /// Errors: why this one cannot follow, from then on.
+    /// Errors: why this replica cannot continue, from then on.
     pub fn take(&mut self, octets: &[u8]) -> Result<u64, ReplicaFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -89,15 +89,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         Ok(number)
     }
 
-    /// Goes on in the other one's place: it is certain that nothing of that one gets out any more, but what had left by then. What is in the outbox leaves first: all that the other one may not have sent.
+    /// Takes over; it is certain that the former primary's outputs do not leave any more. The outbox leaves first: all that the former
+    /// primary may not have sent.
     ///
-    /// Of that it may have sent the newest. A PFCP request is known by its number, and answered again. NGAP has no such number, and a
-    /// message that comes twice is not served twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge
-    /// is answered as before (TS 24.501 §5.4.1.3.2); a context, session or release that is asked for twice is as it was asked for, or
-    /// is answered by a failure that nobody waits for; of two contexts that HANDOVER REQUEST has made the second is let go. A message that is not sent at all costs its UE a timer of seconds, so what is
-    /// in doubt is sent.
+    /// It may have sent the newest of them. A PFCP request is known by its number, and answered again. NGAP has no such number, but a
+    /// message that comes twice is not processed twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge is
+    /// answered as before (TS 24.501 §5.4.1.3.2); a repeated context, session or release request changes nothing or gets a failure that no
+    /// procedure waits for; of two contexts that HANDOVER REQUEST has made the second is released. A message that is not sent at all costs
+    /// its UE a timer of seconds, so doubtful messages are sent.
     ///
-    /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.
+    /// Deviation: the first design sent N2 messages at most once, and in doubt not at all.
     pub fn take_over(mut self) -> (PrimaryCta<S, E, I>, Outbox) {
         let mut first = Outbox::default();
         for (_, out) in std::mem::take(&mut self.doubtful) {
@@ -108,7 +109,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         (PrimaryCta::of(self.machine, unsettled, self.ahead_us), first)
     }
 
-    /// What the newest input has caused here, which stays here.
+    /// The outputs of the newest input here, which do not leave.
     pub fn newest(&self) -> Option<&Outbox> {
         self.doubtful.back().map(|(_, out)| out)
     }

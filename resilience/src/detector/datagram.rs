@@ -35,7 +35,7 @@ pub(super) struct Datagram {
     pub(super) to: Discriminator,
     pub(super) incarnation: Incarnation,
     pub(super) number: u64,
-    /// In a probe, what is replaced; in an answer, who asked.
+    /// In a probe, the replaced incarnation; in an answer, that of the detector.
     pub(super) other: Incarnation,
 }
 
@@ -76,7 +76,7 @@ impl Datagram {
         Ok(datagram)
     }
 
-    /// `None`: of another version, of no kind, or from nobody.
+    /// `None`: another version, an unknown kind, or no sender.
     fn fields(signed: &[u8]) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(signed);
         let kind = match (reader.u8("version")?, reader.u8("kind")?) {

@@ -1,13 +1,13 @@
 //! Failure detection: heartbeats in the manner of seamless BFD (RFC 7880), between processes of a cluster.
 //!
-//! A [`Detector`] sends probes to those that it watches; a [`Reflector`] answers each, without keeping anything of who
-//! asked. Both take octets and time and give octets: whose sockets and clocks these are does not matter here. A closed connection is told
-//! to the detector as well, and is a verdict at once.
+//! A [`Detector`] sends probes to the processes that it watches; a [`Reflector`] answers each without state per sender. Both take octets
+//! and time and give octets: sockets and clocks are the caller's. A closed connection is reported to the detector as well, and is a verdict
+//! at once.
 //!
 //! What a verdict means, and what it does not:
 //!
-//! - It needs as many probes without an answer as the multiplier says, each of which had a whole interval. So a detector that is
-//!   itself held up grows slow, and accuses nobody.
+//! - It needs as many probes without an answer as the multiplier says, each of which had a whole interval. So a detector that is itself
+//!   held up grows slow, and reports no false failure.
 //! - It is on one [`Incarnation`] of a process, and final: what is heard of that incarnation later is a false alarm, counted, and the
 //!   process is told with each further probe that it was replaced. It comes back under a new incarnation. That it could do no
 //!   harm meanwhile does not rest on this, but on the terms of assignments ([`Ledger`](crate::replication::Ledger)).

@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The reflector: answers probes.
 
 use whimbrel_security::Hmac;
 
@@ -23,13 +23,13 @@ pub struct ReflectorCounters {
 pub struct Reflected {
     /// To be sent to where the probe came from.
     pub answer: [u8; LENGTH],
-    /// Who has replaced this incarnation: what it serves for that one it serves no more, and it is heard again only after
+    /// The process that declared this incarnation failed: what it served for that one it serves no more, and it counts again only after
     /// [`Reflector::rejoin`].
     pub replaced_by: Option<Discriminator>,
 }
 
-/// Answers the probes of whoever watches this process. It belongs where it runs as long as the process does its work: in the
-/// thread whose stall should count, or, where that one may be busy for longer than an interval, beside it.
+/// Answers probes of detectors. It belongs where it runs as long as the process does its work: in the thread whose stall should count, or,
+/// where that one may be busy for longer than an interval, beside it.
 #[derive(Debug)]
 pub struct Reflector {
     me: Discriminator,
@@ -46,8 +46,7 @@ impl Reflector {
 
     /// Takes a datagram; `None`: nothing is answered.
     ///
-    /// A probe that is repeated by somebody is answered again: the detector ignores that answer, and what a probe says of
-    /// replacement stays true.
+    /// A replayed probe is answered again: the detector ignores that answer, and what a probe reports of replacement stays true.
     pub fn handle(&mut self, octets: &[u8]) -> Option<Reflected> {
         let probe = match Datagram::read(octets, &self.key) {
             Ok(probe) => probe,
@@ -79,7 +78,7 @@ impl Reflector {
         })
     }
 
-    /// The process begins anew under a later incarnation. Whether it is later.
+    /// The process rejoins under a later incarnation. Returns whether it is later.
     pub fn rejoin(&mut self, incarnation: Incarnation) -> bool {
         let later = incarnation > self.incarnation;
         self.incarnation = self.incarnation.max(incarnation);

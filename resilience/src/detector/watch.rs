@@ -1,4 +1,4 @@
-//! The side that asks, and judges.
+//! The detector: sends probes and decides which processes have failed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub enum Cause {
 pub enum Change {
     /// It answers.
     Up(Incarnation),
-    /// It misses probes: give it nothing new that another can take. No more is to be done yet.
+    /// It misses probes: avoid new work for it where another can take it. Nothing else follows yet.
     Suspect,
     /// It answers again.
     Trusted,
-    /// The verdict, and final on this incarnation: others take over what it had.
+    /// Failed; final for this incarnation: others take over its work.
     Down(Incarnation, Cause),
-    /// The verdict was wrong: it answers. It is told that it was replaced, and nothing else follows.
+    /// The verdict was wrong: it answers. Its probes carry that it was replaced; nothing else follows.
     FalseAlarm(Incarnation),
 }
 
@@ -66,7 +66,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Heartbeats that are not of the cluster.
     pub forged: u64,
-    /// Heartbeats that are no answers to this process, or of somebody who is not watched.
+    /// Heartbeats that are no answers to this process, or of a process that is not watched.
     pub foreign: u64,
     /// Answers that came too late, again, to a former incarnation of this process, or from one of the peer.
     pub stale: u64,
@@ -78,20 +78,20 @@ pub struct Counters {
     pub false_alarms: u64,
     /// Times that this process itself came an interval or more too late to ask.
     pub late: u64,
-    /// Verdicts that were put off by an interval, because nobody else answers either.
+    /// Verdicts that were deferred by an interval, because no other process answers either.
     pub put_off: u64,
 }
 
 /// How a peer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerState {
-    /// Nothing was heard of it yet, and nothing is concluded from that.
+    /// It has not answered yet, which has no consequence.
     New,
     /// It answers.
     Up,
     /// It misses probes.
     Suspect,
-    /// It was judged; it may live (false alarm), but is not heard.
+    /// It was declared failed; its answers are ignored (false alarm).
     Down,
 }
 
@@ -113,7 +113,7 @@ struct Peer {
     replaced: Incarnation,
     /// Whether it is judged by comparison with others of which this is so.
     among: bool,
-    /// The false alarm was told.
+    /// The false alarm was reported.
     alarmed: bool,
     /// The last probe's number, and when it left.
     sent: u64,
@@ -153,8 +153,8 @@ impl Detector {
         self.watch_as(now, peer, false);
     }
 
-    /// The same for one of several of which each can take another's place. Such a one is not judged for its silence while none of the
-    /// others answers: nobody could take its place, and it is likelier that this process or its host is held up than that all died at once.
+    /// The same for one of several processes that can replace one another. It is not declared failed for its silence while none of the
+    /// others answers: none could take over, and this process or its host is more likely held up than all of them failed at once.
     pub fn watch_among(&mut self, now: Instant, peer: Discriminator) {
         self.watch_as(now, peer, true);
     }

@@ -1,4 +1,4 @@
-//! Who calls: what each end of a link between processes says before anything else.
+//! The first message of each end of a link between processes.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use whimbrel_ids::AmfId;
 
 use crate::CodeVersion;
 
-/// Version of the links: another number with every change of a message, or of what a CTA's successor is given ([`crate::cta_replica::Snapshot`]).
-/// The test of `stored.rs` guards the former, that of `cta_replica/record.rs` the latter.
+/// Version of the link messages, raised with every change of a message or of a snapshot ([`crate::cta_replica::Snapshot`]). The test of
+/// `stored.rs` guards the former, that of `cta_replica/record.rs` the latter.
 pub(super) const LINK_VERSION: u16 = 12;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`LinkVersions`].
 const LANGUAGE: usize = 2 * (1 + FORMS.len());
 
-/// What an end is.
+/// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// A CTA.
@@ -25,18 +25,19 @@ pub enum Role {
     Cpf,
 }
 
-/// The versions of all that is said: of the links, then of the flat forms on them.
+/// The versions of the link messages, then of the flat forms on them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LinkVersions([u8; LANGUAGE]);
 
 impl LinkVersions {
-    /// That of this process. Where [`CodeVersion::own`] can be another's, `WHIMBREL_LINK_VERSION` has this one speak another language.
+    /// Those of this process. Where [`CodeVersion::own`] can be overridden, `WHIMBREL_LINK_VERSION` overrides the version of the link
+    /// messages.
     pub(crate) fn own() -> Self {
         let mut versions = [LINK_VERSION; 1 + FORMS.len()];
         versions[1..].copy_from_slice(&FORMS);
         #[cfg(any(debug_assertions, feature = "faults"))]
-        if let Some(wanted) = std::env::var("WHIMBREL_LINK_VERSION").ok().and_then(|v| v.parse().ok()) {
-            versions[0] = wanted;
+        if let Some(version) = std::env::var("WHIMBREL_LINK_VERSION").ok().and_then(|v| v.parse().ok()) {
+            versions[0] = version;
         }
         let mut octets = [0; LANGUAGE];
         for (to, version) in octets.chunks_exact_mut(2).zip(versions) {
@@ -47,13 +48,13 @@ impl LinkVersions {
 }
 
 impl LinkVersions {
-    /// What stands in front of whatever is said in it.
+    /// The octets in front of messages of these versions.
     pub(crate) fn octets(self) -> [u8; LANGUAGE] {
         self.0
     }
 }
 
-/// `9.3.1.2.2.4`: as an operator compares it.
+/// `9.3.1.2.2.4`: as shown to operators.
 impl fmt::Display for LinkVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, version) in self.0.as_chunks::<2>().0.iter().enumerate() {
@@ -74,31 +75,31 @@ impl fmt::Debug for LinkVersions {
 pub struct Hello {
     /// What it is.
     pub role: Role,
-    /// By which code it runs logs.
+    /// The code version by which it runs logs.
     pub code: CodeVersion,
 }
 
-/// Why an end is not spoken with.
+/// Why a link is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloError {
-    /// It is no end of ours.
-    Stranger,
-    /// It is of a version of the program whose messages are others.
+    /// The peer is not a part of Whimbrel.
+    NotWhimbrel,
+    /// Its versions of the messages differ.
     LinkVersions {
-        /// In which versions it speaks.
+        /// The peer's versions.
         theirs: LinkVersions,
-        /// In which this program does.
+        /// This program's versions.
         ours: LinkVersions,
     },
-    /// It says what cannot be.
+    /// The message is malformed.
     Malformed,
 }
 
 impl HelloError {
-    /// For logs that say once of each, and metrics.
+    /// The reason in metrics, and in logs that are limited to one line for each.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Stranger => "stranger",
+            Self::NotWhimbrel => "not_whimbrel",
             Self::LinkVersions { .. } => "version",
             Self::Malformed => "malformed",
         }
@@ -108,10 +109,10 @@ impl HelloError {
 impl fmt::Display for HelloError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stranger => f.write_str("it does not speak as a part of whimbrel"),
+            Self::NotWhimbrel => f.write_str("it is not a part of whimbrel"),
             Self::LinkVersions { theirs, ours } => write!(
                 f,
-                "it is a version of whimbrel whose messages are others ({theirs}; here {ours}): there is no upgrade between the two \
+                "it is another version of whimbrel: its message versions are {theirs}, here {ours}; there is no upgrade between the two \
                  while UEs are served"
             ),
             Self::Malformed => f.write_str("its first message is malformed"),
@@ -135,8 +136,8 @@ impl Hello {
 
     /// Reads what [`Self::to_octets`] wrote. Errors: each [`HelloError`].
     pub fn from_octets(octets: &[u8]) -> Result<Self, HelloError> {
-        let rest = octets.strip_prefix(&MAGIC).ok_or(HelloError::Stranger)?;
-        let (theirs, body) = rest.split_first_chunk().ok_or(HelloError::Stranger)?;
+        let rest = octets.strip_prefix(&MAGIC).ok_or(HelloError::NotWhimbrel)?;
+        let (theirs, body) = rest.split_first_chunk().ok_or(HelloError::NotWhimbrel)?;
         let (theirs, ours) = (LinkVersions(*theirs), LinkVersions::own());
         if theirs != ours {
             return Err(HelloError::LinkVersions { theirs, ours });
@@ -148,8 +149,8 @@ impl Hello {
     }
 }
 
-/// The first message of each end of a link between two AMFs (N14): who it is. What is said then is judged message by message, by its form's
-/// version.
+/// The first message of each end of a link between two AMFs (N14): its AMF ID. Later messages are checked one by one, by the version of
+/// their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAmfHello(pub AmfId);
 
@@ -162,7 +163,7 @@ impl PeerAmfHello {
         [&N14_MAGIC[..], &self.0.octets()].concat()
     }
 
-    /// Reads what [`Self::to_octets`] wrote; `None`: it does not speak as one of ours.
+    /// Reads what [`Self::to_octets`] wrote; `None`: it is not such a message.
     pub fn from_octets(octets: &[u8]) -> Option<Self> {
         let amf_id = octets.strip_prefix(&N14_MAGIC)?.try_into().ok()?;
         Some(Self(AmfId::from_octets(amf_id)))
@@ -195,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn strangers_other_languages_and_nonsense_are_told_apart() {
-        assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(HelloError::Stranger));
-        assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(HelloError::Stranger));
+    fn other_protocols_other_versions_and_malformed_messages_have_errors_of_their_own() {
+        assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(HelloError::NotWhimbrel));
+        assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(HelloError::NotWhimbrel));
         let whole = Hello::own(Role::Cpf).to_octets();
         let head = MAGIC.len() + LANGUAGE;
         for at in MAGIC.len()..head {

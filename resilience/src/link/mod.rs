@@ -1,6 +1,6 @@
-//! What a CTA and its CPFs say to each other, and those among themselves. Each link is reliable and keeps
-//! its order. That one with a CTA ends means the loss of whom it led to; where one between CPFs ends and both live, the next
-//! one begins with all that the former may have lost ([`ReplicatedCpf::peer_reconnected`](crate::ReplicatedCpf::peer_reconnected)).
+//! Messages between a CTA and its CPFs, and between CPFs. Each link is reliable and ordered. The end of a link to a CTA means the loss of
+//! the peer; where one between CPFs ends and both live, the next one begins with all that may have been lost
+//! ([`ReplicatedCpf::peer_reconnected`](crate::ReplicatedCpf::peer_reconnected)).
 //!
 //! [`CpfCommand`], [`CpfReport`] and [`PeerMessage`] are what the protocol says. Between processes each is a message of octets, as are the few
 //! that only processes need: who calls ([`Hello`]), of which life a message between CPFs is ([`ToPeer`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of CTAs
@@ -27,46 +27,45 @@ pub use pair::{CpfEntry, CpfTable, ToCtaReplica, ToPrimaryCta};
 /// From a CTA to a CPF.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CpfCommand {
-    /// Run this input of a UE that is served there.
+    /// Run this input of a UE of which the CPF is primary.
     Run(Envelope),
-    /// The same as it is logged: how a CTA says it. Whoever reads it has [`CpfCommand::Run`].
+    /// The same in its logged form, as a CTA sends it. It is read as [`CpfCommand::Run`].
     RunLogged(Flat),
-    /// Run these inputs of a UE that is served there, in order, but have them tried before: the member that had them is lost, and
-    /// it may have died of one.
+    /// Run these inputs of a UE in order, but in the replay sandbox first: the lost primary had them, and one may have ended it.
     RunAfterTrial {
         /// The UE.
         ue: UeId,
-        /// All that its state lacks so far.
+        /// All inputs after its checkpoint.
         inputs: Vec<Envelope>,
     },
-    /// Serve a UE from now on, from the state that is held or from nothing; or go on, with other backups.
+    /// Become primary of a UE, from the held checkpoint or from nothing; or stay primary, with other backups.
     Serve {
         /// The UE.
         ue: UeId,
         /// Term of the assignment.
         term: u32,
-        /// Who shall have its state.
+        /// The CPFs that get its checkpoints.
         backups: Vec<CpfId>,
     },
-    /// Whatever is older than this of a UE is outdated (Neutrino §4.2.4): it is never served from, and what is not is asked of others.
+    /// Checkpoints of a UE older than this are outdated (Neutrino §4.2.4): they are never used, and a newer one is asked of others.
     Outdated {
         /// The UE.
         ue: UeId,
-        /// Clock of the state that is not.
+        /// Clock of the oldest checkpoint that is not outdated.
         clock: u64,
-        /// Other backups that have that state. Who serves the UE sends it unasked.
+        /// Other backups that have that checkpoint. The primary sends it unasked.
         up_to_date: Vec<CpfId>,
     },
     /// So many batches of this link were released, from its beginning.
     Released(u64),
-    /// A UE is gone, or others back it. A state of a newer assignment, which came from another member meanwhile, stays.
+    /// A UE is gone, or this CPF is no backup of it any more. A checkpoint of a newer assignment, which another CPF sent meanwhile, stays.
     Forget {
         /// The UE.
         ue: UeId,
-        /// What is of a term before this one is nobody's; [`u32::MAX`] for a UE that is gone.
+        /// Checkpoints of earlier terms are dropped; [`u32::MAX`] for a UE that is gone.
         term: u32,
     },
-    /// The configuration that is in force for the inputs to come.
+    /// The configuration for later inputs.
     Configure(Arc<Config>),
 }
 
@@ -86,8 +85,7 @@ pub enum CpfReport {
         /// What it caused.
         batch: Box<Batch>,
     },
-    /// Inputs of a UE were tried, and whoever did so died of one or did not come to an end. None of them is run, nor is anything after
-    /// them: nobody can go on with the UE.
+    /// The replay sandbox ended, or did not return, on one of these inputs. Neither they nor later ones are run: the UE is to be discarded.
     Poisoned {
         /// The UE.
         ue: UeId,
@@ -96,17 +94,17 @@ pub enum CpfReport {
         /// The first and the last input that may have done it: one, where that is known.
         inputs: (u64, u64),
     },
-    /// This state of a UE, or a newer one, is held here.
+    /// A checkpoint of a UE, this one or a newer one, is held here.
     CheckpointHeld {
         /// The UE.
         ue: UeId,
-        /// Term of the assignment under which it was sent: who was told to forget since does not hold it any more.
+        /// Term of the assignment under which it was sent: a CPF that was ordered to forget since does not hold it any more.
         term: u32,
         /// Its clock.
         clock: u64,
     },
-    /// A UE was to be served here, and the state that was held of it cannot be read, or is not what its sender said, or not the one that the log
-    /// leads on from: no input of the UE is run. Or its state was sent here, and is not what its sender says: it is not held.
+    /// The checkpoint of a UE that this CPF was to take over is unreadable, not what its sender claimed, or not the one at which the log
+    /// begins: no input of the UE is run. Or a checkpoint that was sent here is not what its sender claims: it is not stored.
     CheckpointUnusable {
         /// The UE.
         ue: UeId,
@@ -118,16 +116,16 @@ pub enum CpfReport {
 /// From a CPF to another.
 #[derive(Clone, Debug)]
 pub enum PeerMessage {
-    /// A UE's state, for who backs it: from who serves the UE, or from another that backs it and was asked.
+    /// A UE's checkpoint for a backup: from the primary, or from another backup that was asked.
     State(State),
-    /// The step to a UE's state from the one that was sent before: what it is smaller than. Who does not hold that one fetches the state.
+    /// The difference from the checkpoint that was sent before, where it is smaller. A backup without that one fetches the whole.
     Delta {
-        /// Term of the assignment under which the state was cut.
+        /// Term of the assignment under which the checkpoint was made.
         term: u32,
         /// The step.
         delta: Delta,
     },
-    /// The state of a UE is wanted, whole, of this clock or later.
+    /// A request for a UE's whole checkpoint of this clock or later.
     Fetch {
         /// The UE.
         ue: UeId,

@@ -1,6 +1,6 @@
-//! The messages of links as octets: a head, which is the whole message or says what follows it, and a flat form where there is
-//! one. Heads are postcard's (see [`whimbrel_control::flat`]); links carry whole messages, keep them unchanged and know who
-//! sent them, so nothing of that is repeated here.
+//! The messages of links as octets: a head, which is the whole message or describes what follows, and a flat form where there is one. Heads
+//! are postcard's (see [`whimbrel_control::flat`]); links carry whole messages, keep them unchanged and know who sent them, so nothing of
+//! that is repeated here.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,35 +19,35 @@ use crate::replication::CpfId;
 /// From a CTA's process to that of a CPF.
 #[derive(Debug)]
 pub enum ToCpf {
-    /// It is a member now, under this number of this life of the CTA.
+    /// The CPF is accepted, under this number of this incarnation of the CTA.
     Welcome {
-        /// The CTA's life: its numbers mean nothing in another.
+        /// The CTA's incarnation: its numbers are invalid in another.
         life: u64,
         /// Its number.
         id: CpfId,
-        /// Under this key it answers heartbeats.
+        /// The key of its heartbeats.
         heartbeats: HeartbeatKey,
-        /// The CTA may get a CTA replica: what is said to it is kept until it says [`ToCpf::Taken`].
+        /// The CTA may get a replica: reports are kept until [`ToCpf::Taken`] acknowledges them.
         keep: bool,
     },
-    /// Who goes on with its UEs if this CTA is lost, and where that one is reached.
+    /// The address of the CTA replica.
     CtaReplica(Option<SocketAddr>),
     /// So many of its [`CpfReport`] messages are here to stay, from the beginning of its membership.
     Taken(u64),
-    /// The CTA replica of its former CTA serves now and goes on with it: it sends again what came after so many of its messages.
+    /// The replica of its former CTA is primary now and resumes the link: the CPF repeats its reports after so many.
     Resumed {
-        /// How many of them are here.
+        /// Number of reports that are here.
         taken: u64,
-        /// Under this key it answers heartbeats now.
+        /// The new key of its heartbeats.
         heartbeats: HeartbeatKey,
     },
-    /// Nothing is known of it: it is to begin anew.
+    /// The CPF is unknown: it has to join again.
     Forgotten,
-    /// All members, and where each is reached.
+    /// All CPFs and their addresses.
     Peers(Vec<(CpfId, SocketAddr)>),
-    /// What the protocol says.
+    /// A message of the replication protocol.
     Command(CpfCommand),
-    /// An operator wants to see UEs that are served there.
+    /// An operator's query of UEs.
     ListUes {
         /// To be repeated in the answer.
         ask: u32,
@@ -56,7 +56,7 @@ pub enum ToCpf {
     },
 }
 
-/// A key of heartbeats, of one life of a CTA. Its owners keep it to themselves.
+/// A key of heartbeats, of one incarnation of a CTA. Secret.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct HeartbeatKey(pub [u8; 32]);
 
@@ -66,7 +66,7 @@ impl fmt::Debug for HeartbeatKey {
     }
 }
 
-/// Which UEs an operator wants to see.
+/// An operator's query of UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UeQuery {
     /// The UEs of a subscriber.
@@ -78,16 +78,16 @@ pub enum UeQuery {
 /// From a CPF's process to that of its CTA.
 #[derive(Debug)]
 pub enum ToCta {
-    /// It offers itself: the first message.
+    /// It asks to join: the first message.
     Join {
         /// Its region.
         region: Region,
         /// Where other CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
     },
-    /// It served under the former CTA: the first message to its CTA replica.
+    /// It belongs to the former primary: the first message to the CTA replica.
     Resume {
-        /// The life in which it did.
+        /// The incarnation of that CTA.
         life: u64,
         /// Its number.
         id: CpfId,
@@ -98,25 +98,25 @@ pub enum ToCta {
     Taken(u64),
     /// Etcd lists it under this number.
     Listed(CpfId),
-    /// It wants to leave: others take its UEs, and then the CTA closes the link.
+    /// It drains: its UEs move away, and then the CTA closes the link.
     Leave,
     /// What the protocol says.
     Report(CpfReport),
-    /// The UEs that were asked for.
+    /// The answer to a query.
     UeList {
-        /// Of the question.
+        /// The number of the query.
         ask: u32,
         /// They.
         ues: Vec<UeSummary>,
     },
 }
 
-/// Why a message is not taken.
+/// Why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// It breaks its form.
+    /// It cannot be decoded.
     Malformed,
-    /// The flat form in it is not taken.
+    /// The flat form in it is invalid.
     Flat(FlatError),
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => f.write_str("a message of the link is malformed"),
-            Self::Flat(why) => write!(f, "the form in a message of the link is not taken: {why}"),
+            Self::Flat(why) => write!(f, "a message of the link holds an invalid form: {why}"),
         }
     }
 }
@@ -174,9 +174,9 @@ pub(super) enum ReportHead {
 /// From a CPF's process to that of another.
 #[derive(Debug)]
 pub struct ToPeer {
-    /// The life of the CTA in which both have their numbers.
+    /// The incarnation of the CTA in which both have their numbers.
     pub life: u64,
-    /// Who says it.
+    /// The sender.
     pub from: CpfId,
     /// What the protocol says.
     pub message: PeerMessage,

@@ -1,4 +1,4 @@
-//! What the two CTAs of a pair say to each other: the active one and its CTA replica.
+//! Messages between the primary CTA and its replica.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,18 +11,18 @@ use crate::CodeVersion;
 use crate::membership::CtaInstance;
 use crate::replication::CpfId;
 
-/// The CPFs of a CTA, as whoever takes its place must know them.
+/// The CPFs of a CTA, for a replica that takes over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpfTable {
-    /// The life of the pair in which their numbers mean something.
+    /// The incarnation of the pair in which their numbers are valid.
     pub life: u64,
     /// The newest number.
     pub newest: u16,
-    /// They.
+    /// The CPFs.
     pub members: Vec<CpfEntry>,
 }
 
-/// One of them.
+/// A CPF of a CTA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpfEntry {
     /// Its number.
@@ -33,48 +33,48 @@ pub struct CpfEntry {
     pub region: String,
     /// The code that it runs.
     pub code: CodeVersion,
-    /// It wants to leave.
+    /// It drains.
     pub draining: bool,
     /// Its number at etcd, once it was seen listed there.
     pub listed: Option<CpfId>,
 }
 
-/// From the active CTA to its CTA replica.
+/// From the primary CTA to its replica.
 pub enum ToCtaReplica<'a> {
-    /// The CTA replica may follow: so many octets of a [`Snapshot`](crate::CTA replica::Snapshot) come in pieces, and records between them.
+    /// The replica is accepted: so many octets of a [`Snapshot`](crate::cta_replica::Snapshot) come in pieces, with records between them.
     Begin {
         /// Octets of the snapshot.
         octets: u64,
-        /// Under this key both answer each other's heartbeats.
+        /// The key of heartbeats between the two.
         heartbeats: HeartbeatKey,
-        /// Where gNBs reach the active one: they are told when it is gone.
+        /// The primary's endpoints for gNBs, which are removed there when it is gone.
         endpoints: Vec<IpAddr>,
     },
     /// A piece of the snapshot.
     Piece(&'a [u8]),
-    /// A [`Record`](crate::CTA replica::Record). What is said before it of CPFs holds for it.
+    /// A [`Record`](crate::cta_replica::Record). An earlier list of CPFs applies to it.
     Record(&'a [u8]),
     /// The CPFs, from here on.
     Cpfs(CpfTable),
-    /// What the active one's store holds of some subscribers.
+    /// Entries of the primary's subscriber store.
     Subscribers(&'a [u8]),
 }
 
-/// From a CTA replica, or who wants to be one, to the active CTA.
+/// From a replica, or a CTA that asks to become one, to the primary.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToPrimaryCta {
-    /// It wants to follow: the first message.
+    /// It asks to become the replica: the first message.
     Follow {
-        /// Who it is.
+        /// The sender.
         place: CtaInstance,
         /// Where CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
         /// Where gNBs reach it.
         endpoints: Vec<IpAddr>,
-        /// Where its SMF speaks from.
+        /// The address of its SMF.
         smf: IpAddr,
     },
-    /// It has so many pieces of the snapshot.
+    /// It has received so many pieces of the snapshot.
     Pieces(u64),
     /// It holds the inputs up to this one.
     Held(u64),
@@ -202,7 +202,7 @@ mod tests {
             ToCtaReplica::Piece(b"snap"),
             ToCtaReplica::Record(b"rec"),
             ToCtaReplica::Cpfs(members()),
-            ToCtaReplica::Subscribers(b"who"),
+            ToCtaReplica::Subscribers(b"set"),
         ] {
             let written = octets(|to| message.write(to));
             let read = ToCtaReplica::read(&written).expect("it was written so");

@@ -1,4 +1,4 @@
-//! What the operator decides for the whole cluster, at etcd.
+//! The operator's configuration of the whole cluster, at etcd.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::detector::Timing;
 use crate::region::{Areas, Region, Regions};
 use crate::replication::CpfId;
 
-/// What the operator decides for the whole cluster. What it says stands in place of what each CTA's file says.
+/// The operator's configuration of the whole cluster. Its values override those of each CTA's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The regions.
@@ -26,7 +26,7 @@ pub struct Configuration {
     pub draining: BTreeSet<CpfId>,
 }
 
-/// It as it is written.
+/// Its JSON form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -89,7 +89,7 @@ fn read_areas(all: Vec<WrittenArea>) -> Result<Areas, String> {
     for WrittenArea { region, tacs, gnbs } in all {
         let at: Region = region.parse().map_err(|e| format!("`areas`: {e}"))?;
         if tacs.is_empty() && gnbs.is_empty() {
-            return Err(format!("`areas`: no gNB is said to be in {at}: write `tacs` or `gnbs`"));
+            return Err(format!("`areas`: no gNB is configured in {at}: write `tacs` or `gnbs`"));
         }
         let tacs = tacs.into_iter().map(|n| {
             Tac::new(n).ok_or_else(|| format!("`areas`: {n} is no tracking area code: write 0 to 16777215"))
@@ -102,12 +102,12 @@ fn read_areas(all: Vec<WrittenArea>) -> Result<Areas, String> {
     Ok(areas)
 }
 
-fn read_backups(wanted: u64) -> Result<u8, String> {
+fn read_backups(backups: u64) -> Result<u8, String> {
     let most = Configuration::BACKUPS_MAX;
-    u8::try_from(wanted)
+    u8::try_from(backups)
         .ok()
         .filter(|n| *n <= most)
-        .ok_or_else(|| format!("`backups`: {wanted} backups of a UE are of no use: write 0 to {most}"))
+        .ok_or_else(|| format!("`backups`: {backups} backups of a UE are of no use: write 0 to {most}"))
 }
 
 fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
@@ -145,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_key_and_what_to_write() {
-        for (written, told) in [
+    fn each_error_names_its_key_and_what_to_write() {
+        for (written, message) in [
             (
                 r#"{"regions":["n/a","s/a"]}"#,
                 "`regions`: two regions are called `a` (n/a and s/a): give one of them another name",
@@ -154,7 +154,7 @@ mod tests {
             (r#"{"regions":["nowhere"]}"#, "`regions`: `nowhere` is no region"),
             (
                 r#"{"areas":[{"region":"n/a"}]}"#,
-                "`areas`: no gNB is said to be in n/a: write `tacs` or `gnbs`",
+                "`areas`: no gNB is configured in n/a: write `tacs` or `gnbs`",
             ),
             (
                 r#"{"areas":[{"region":"n/a","tacs":[16777216]}]}"#,
@@ -162,7 +162,7 @@ mod tests {
             ),
             (
                 r#"{"areas":[{"region":"n/a","gnbs":[1]},{"region":"n/b","gnbs":[1]}]}"#,
-                "`areas`: the gNB 1 is said to be of n/a and of n/b: name",
+                "`areas`: the gNB 1 is configured in n/a and in n/b: name",
             ),
             (r#"{"backups":8}"#, "`backups`: 8 backups of a UE are of no use: write 0 to 7"),
             (
@@ -175,7 +175,7 @@ mod tests {
             (r#"{"backups":1"#, "EOF while parsing an object"),
         ] {
             let why = Configuration::read(written.as_bytes()).unwrap_err();
-            assert!(why.starts_with(told), "{written}: {why}");
+            assert!(why.starts_with(message), "{written}: {why}");
         }
     }
 }

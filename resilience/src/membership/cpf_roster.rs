@@ -1,4 +1,4 @@
-//! Which of the CPFs that have come to a CTA take UEs: the list at etcd says so, and the operator.
+//! Which of a CTA's CPFs take UEs, by the list at etcd and the operator's configuration.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::CodeVersion;
 use crate::region::{CpfState, Region, RegionError, Regions};
 use crate::replication::CpfId;
 
-/// A CPF that has come to a CTA.
+/// A CPF that is connected to a CTA.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectedCpf<'a> {
     /// Its number there.
@@ -17,13 +17,13 @@ pub struct ConnectedCpf<'a> {
     pub region: &'a Region,
     /// The code that it runs.
     pub code: CodeVersion,
-    /// It wants to leave.
+    /// It drains.
     pub leaves: bool,
     /// Its number at etcd, once it was seen listed there.
     pub listed: Option<CpfId>,
 }
 
-/// What etcd says of CPFs, as last heard: it stays while etcd is away.
+/// What etcd lists of CPFs, as last known: it stays while etcd is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpfRoster {
     /// By their numbers there, and whether they drain.
@@ -62,15 +62,15 @@ impl CpfRoster {
             || self.listed.get(&cpf).is_some_and(|drains| *drains)
     }
 
-    /// The map of these regions with those that are there. On the rings are those that are listed; one of which etcd knows nothing yet is
-    /// judged by its link alone, and one whose region is not among these is on no ring.
+    /// The map of these regions with the connected CPFs. On the rings are those that are listed; a CPF that etcd never listed is judged by
+    /// its link alone, and one whose region is not among these is on no ring.
     ///
-    /// Where those of a region run different code, on its rings are those of the version that most of them run, and among equals of the one that
-    /// came first: a log has to be run again by the version that ran it, so who may have to take a UE over has to be of the same. Those of
-    /// other versions wait, or drain if they have UEs.
+    /// Where the CPFs of a region run different code, its rings hold those of the version that most of them run, and among equals that of
+    /// the first CPF: a log is replayed only by the version that ran it, so a successor has to run the same. CPFs of other versions wait,
+    /// or drain if they have UEs.
     ///
-    /// One that is listed no longer lives, perhaps, and does not reach etcd. It is off the rings as long as others of its region are on them:
-    /// when none would be left, it is etcd that is not reached, and nobody is judged by it. Errors: those of [`Regions::new`].
+    /// A CPF that is listed no longer may live and not reach etcd. It is off the rings as long as others of its region are on them: if none
+    /// would be left, etcd itself is out of reach, and its list is ignored. Errors: those of [`Regions::new`].
     pub fn map(
         &self,
         regions: impl IntoIterator<Item = Region>,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_listed_is_on_the_rings_and_who_drains_is_not() {
+    fn listed_cpfs_are_on_the_rings_and_draining_ones_are_not() {
         let present = [(HERE, false, Some(70)), (HERE, false, Some(80)), (NEXT, false, Some(90))];
         assert_eq!(on_rings(&roll(&[(70, false), (80, false), (90, false)], &[]), &present), [1, 2, 3]);
         assert_eq!(
@@ -145,19 +145,19 @@ mod tests {
         assert_eq!(
             on_rings(&roll(&[(70, false), (80, false), (90, false)], &[80]), &present),
             [1, 3],
-            "so it is told"
+            "the operator decided so"
         );
         assert_eq!(on_rings(&roll(&[(70, false), (90, false)], &[]), &present), [1, 3], "its lease ran out");
     }
 
     #[test]
-    fn who_was_never_seen_at_etcd_is_judged_by_its_link() {
+    fn a_cpf_that_etcd_never_listed_is_judged_by_its_link() {
         let present = [(HERE, false, None), (HERE, true, None), (HERE, false, Some(7))];
         assert_eq!(on_rings(&roll(&[(7, false)], &[]), &present), [1, 3]);
     }
 
     #[test]
-    fn a_region_of_which_nobody_is_listed_is_served_all_the_same() {
+    fn a_region_without_listed_cpfs_is_served_all_the_same() {
         let present = [(HERE, false, Some(70)), (HERE, false, Some(80)), (NEXT, false, Some(90))];
         assert_eq!(on_rings(&roll(&[(90, false)], &[]), &present), [1, 2, 3], "they do not reach etcd");
         assert_eq!(on_rings(&CpfRoster::default(), &present), [1, 2, 3], "nothing was heard of etcd");
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(
             on_rings(&[&two[..], &[(0, new, false); 2]].concat()),
             [1, 2],
-            "of as many, who came first"
+            "among equals the version of the first"
         );
         let one_leaves = [(0, old, true), (0, old, false), (0, new, false), (0, new, false)];
         assert_eq!(on_rings(&one_leaves), [3, 4]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_of_no_region_of_the_cluster_any_more_is_on_no_ring() {
+    fn a_cpf_of_an_unknown_region_is_on_no_ring() {
         let region: Region = "elsewhere/site".parse().unwrap();
         let here: Region = HERE.parse().unwrap();
         let stray =

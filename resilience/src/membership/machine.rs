@@ -22,16 +22,16 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 /// Claims that wait: a CTA has its own home and CTA replicas a few.
 const CLAIMS_MAX: usize = 16;
 
-/// What a process tells of itself.
+/// The settings of a process.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The cluster's name: its keys begin with `whimbrel/NAME/`.
     pub cluster: String,
-    /// Who it is. No two processes may be the same: the second is not listed.
+    /// Its name. No two processes may have the same: the second is not listed.
     pub me: MemberId,
     /// Where, and how.
     pub member: Member,
-    /// How long it is listed without being heard by etcd; 5 s or more, since an election there takes two.
+    /// How long it is listed without reaching etcd; 5 s or more, since an election there takes two.
     pub lease: Duration,
 }
 
@@ -42,20 +42,20 @@ pub enum Input {
     Tick,
     /// What became of a request.
     Answered(u64, Result<Answered, Failure>),
-    /// What a watch, by the number of its request, told.
+    /// Changes of a watch, by the number of its request.
     Watched(u64, Vec<Watched>),
-    /// A watch tells no more.
+    /// A watch has ended.
     WatchEnded(u64),
-    /// What the process wants.
+    /// A command of the process.
     Command(Command),
 }
 
-/// What a process wants.
+/// A command of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To get no new UEs, or to get them again.
     Drain(bool),
-    /// To begin a new life, since it was replaced in this one.
+    /// To begin a new incarnation, since it was replaced in this one.
     Rejoin,
     /// A home.
     Claim(u16, Claim),
@@ -68,7 +68,7 @@ pub enum Command {
 pub enum Event {
     /// Etcd answers.
     Reached,
-    /// It does not: everything goes on, but nobody is promoted.
+    /// It does not: everything continues, but no CTA is promoted.
     Unreachable(String),
     /// It is another one, or has forgotten: what was known stays, and it is not believed. Stop all processes of the cluster
     /// before the first one starts on it.
@@ -83,7 +83,7 @@ pub enum Event {
     Renewed(Incarnation),
     /// It did run out. The process goes on, and is listed again as soon as it can, in the same life.
     Expelled(Incarnation),
-    /// It is listed no longer, as it wanted.
+    /// It is listed no longer, as it asked.
     Left,
     /// The view changed.
     Changed(Change),
@@ -153,7 +153,7 @@ pub struct Membership {
     me: MemberId,
     ttl: Duration,
     /// What is to be listed, and whether in a new life.
-    wanted: Member,
+    desired: Member,
     new_life: bool,
     view: View,
     /// The etcd that is believed, and how far it was.
@@ -182,7 +182,7 @@ impl Membership {
             prefix: format!("whimbrel/{}/", settings.cluster),
             me: settings.me,
             ttl: settings.lease,
-            wanted: settings.member,
+            desired: settings.member,
             new_life: false,
             view: View::default(),
             etcd: None,
@@ -232,8 +232,8 @@ impl Membership {
                     }
                 }
             }
-            Input::Watched(id, told) if self.watch == Some(id) => {
-                told.into_iter().for_each(|told| self.watched(told, out));
+            Input::Watched(id, changes) if self.watch == Some(id) => {
+                changes.into_iter().for_each(|change| self.watched(change, out));
                 self.own_record(out);
             }
             Input::Watched(..) => {}
@@ -263,7 +263,7 @@ impl Membership {
 
     fn command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
         match command {
-            Command::Drain(draining) => self.wanted.draining = draining,
+            Command::Drain(draining) => self.desired.draining = draining,
             Command::Rejoin => self.new_life = true,
             Command::Leave => self.leaving = true,
             Command::Claim(home, _) if self.claims.len() >= CLAIMS_MAX => {
@@ -292,8 +292,9 @@ impl Membership {
             (lease.is_none() && !self.leaving).then_some((NOW, Purpose::Grant)),
             lease.map(|l| (l.renew_at, Purpose::KeepAlive)),
             (lease.is_some() && self.listed.is_none()).then_some((self.join_at, Purpose::Join)),
-            (joined && (self.new_life || self.view.member(self.me).is_some_and(|l| l.member != self.wanted)))
-                .then_some((NOW, Purpose::Update)),
+            (joined
+                && (self.new_life || self.view.member(self.me).is_some_and(|l| l.member != self.desired)))
+            .then_some((NOW, Purpose::Update)),
             self.claims.front().map(|claim| (NOW, if claim.looked { Purpose::Claim } else { Purpose::Look })),
         ];
         // Nothing is done on a view that is not known to be today's.
@@ -337,7 +338,7 @@ impl Membership {
             Purpose::Revoke => Request::Revoke { lease },
             Purpose::Join | Purpose::Update => {
                 let incarnation = if self.new_life { None } else { self.incarnation.map(|i| i.0) };
-                let record = MemberRecord { member: self.wanted.clone(), incarnation };
+                let record = MemberRecord { member: self.desired.clone(), incarnation };
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
                 let key = Key::Member(self.me).write(&self.prefix);
                 Request::Swap { key, expected: self.listed.unwrap_or(0), value, lease }
@@ -428,8 +429,8 @@ impl Membership {
             (Purpose::Claim, Answer::Swapped) => self.written(flight.swap, revision, out),
             (Purpose::Claim, Answer::Differs(present)) => {
                 let gone = flight.swap.map(|(key, _)| Watched::Deleted { key, revision });
-                if let Some(told) = present.map(Watched::Put).or(gone) {
-                    self.watched(told, out);
+                if let Some(change) = present.map(Watched::Put).or(gone) {
+                    self.watched(change, out);
                 }
             }
             _ => self.failed(now, "it answers something else".into(), out),
@@ -444,8 +445,8 @@ impl Membership {
         }
     }
 
-    fn watched(&mut self, told: Watched, out: &mut Outbox) {
-        let change = match told {
+    fn watched(&mut self, change: Watched, out: &mut Outbox) {
+        let change = match change {
             Watched::Put(kv) => {
                 self.heard_of(kv.mod_revision);
                 self.view.put(kv, &self.prefix)

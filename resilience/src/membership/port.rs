@@ -1,4 +1,4 @@
-//! What is asked of etcd: the few operations of its version 3 that membership needs. Who carries them is `fabric/etcd`.
+//! Requests to etcd: the few operations of its version 3 that membership needs. `fabric/etcd` carries them.
 
 /// A key, its value and what etcd says of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,7 @@ pub enum Request {
         /// The beginning.
         prefix: String,
     },
-    /// What happens to keys that begin so, from a revision on: not answered, but told until it ends. It takes the place of an earlier
-    /// one.
+    /// Changes of keys that begin so, from a revision on: not answered, but reported until the watch ends. It replaces an earlier one.
     Watch {
         /// The beginning.
         prefix: String,
@@ -96,7 +95,7 @@ pub enum Answer {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody answered: it may have been done all the same.
+    /// No answer: it may have been done all the same.
     Unreachable(String),
     /// The lease is gone: it was not done.
     NoLease,

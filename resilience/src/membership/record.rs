@@ -1,4 +1,4 @@
-//! What stands in etcd.
+//! The records at etcd.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::CodeVersion;
 use crate::detector::{Discriminator, Incarnation};
 use crate::replication::CpfId;
 
-/// Names a process of the cluster, whichever life it is in.
+/// Names a process of the cluster, in any incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberId {
     /// A CTA.
@@ -53,7 +53,7 @@ impl FromStr for MemberId {
     }
 }
 
-/// What a process says of itself.
+/// The record of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its region, as configured.
@@ -76,7 +76,7 @@ pub(super) struct MemberRecord {
     pub(super) incarnation: Option<u64>,
 }
 
-/// A CTA in one of its lives: only that one has the log.
+/// A CTA in one incarnation: only that one has the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CtaInstance {
     /// Which.
@@ -122,32 +122,32 @@ pub enum Claim {
     Pair(CtaInstance),
 }
 
-/// What there is to be done for a claim.
+/// The next step for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimAction {
-    /// Nothing: the record says so.
+    /// None: the record says so.
     Granted(Home),
-    /// This is to be written, if the record is still the same.
+    /// Write this, if the record is still the same.
     Write(Home),
 }
 
 /// Why a claim is not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimError {
-    /// The record does not name the one who claims, in this life and in the part that the claim needs.
+    /// The record does not name this CTA, in this incarnation and in the role that the claim needs.
     NotYours,
-    /// Another was faster: what the record says now is in the view.
+    /// Another CTA was faster: the record is in the view.
     Outrun,
-    /// Etcd did not answer in time, or is not believed. If it did hear, the record will say so, and counts.
+    /// Etcd did not answer in time, or has lost data. If it received the claim, the record will show it, and counts.
     NoAnswer,
 }
 
 impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotYours => "the home's record does not name this CTA in the part that this needs",
+            Self::NotYours => "the home's record does not name this CTA in the role that this needs",
             Self::Outrun => "another CTA was faster",
-            Self::NoAnswer => "etcd does not answer, or has forgotten: without it nobody is promoted",
+            Self::NoAnswer => "etcd does not answer, or has forgotten: without it no CTA is promoted",
         })
     }
 }
@@ -196,7 +196,7 @@ impl Home {
         let term = before.map_or(1, |home| home.term.saturating_add(1));
         let (primary, cta_replica) = match (claim, before) {
             (Claim::Found, None) => (me, None),
-            // Only a later life of who served it: another one would give out the same numbers, while the former lives perhaps.
+            // Only a later incarnation of the former primary: another CTA would assign the same numbers while the former one may live.
             (Claim::Found, Some(home))
                 if home.primary.cta == me.cta
                     && home.primary.incarnation < me.incarnation
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_goes_from_hand_to_hand_only_as_its_record_allows() {
+    fn the_primary_of_a_home_changes_only_as_its_record_allows() {
         let alone = Home::after(None, A, Claim::Found, |_| false).unwrap();
         assert_eq!(alone, Home { term: 1, primary: A, cta_replica: None });
         let pair = after(&alone, A, Claim::Pair(B)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, primary: A, cta_replica: None }));
         assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, primary: A, cta_replica: None }));
 
-        for (home, who, claim) in [
+        for (home, cta, claim) in [
             (&alone, B, Claim::Promote),
             (&alone, B, Claim::Found),
             (&alone, A, Claim::Pair(A)),
@@ -254,15 +254,15 @@ mod tests {
             (&pair, CtaInstance { incarnation: Incarnation(12), ..B }, Claim::Promote),
         ] {
             assert_eq!(
-                after(home, who, claim),
+                after(home, cta, claim),
                 Err(ClaimError::NotYours),
-                "{claim:?} by {who:?} of {home:?}"
+                "{claim:?} by {cta:?} of {home:?}"
             );
         }
     }
 
     #[test]
-    fn a_home_is_founded_anew_only_by_who_served_it_and_when_nobody_is_left_who_had_its_log() {
+    fn a_home_is_created_again_only_by_its_former_primary_and_without_a_listed_replica() {
         let pair = Home { term: 4, primary: A, cta_replica: Some(B) };
         let found =
             |me, listed: &[CtaInstance]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));

@@ -29,9 +29,9 @@ impl Listed {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A member came, or says something else of itself.
+    /// A member came, or its record has changed.
     Member(MemberId),
-    /// A member is listed no longer, in this life.
+    /// A member is listed no longer, in this incarnation.
     Gone(MemberId, Incarnation),
     /// A home's record.
     Home(u16),
@@ -46,7 +46,7 @@ pub enum Change {
     },
 }
 
-/// The last that was heard. It stays while etcd is away.
+/// The last known records. They stay while etcd is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     members: BTreeMap<MemberId, Listed>,
@@ -65,7 +65,7 @@ impl View {
         self.members.get(&id)
     }
 
-    /// A home's record. Whoever it names acts, and nobody else.
+    /// A home's record. Only the CTA that it names acts as primary.
     pub fn home(&self, home: u16) -> Option<&Home> {
         self.homes.get(&home).map(|(_, record)| record)
     }
@@ -156,8 +156,7 @@ impl View {
         }
     }
 
-    /// A record is gone. A home's and the configuration stay known: nobody takes them away but by mistake, and terms never begin
-    /// again.
+    /// A record is gone. A home's and the configuration stay known: they are deleted only by mistake, and terms never restart.
     pub(super) fn deleted(&mut self, key: &str, revision: u64, prefix: &str) -> Option<Change> {
         self.delete(Key::parse(key, prefix)?, revision)
     }
@@ -170,7 +169,7 @@ impl View {
             Key::Home(home) => {
                 let (known, _) =
                     self.homes.get_mut(&home).filter(|(known, _)| *known != 0 && *known < revision)?;
-                *known = 0; // it is written anew where there is nothing
+                *known = 0; // the next write creates it
                 let why = "it was deleted; what it said holds until it is written again".into();
                 Some(Change::Ignored { key: format!("home/{home}"), why })
             }

@@ -1,23 +1,23 @@
-//! The CTA that serves.
+//! The primary CTA.
 
 use crate::membership::{Claim, ClaimError, CtaInstance, Home};
 
-/// What the one that serves is to do.
+/// An action of the primary CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrimaryAction {
-    /// Nothing leaves from now on that the CTA replica does not hold.
+    /// From now on, outputs leave only when the replica holds their input.
     HoldOutputs,
-    /// Everything leaves: nobody can take over.
+    /// All outputs leave: no replica can take over.
     ReleaseOutputs,
-    /// The link to the other one is to end.
+    /// Close the link to the replica.
     CloseLink,
-    /// Etcd is to be asked.
+    /// Make this claim at etcd.
     Claim(Claim),
-    /// That one can take over at any moment from now on.
+    /// The replica can take over at any moment from now on.
     ReplicaReady(CtaInstance),
-    /// Nobody can.
+    /// There is no replica that can take over.
     NoReplica,
-    /// The other one serves: this one does nothing more.
+    /// The other CTA is primary: this one stops.
     Stop,
 }
 
@@ -31,29 +31,29 @@ pub struct PrimaryRole {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// Nobody follows.
+    /// There is no replica.
     Alone,
-    /// A snapshot is on its way. Nothing waits for whom it goes to.
+    /// A snapshot is on its way. No output waits for its receiver.
     Copied(CtaInstance),
-    /// It has the snapshot; when it holds this input, it can take over at any moment.
+    /// The replica has the snapshot; when it holds this input, it can take over.
     CatchingUp(CtaInstance, u64),
-    /// It can, and etcd is to say that it may.
+    /// It can take over, and the claim that names it at etcd is under way.
     Named(CtaInstance),
-    /// It may.
+    /// Etcd names it.
     Paired(CtaInstance),
-    /// It is lost, or etcd may have been told that it may take over. Nothing leaves until etcd has said that this one goes on alone.
-    Widowed,
-    /// The other one serves.
+    /// The replica is lost, but etcd may name it. Nothing leaves until etcd has granted that this CTA continues alone.
+    ReplicaLost,
+    /// The other CTA is primary.
     Replaced,
 }
 
 impl PrimaryRole {
-    /// The one that this record names.
+    /// The primary that this record names.
     pub fn new(home: &Home) -> Self {
         Self { me: home.primary, term: home.term, state: State::Alone }
     }
 
-    /// Which one it is.
+    /// This CTA.
     pub fn me(&self) -> CtaInstance {
         self.me
     }
@@ -63,14 +63,14 @@ impl PrimaryRole {
         self.term
     }
 
-    /// Whom a snapshot goes to, who gets ready, or who CTA replicas.
+    /// The replica, or the CTA that is becoming one.
     pub fn other(&self) -> Option<CtaInstance> {
         match self.state {
             State::Copied(other)
             | State::CatchingUp(other, _)
             | State::Named(other)
             | State::Paired(other) => Some(other),
-            State::Alone | State::Widowed | State::Replaced => None,
+            State::Alone | State::ReplicaLost | State::Replaced => None,
         }
     }
 
@@ -79,18 +79,18 @@ impl PrimaryRole {
         matches!(self.state, State::Copied(_))
     }
 
-    /// Whether somebody can go on at once, if this one stops.
+    /// Whether a replica can take over at once if this CTA stops.
     pub fn has_cta_replica(&self) -> bool {
         matches!(self.state, State::Paired(_))
     }
 
-    /// Whether it waits for etcd to say that it goes on alone.
+    /// Whether it waits for etcd to grant that it continues alone.
     pub fn is_replica_lost(&self) -> bool {
-        self.state == State::Widowed
+        self.state == State::ReplicaLost
     }
 
-    /// Another CTA wants to follow; `listed`: etcd lists it in that life. Whether it is to get a snapshot. One that is not calls
-    /// again.
+    /// Another CTA asks to become the replica; `listed`: etcd lists this incarnation. Returns whether it gets a snapshot; if not, it asks
+    /// again later.
     pub fn follows(&mut self, other: CtaInstance, listed: bool) -> bool {
         let begins = self.state == State::Alone && listed;
         if begins {
@@ -99,38 +99,38 @@ impl PrimaryRole {
         begins
     }
 
-    /// The other one holds the inputs up to this one; `last`: the last that was taken.
+    /// The replica holds the inputs up to this one; `last`: the last input of this CTA.
     pub fn held(&mut self, number: u64, last: u64) -> Vec<PrimaryAction> {
-        let mut duties = Vec::new();
+        let mut actions = Vec::new();
         if let State::Copied(other) = self.state {
             self.state = State::CatchingUp(other, last);
-            duties.push(PrimaryAction::HoldOutputs);
+            actions.push(PrimaryAction::HoldOutputs);
         }
         if let State::CatchingUp(other, until) = self.state
             && number >= until
         {
             self.state = State::Named(other);
-            duties.push(PrimaryAction::Claim(Claim::Pair(other)));
+            actions.push(PrimaryAction::Claim(Claim::Pair(other)));
         }
-        duties
+        actions
     }
 
-    /// The link to the other one has ended.
+    /// The link to the replica has ended.
     pub fn lost(&mut self) -> Vec<PrimaryAction> {
         match self.state {
-            State::Alone | State::Widowed | State::Replaced => Vec::new(),
-            // Nobody was told that it may take over.
+            State::Alone | State::ReplicaLost | State::Replaced => Vec::new(),
+            // It was never named at etcd.
             State::Copied(_) | State::CatchingUp(..) => {
                 self.state = State::Alone;
                 vec![PrimaryAction::ReleaseOutputs]
             }
-            State::Named(_) | State::Paired(_) => self.widowed(),
+            State::Named(_) | State::Paired(_) => self.replica_lost(),
         }
     }
 
-    /// Whoever may have been named must be named no more before anything leaves.
-    fn widowed(&mut self) -> Vec<PrimaryAction> {
-        self.state = State::Widowed;
+    /// A replica that etcd may name must be removed there before any output leaves.
+    fn replica_lost(&mut self) -> Vec<PrimaryAction> {
+        self.state = State::ReplicaLost;
         vec![PrimaryAction::Claim(Claim::Alone)]
     }
 
@@ -143,23 +143,23 @@ impl PrimaryRole {
                 vec![PrimaryAction::ReplicaReady(other)]
             }
             (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![PrimaryAction::Claim(claim)],
-            // An earlier try may still come into effect: a record that says so is not enough, it has to be written anew.
+            // An earlier try may still take effect, so the record has to be written again even if it reads as wanted.
             (Claim::Pair(_), Err(_), State::Named(_)) => {
-                let mut duties = vec![PrimaryAction::CloseLink];
-                duties.extend(self.widowed());
-                duties
+                let mut actions = vec![PrimaryAction::CloseLink];
+                actions.extend(self.replica_lost());
+                actions
             }
-            (Claim::Alone, Ok(home), State::Widowed) => {
+            (Claim::Alone, Ok(home), State::ReplicaLost) => {
                 self.term = home.term;
                 self.state = State::Alone;
                 vec![PrimaryAction::ReleaseOutputs, PrimaryAction::NoReplica]
             }
-            (Claim::Alone, Err(_), State::Widowed) => vec![PrimaryAction::Claim(claim)],
+            (Claim::Alone, Err(_), State::ReplicaLost) => vec![PrimaryAction::Claim(claim)],
             _ => Vec::new(),
         }
     }
 
-    /// The record as it is known.
+    /// The home's record as last known.
     pub fn home(&mut self, home: Option<&Home>) -> Vec<PrimaryAction> {
         let replaced = home.is_some_and(|home| home.primary != self.me && home.term > self.term);
         if !replaced || self.state == State::Replaced {

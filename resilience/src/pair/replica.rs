@@ -1,19 +1,19 @@
-//! The CTA that does not serve.
+//! The CTA that is not the primary.
 
 use crate::membership::{Claim, ClaimError, CtaInstance, Home};
 
-/// What the one that does not serve is to do.
+/// An action of the CTA that is not the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaAction {
-    /// The CTA that serves is to be called.
+    /// Connect to the primary.
     Connect(CtaInstance),
-    /// Etcd is to be asked.
+    /// Make this claim at etcd.
     Claim(Claim),
-    /// A new life is to begin at etcd: the record names this one as the CTA replica, and it holds nothing.
+    /// Register at etcd under a new incarnation: the record names this CTA as replica, but it holds no state.
     Rejoin,
-    /// What was heard means nothing any more, and the link to the one that serves is to end.
+    /// Drop the replicated state and close the link to the primary.
     Discard,
-    /// This one serves, as the record says.
+    /// This CTA is the primary, as the record says.
     Serve(Home),
 }
 
@@ -21,43 +21,43 @@ pub enum ReplicaAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicaRole {
     state: State,
-    /// It has asked to serve, and there is no answer yet.
+    /// A claim to become primary has no answer yet.
     asked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum State {
-    /// Who serves?
+    /// It does not know the primary.
     #[default]
     Looking,
-    /// That one is called.
+    /// It connects to the primary.
     Calling(CtaInstance),
-    /// That one is followed, and its snapshot is on its way, or whole.
+    /// It receives the primary's snapshot (`whole` when complete) and records.
     Following { whole: bool },
-    /// It is lost, and etcd is asked for its place.
+    /// The primary is lost, and the claim to replace it is under way.
     Promoting,
-    /// This one serves.
+    /// It is the primary.
     Serves,
 }
 
 impl ReplicaRole {
-    /// Whether it is to look who serves, after a while.
+    /// Whether it has to look for the primary again after a while.
     pub fn is_looking(&self) -> bool {
         self.state == State::Looking && !self.asked
     }
 
-    /// Whether etcd is asked for the place of the one that served.
+    /// Whether the claim to replace the primary is under way.
     pub fn is_promoting(&self) -> bool {
         self.state == State::Promoting
     }
 
-    /// Looks who serves.
+    /// Looks for the primary.
     pub fn look(&mut self, me: CtaInstance, home: Option<&Home>) -> Option<ReplicaAction> {
         if !self.is_looking() {
             return None;
         }
         Some(match home {
-            // It was named, and could not keep what it had: who served may not come back before nobody is named.
+            // It was named as replica and has lost its state: the former primary cannot come back while a replica is named.
             Some(home) if home.cta_replica == Some(me) => ReplicaAction::Rejoin,
             Some(home) if home.primary.cta != me.cta => {
                 self.state = State::Calling(home.primary);
@@ -72,7 +72,7 @@ impl ReplicaRole {
         ReplicaAction::Claim(claim)
     }
 
-    /// The one that serves was reached and sends its snapshot. Whether that was asked for.
+    /// The primary sends its snapshot. Returns whether that was expected.
     pub fn begun(&mut self) -> bool {
         let called = matches!(self.state, State::Calling(_));
         if called {
@@ -81,15 +81,15 @@ impl ReplicaRole {
         called
     }
 
-    /// The snapshot is whole.
+    /// The snapshot is complete.
     pub fn whole(&mut self) {
         if let State::Following { whole } = &mut self.state {
             *whole = true;
         }
     }
 
-    /// The link to the one that serves has ended, or it does not answer. Whether this one may take its place is for etcd to say: it may
-    /// not, if it never became the CTA replica, or if the other one lives and was faster.
+    /// The link to the primary has ended, or it does not answer. Etcd decides whether this CTA replaces it: not if it never became the
+    /// replica, or if the primary lives and was faster.
     pub fn lost(&mut self) -> Option<ReplicaAction> {
         if self.state != (State::Following { whole: true }) {
             return self.give_up();
@@ -98,7 +98,7 @@ impl ReplicaRole {
         Some(self.claim(Claim::Promote))
     }
 
-    /// What was heard is of no use: it is begun anew.
+    /// Drops the replicated state and starts again.
     pub fn give_up(&mut self) -> Option<ReplicaAction> {
         if matches!(self.state, State::Looking | State::Serves) {
             return None;

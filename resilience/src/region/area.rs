@@ -8,7 +8,7 @@ use whimbrel_ids::Tac;
 
 use super::Region;
 
-/// The regions of a CTA's gNBs, where they are not all of its own. NGAP says nothing of places, so the operator does: of some gNBs by
+/// The regions of a CTA's gNBs, where they are not all of its own. NGAP carries no place, so the operator configures it: for some gNBs by
 /// their identifiers, of the others by their tracking areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Areas {
@@ -16,7 +16,7 @@ pub struct Areas {
     tacs: BTreeMap<u32, Region>,
 }
 
-/// What is wrong with areas.
+/// An error in areas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AreaError {
     /// A gNB is of two regions.
@@ -28,9 +28,9 @@ pub enum AreaError {
 impl fmt::Display for AreaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gnb(gnb, a, b) => write!(f, "the gNB {gnb} is said to be of {a} and of {b}"),
+            Self::Gnb(gnb, a, b) => write!(f, "the gNB {gnb} is configured in {a} and in {b}"),
             Self::Tac(tac, a, b) => {
-                write!(f, "the tracking area {} is said to be of {a} and of {b}", tac.value())
+                write!(f, "the tracking area {} is configured in {a} and in {b}", tac.value())
             }
         }
     }
@@ -60,8 +60,7 @@ impl Areas {
         Ok(())
     }
 
-    /// The region of a gNB with this identifier and these tracking areas, of which the first that is known counts. `None`: nothing is said
-    /// of it.
+    /// The region of a gNB with this identifier and these tracking areas, of which the first that is known counts. `None`: not configured.
     pub fn region_of(&self, gnb_id: u32, tacs: &[Tac]) -> Option<&Region> {
         let by_tac = || tacs.iter().find_map(|tac| self.tacs.get(&tac.value()));
         self.gnbs.get(&gnb_id).or_else(by_tac)
@@ -72,7 +71,7 @@ impl Areas {
         self.gnbs.values().chain(self.tacs.values())
     }
 
-    /// Whether nothing is said of any gNB.
+    /// Whether no gNB is configured.
     pub fn is_empty(&self) -> bool {
         self.gnbs.is_empty() && self.tacs.is_empty()
     }
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gnb_is_where_it_is_said_to_be_itself_and_else_where_its_tracking_area_is() {
+    fn the_region_of_a_gnb_goes_before_the_region_of_its_tracking_area() {
         let mut areas = Areas::default();
         areas.add(&region("1220"), [7], [tac(1), tac(2)]).unwrap();
         areas.add(&region("1221"), [8], [tac(3)]).unwrap();

@@ -7,16 +7,16 @@ use super::{Areas, Geohash, Region, Rings};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
-/// Whether a CPF takes UEs.
+/// Whether a CPF takes new UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpfState {
     /// It does.
     Serving,
-    /// It keeps those that it has, as primary and as backup, and gets no more.
+    /// It keeps its UEs, as primary and as backup, and gets no more.
     Draining,
 }
 
-/// What is wrong with a map.
+/// An error in the regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegionError {
     /// Two regions have the same name.
@@ -92,7 +92,7 @@ impl Regions {
         Ok(())
     }
 
-    /// It runs this code; of which nothing is said, it is this program's.
+    /// Sets the code version that a CPF runs; this program's by default.
     pub fn runs(&mut self, cpf: CpfId, code: CodeVersion) {
         match code == CodeVersion::own() {
             true => drop(self.other_code.remove(&cpf)),
@@ -163,9 +163,9 @@ mod tests {
             let error = map(&[a, "31", b]).unwrap_err();
             assert_eq!(error, RegionError::SameName(region(a), region(b)));
         }
-        let told = map(&["north/harbour", "south/harbour"]).unwrap_err().to_string();
+        let message = map(&["north/harbour", "south/harbour"]).unwrap_err().to_string();
         assert_eq!(
-            told,
+            message,
             "two regions are called `harbour` (north/harbour and south/harbour): give one of them another name"
         );
     }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_reads_as_it_prints_and_a_wrong_one_is_told() {
+    fn a_name_reads_as_it_prints_and_a_wrong_one_is_refused() {
         for text in ["10", "122303", "north/harbour", "N/a-1"] {
             assert_eq!(region(text).to_string(), text);
         }

@@ -128,7 +128,7 @@ impl Rings {
         self.levels.get(region).unwrap_or_else(|| &self.levels[&self.home])
     }
 
-    /// Who serves a UE that begins in a region, and who backs it. `None`: nobody takes UEs.
+    /// The primary and the backups of a UE that begins in a region. `None`: no CPF takes UEs.
     pub fn place(&self, region: &Region, ue: UeId) -> Option<Placement> {
         let levels = self.levels(region);
         let near = levels.level1.first(ue).or_else(|| levels.level2.first(ue));
@@ -138,14 +138,14 @@ impl Rings {
         Some(Placement { primary, backups, missing })
     }
 
-    /// Backups that a UE lacks where it lacks most, since there are too few CPFs.
+    /// Backups that a UE lacks in the region with the fewest CPFs.
     pub fn missing(&self) -> usize {
         let any = UeId { slot: 0, generation: 0 };
         let of = |region: &Region| self.place(region, any).map_or(self.backups, |placed| placed.missing);
         self.levels.keys().map(of).max().unwrap_or(self.backups)
     }
 
-    /// Who serves a UE that comes to a region: one of its own, or nobody.
+    /// The primary for a UE that comes to a region: one of the region's CPFs, or none.
     pub fn own(&self, region: &Region, ue: UeId) -> Option<CpfId> {
         self.levels.get(region)?.level1.first(ue)
     }
@@ -158,8 +158,8 @@ impl Rings {
         }
     }
 
-    /// Who is to back a UE beside those that have its state already, when one of them, or its primary, was lost or
-    /// drains. Who drains does not count as a backup, though its state serves until another has it.
+    /// The backups to add to `present` when a backup or the primary was lost or drains. A draining CPF does not count as a backup, though
+    /// its checkpoint is used until another has it.
     pub fn further_backups(
         &self,
         region: &Region,
@@ -170,7 +170,7 @@ impl Rings {
         self.in_place_of(&[], region, ue, primary, present)
     }
 
-    /// The same where some are no backups, though they would be next on the rings: it is their places that are taken.
+    /// The same without the CPFs in `late`, which are being replaced.
     pub fn in_place_of(
         &self,
         late: &[CpfId],
@@ -194,7 +194,7 @@ impl Rings {
         backups.split_off(kept)
     }
 
-    /// Adds those to the backups that may be, until there are enough.
+    /// Adds CPFs for which `may` holds, until there are enough backups.
     fn fill(
         &self,
         region: &Region,
@@ -233,7 +233,7 @@ impl Rings {
         self.backups
     }
 
-    /// Whether there are more on the rings than one UE needs: somebody could take a place.
+    /// Whether there are more CPFs on the rings than one UE needs, so that a backup can be replaced.
     pub fn has_more(&self) -> bool {
         self.members.len() > 1 + self.backups
     }
@@ -248,12 +248,12 @@ impl Rings {
         self.members.contains_key(&cpf)
     }
 
-    /// Where a CPF is that takes UEs.
+    /// The region of a CPF that takes UEs.
     pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
         self.members.get(&cpf).map(|(region, _)| region)
     }
 
-    /// What code a CPF runs that takes UEs.
+    /// The code version of a CPF that takes UEs.
     pub fn code_of(&self, cpf: CpfId) -> Option<CodeVersion> {
         self.members.get(&cpf).map(|(_, code)| *code)
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_takes_no_place() {
+    fn a_late_backup_is_not_chosen_again() {
         let rings = rings(&map(&[0, 1, 1, 2, 2]), 1);
         for slot in 0..200 {
             let placed = rings.place(&region(HERE), ue(slot)).unwrap();
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(
             (placed.backups.len(), placed.missing),
             (2, 0),
-            "others back it rather than nobody: {placed:?}"
+            "other versions back it rather than none: {placed:?}"
         );
     }
 
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_drains_gets_no_more_ues_and_is_replaced_as_backup() {
+    fn a_draining_cpf_gets_no_more_ues_and_is_replaced_as_backup() {
         let mut map = map(&[0, 0, 1, 2]);
         map.set_state(CpfId(0), CpfState::Draining);
         map.set_state(CpfId(2), CpfState::Draining);
@@ -414,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_comes_or_goes_changes_one_holder_of_a_ue_at_most(
+        fn a_cpf_that_joins_or_leaves_changes_one_cpf_of_a_ue_at_most(
             cpfs in prop::collection::vec(0..5usize, 1..20), gone in any::<prop::sample::Index>(), backups in 0..4usize,
         ) {
             let mut map = map(&cpfs);
@@ -433,7 +433,7 @@ mod tests {
         }
 
         #[test]
-        fn a_placement_names_nobody_twice_and_counts_what_is_missing(
+        fn a_placement_names_no_cpf_twice_and_counts_missing_backups(
             cpfs in prop::collection::vec(0..5usize, 1..12), backups in 0..6usize, slot in 0..1u32 << 24,
         ) {
             let rings = rings(&map(&cpfs), backups);

@@ -70,8 +70,8 @@ fn position(ue: UeId) -> u64 {
     mix(u64::from(ue.slot) << 16 | u64::from(ue.generation))
 }
 
-/// The `n`th value of SplitMix64 from the seed 0: it scatters numbers that follow each other, as slots and points do. Nobody
-/// outside chooses them, so it needs no key.
+/// The `n`th value of SplitMix64 from the seed 0: it scatters numbers that follow each other, as slots and points do. No outside party
+/// chooses them, so it needs no key.
 fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_has_nobody_and_a_ring_of_one_has_one() {
+    fn an_empty_ring_has_no_member_and_a_ring_of_one_has_one() {
         assert_eq!(ring([]).first(ue(1, 0)), None);
         assert_eq!(ring([]).walk(ue(1, 0)).count(), 0);
         assert_eq!(ring([7, 7]).walk(ue(1, 0)).collect::<Vec<_>>(), [CpfId(7)]);
@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn who_leaves_moves_only_what_it_had(members in btree_set(any::<u16>(), 2..=16), gone in any::<prop::sample::Index>()) {
+        fn a_member_that_leaves_moves_only_its_own_ues(members in btree_set(any::<u16>(), 2..=16), gone in any::<prop::sample::Index>()) {
             let gone = CpfId(*gone.get(&members.iter().copied().collect::<Vec<_>>()));
             let before = ring(members);
             let after = Ring::new(before.members.iter().copied().filter(|m| *m != gone));

@@ -1,4 +1,4 @@
-//! What may leave only when a peer has said that it holds what went before.
+//! Items that may leave only when a peer has acknowledged earlier messages.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ impl<T> Gate<T> {
         self.waiting.push_back((self.sent, item));
     }
 
-    /// The peer holds this many messages, counted from the beginning of the link. More than were sent are not believed.
+    /// The peer holds this many messages, counted from the beginning of the link; at most those that were sent.
     pub fn acknowledged(&mut self, messages: u64) {
         self.acknowledged = self.acknowledged.max(messages.min(self.sent));
     }
@@ -53,7 +53,7 @@ impl<T> Gate<T> {
         self.waiting.iter().map(|(_, item)| item)
     }
 
-    /// The peer is gone and nobody takes its place: everything may leave.
+    /// The peer is gone and has no successor: everything may leave.
     pub fn open(&mut self) -> impl Iterator<Item = T> {
         self.acknowledged = self.sent;
         std::mem::take(&mut self.waiting).into_iter().map(|(_, item)| item)

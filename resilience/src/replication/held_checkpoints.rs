@@ -1,15 +1,15 @@
-//! A CPF's side of the UEs that it backs.
+//! A CPF's side of the UEs of which it is a backup.
 
 use std::collections::BTreeMap;
 
 use whimbrel_control::UeId;
 
-/// A UE's state at a point where it was idle.
+/// A UE's state at a point where no procedure ran.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checkpoint<S> {
-    /// Whose.
+    /// The UE.
     pub ue: UeId,
-    /// Term of the assignment under which it was cut.
+    /// Term of the assignment under which it was made.
     pub term: u32,
     /// Clock of the last input that it contains.
     pub clock: u64,
@@ -17,12 +17,12 @@ pub struct Checkpoint<S> {
     pub state: S,
 }
 
-/// What became of a checkpoint.
+/// What a backup does with a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointAck {
-    /// A state of this clock, this one or a newer one, is held: to be told to the CTA.
+    /// A checkpoint of this clock, this one or a newer one, is held: acknowledge it to the CTA.
     Holds(u64),
-    /// Its sender has been replaced, or it is older than what the CTA said to be outdated.
+    /// Its sender is not the primary any more, or it is older than the CTA accepts.
     Refused,
 }
 
@@ -34,7 +34,7 @@ struct Held<S> {
     state: Option<S>,
 }
 
-/// The states of UEs that others serve.
+/// Checkpoints of UEs that have another primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeldCheckpoints<S>(BTreeMap<UeId, Held<S>>);
 
@@ -59,7 +59,7 @@ impl<S> HeldCheckpoints<S> {
         CheckpointAck::Holds(held.clock)
     }
 
-    /// The CTA says that whatever is older than this is outdated (Neutrino §4.2.4): it is never served from again.
+    /// Marks checkpoints older than this clock as outdated (Neutrino §4.2.4): they are never used again.
     pub fn outdated(&mut self, ue: UeId, clock: u64) {
         let held = self.0.entry(ue).or_insert(Held { term: 0, clock: 0, state: None });
         if held.clock < clock {
@@ -67,7 +67,7 @@ impl<S> HeldCheckpoints<S> {
         }
     }
 
-    /// What is held of a UE, if it is no older than this: for a replica that lacks it.
+    /// The checkpoint of a UE, if it is no older than this clock: for a backup that lacks it.
     pub fn fetch(&self, ue: UeId, clock: u64) -> Option<Checkpoint<S>>
     where
         S: Clone,
@@ -76,30 +76,31 @@ impl<S> HeldCheckpoints<S> {
         Some(Checkpoint { ue, term: held.term, clock: held.clock, state: held.state.clone()? })
     }
 
-    /// The UEs whose state is outdated, and nothing newer came; and the clock of what is lacked.
+    /// The UEs whose checkpoint is outdated without a newer one, and the clock that is needed.
     pub fn lacking(&self) -> impl Iterator<Item = (UeId, u64)> {
         self.0.iter().filter(|(_, held)| held.state.is_none()).map(|(ue, held)| (*ue, held.clock))
     }
 
-    /// The state that is held of a UE, of whatever clock.
+    /// The state that is held of a UE, of any clock.
     pub fn state(&self, ue: UeId) -> Option<&S> {
         self.0.get(&ue)?.state.as_ref()
     }
 
-    /// The UE is served here from now on, from the state that was held: its clock and itself, if there is one.
+    /// This CPF becomes the UE's primary. Returns clock and state of the checkpoint, if there is one.
     pub fn promote(&mut self, ue: UeId) -> Option<(u64, S)> {
         let held = self.0.remove(&ue)?;
         Some((held.clock, held.state?))
     }
 
-    /// The UE is gone, or others back it: what is held of a term before this one goes. A newer state has overtaken the word.
+    /// The UE is gone, or this CPF is no backup of it any more: drops what is held of an earlier term. A checkpoint of a newer term may
+    /// have arrived before this order and stays.
     pub fn forget(&mut self, ue: UeId, term: u32) {
         if self.0.get(&ue).is_some_and(|held| held.term < term) {
             self.0.remove(&ue);
         }
     }
 
-    /// The term under which the state that is held of a UE was cut.
+    /// The term of the checkpoint that is held of a UE.
     pub fn term(&self, ue: UeId) -> Option<u32> {
         self.0.get(&ue).map(|held| held.term)
     }
@@ -109,7 +110,7 @@ impl<S> HeldCheckpoints<S> {
         self.0.get(&ue).filter(|h| h.state.is_some()).map(|h| h.clock)
     }
 
-    /// UEs of which a state is held.
+    /// UEs with a checkpoint here.
     pub fn len(&self) -> usize {
         self.0.values().filter(|h| h.state.is_some()).count()
     }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test] // Neutrino §4.2.4
-    fn what_is_outdated_is_neither_taken_nor_given_nor_served_from() {
+    fn an_outdated_checkpoint_is_neither_stored_nor_sent_nor_used() {
         let mut holdings = HeldCheckpoints::default();
         assert_eq!(holdings.take(at(4)), CheckpointAck::Holds(4));
         holdings.outdated(UE, 6);

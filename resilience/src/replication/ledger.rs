@@ -8,15 +8,15 @@ use whimbrel_ids::Instant;
 
 use super::CpfId;
 
-/// How much of one UE's log is kept. Of no inputs at all: a UE whose CPF is lost in the middle of a procedure
-/// registers anew, and one that rests goes on where its state is held.
+/// Limits of one UE's log. With `inputs` 0 a UE whose CPF is lost in the middle of a procedure registers again, and an idle one continues
+/// from its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UeLogLimits {
     /// Inputs. A registration with a session is eleven; a procedure that fails at every step stays below this.
     pub inputs: usize,
-    /// Octets of inputs: half the largest NAS message beside its NGAP message would still pass.
+    /// Octets of inputs: half the largest NAS message with its NGAP message would still fit.
     pub octets: usize,
-    /// For how long it is kept for replicas that lag.
+    /// When the log is not kept for a lagging backup any longer.
     pub marking: Marking,
 }
 
@@ -26,39 +26,39 @@ impl Default for UeLogLimits {
     }
 }
 
-/// When a replica that has not said to hold what a UE's last procedure led to may not serve the UE any more.
+/// When a backup that has not acknowledged the checkpoint of a UE's last procedure may not take the UE over any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Marking {
-    /// When the log that leads on from what it holds is given up: a further procedure changes nothing (DESIGN §4 rule 6).
+    /// When the log that leads on from its checkpoint is dropped: a further procedure changes nothing.
     #[default]
     WithoutLog,
-    /// When the UE begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which UEs register anew that need
-    /// not. What the log has of former procedures is of no use then, and is given up with the mark.
+    /// When the UE begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which UEs register again without
+    /// need. The log of former procedures is useless then, and is dropped with the mark.
     AtNextProcedure,
 }
 
-/// One input that may have to be run again. Its place tells its clock.
+/// One input that may have to be replayed. Its position gives its clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Entry<I> {
     input: I,
-    /// Digest of the batch that was released for it, if one was: half of it, which one fault of ours in four thousand million gets past.
+    /// Half the digest of its released batch, if one was: one wrong replay in four thousand million is not noticed.
     released: u32,
     octets: u32,
 }
 
-/// What keeping an input takes beside the input itself, as octets with their length.
+/// Octets that a log entry takes beside the input itself.
 pub const BESIDE_INPUT: usize = size_of::<Entry<Box<[u8]>>>();
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
     cpf: CpfId,
-    /// The term under which it became one: what it had of an earlier one it was told to forget.
+    /// The term under which it became a backup: it was ordered to forget checkpoints of earlier ones.
     since: u32,
-    /// The state that it is known to hold: 0 is that of a UE of which nothing is known, which everybody has.
+    /// The clock that it has acknowledged; 0 is the state before the first input, which every CPF has.
     acked: u64,
-    /// Since when a checkpoint, or progress, is expected of it.
+    /// Since when an acknowledgement is overdue.
     behind: Option<Instant>,
-    /// The log waits for it.
+    /// The log is kept for it.
     awaited: bool,
 }
 
@@ -68,16 +68,16 @@ impl Replica {
     }
 }
 
-/// What becomes of a batch that a CPF gives.
+/// What the CTA does with a CPF's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its outputs leave.
     Release,
-    /// Its outputs have left before, unchanged.
+    /// Its outputs have left before, unchanged: nothing leaves.
     Suppress,
-    /// The input ran before, with other outputs: the context is suspect (DESIGN §4 rule 9).
+    /// The input ran before with other outputs: the context cannot be trusted.
     Diverged,
-    /// Its sender does not serve the UE, or not any more, or is not at this input.
+    /// Its sender is not the UE's primary under this term, or this is not the next input.
     Fenced,
 }
 
@@ -86,31 +86,31 @@ pub enum Verdict {
 pub enum TakeoverOutcome<I> {
     /// Nothing that its service needs.
     Unaffected,
-    /// Another serves it.
+    /// A backup becomes its primary.
     Serve {
         /// Which.
         by: CpfId,
         /// Under this term of the assignment.
         term: u32,
-        /// What it has still to run, oldest first, by clock.
+        /// The inputs to replay, oldest first, by clock.
         replay: Vec<(u64, I)>,
     },
-    /// Nobody holds a state that the log begins at: the UE registers anew.
+    /// No backup has a checkpoint at which the log begins: the UE registers again.
     Lost,
 }
 
-/// A replica whose state the log does not lead on from.
+/// A backup whose checkpoint is older than the beginning of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lagging {
     /// Which.
     pub replica: CpfId,
-    /// The state that it lacks: anything older is outdated (Neutrino §4.2.4).
+    /// The clock that it needs: older checkpoints are outdated (Neutrino §4.2.4).
     pub clock: u64,
-    /// The other replicas that have it. Its primary has it too, and is told to send it.
+    /// The other backups that have it. The primary has it too, and is asked to send it.
     pub up_to_date: Vec<CpfId>,
 }
 
-/// One UE's log, and who may serve it.
+/// One UE's assignment and log.
 ///
 /// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,18 +122,18 @@ pub struct Ledger<I> {
     clock: u64,
     /// The last input whose batch left.
     released: u64,
-    /// The state that the retained log begins at.
+    /// The clock of the state at which the log begins.
     base: u64,
     retained: VecDeque<Entry<I>>,
     octets: usize,
-    /// Those whose places others are to take stand last.
+    /// Backups that are to be replaced stand last.
     replicas: Vec<Replica>,
-    /// The newest point where the UE was idle: where replicas are expected.
+    /// The clock of the newest idle point, whose checkpoint backups should have.
     idle: u64,
 }
 
 impl<I: Clone> Ledger<I> {
-    /// A UE that begins: `primary` serves it, `backups` will have its state.
+    /// A UE that begins.
     pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: UeLogLimits) -> Self {
         let backups = backups.into_iter().filter(|c| *c != primary);
         Self {
@@ -150,7 +150,7 @@ impl<I: Clone> Ledger<I> {
         }
     }
 
-    /// Who serves the UE, and under which term.
+    /// The primary and the term.
     pub fn assignment(&self) -> (CpfId, u32) {
         (self.primary, self.term)
     }
@@ -175,24 +175,23 @@ impl<I: Clone> Ledger<I> {
         self.retained.len()
     }
 
-    /// Whether half of what may be kept is: time to see who it is kept for.
+    /// Whether the log is half full: time to look for late backups.
     pub fn is_half_full(&self) -> bool {
         let UeLogLimits { inputs, octets, .. } = self.bounds;
         self.retained.len() > inputs / 2 || self.octets > octets / 2
     }
 
-    /// Those that hold the UE's state beside its primary, or shall.
+    /// The backups, with or without a checkpoint yet.
     pub fn backups(&self) -> impl Iterator<Item = CpfId> {
         self.replicas.iter().map(|r| r.cpf)
     }
 
-    /// Whether one serves the UE, or backs it.
+    /// Whether a CPF is primary or backup of the UE.
     pub fn concerns(&self, cpf: CpfId) -> bool {
         self.primary == cpf || self.backups().any(|backup| backup == cpf)
     }
 
-    /// Stamps an input and keeps it, as `input` makes it: what keeping it takes, in octets, and itself. At a bound the log is given up, as in
-    /// [`Self::give_up_log`].
+    /// Appends an input that `input` makes: its octets in the log, and itself. At a limit the log is dropped, as in [`Self::give_up_log`].
     pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<Lagging>>) {
         self.clock += 1;
         let clock = self.clock;
@@ -210,8 +209,8 @@ impl<I: Clone> Ledger<I> {
         (clock, Some(self.give_up_log()))
     }
 
-    /// Before an input: those that lag are marked, by [`Marking::AtNextProcedure`], and are to be told. A UE that goes on before it is known to
-    /// rest is spared, which favours the baseline.
+    /// Before an input: marks lagging backups under [`Marking::AtNextProcedure`], and returns them. A UE that goes on before it is known to
+    /// be idle is spared, which favours the baseline.
     pub fn mark(&mut self) -> Vec<Lagging> {
         if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
             return Vec::new();
@@ -222,8 +221,8 @@ impl<I: Clone> Ledger<I> {
         marked
     }
 
-    /// There is no room for the log: the UE loses its replay until its replicas have caught up, never its service. Those that lack what is
-    /// given up are to be told.
+    /// Drops the log for lack of room: the UE cannot be replayed until its backups have caught up, but stays served. Returns the backups
+    /// that lack what is dropped.
     pub fn give_up_log(&mut self) -> Vec<Lagging> {
         let clock = self.clock;
         self.forget(clock);
@@ -269,9 +268,9 @@ impl<I: Clone> Ledger<I> {
         Verdict::Release
     }
 
-    /// A replica holds the UE's state after this input, as it was sent under this term.
+    /// A backup holds the checkpoint of this clock, sent under this term.
     pub fn acknowledged(&mut self, now: Instant, replica: CpfId, term: u32, clock: u64) {
-        // Nobody can hold what was not released (rule 1): who claims it is not believed.
+        // A checkpoint of a clock that was not released cannot exist (rule 1).
         let clock = clock.min(self.released);
         let idle = self.idle;
         let is_its = |r: &&mut Replica| r.cpf == replica && r.since <= term;
@@ -284,12 +283,12 @@ impl<I: Clone> Ledger<I> {
         self.prune();
     }
 
-    /// The replicas of which nothing came in `patience`: if another is where it should be, the log waits for them no longer
-    /// (Neutrino §4.2.4; there the log is dropped even if nobody has the state).
+    /// Backups without an acknowledgement for `patience`: if another one is up to date, the log is not kept for them any longer (Neutrino
+    /// §4.2.4; there the log is dropped even if nobody has the state).
     pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<Lagging> {
         let idle = self.idle;
         if self.holders(idle).next().is_none() {
-            return Vec::new(); // what the log holds nobody else does: it stays, up to its bounds
+            return Vec::new(); // no backup has what the log holds: it stays, up to its limits
         }
         let late = |r: &Replica| r.awaited && r.behind.is_some_and(|since| now.since(since) >= patience);
         let lagging = self.lagging(late, idle);
@@ -297,22 +296,22 @@ impl<I: Clone> Ledger<I> {
         lagging
     }
 
-    /// The replicas of which nothing came in `patience`, whoever else has what they lack.
+    /// Backups without an acknowledgement for `patience`, whether or not another one is up to date.
     pub fn late(&mut self, now: Instant, patience: Duration) -> Vec<CpfId> {
         let idle = self.idle;
         for r in self.replicas.iter_mut().filter(|r| r.acked < idle) {
-            r.behind.get_or_insert(now); // it has become one since the UE rests
+            r.behind.get_or_insert(now); // it became a backup after the idle point
         }
         let late = |r: &&Replica| r.behind.is_some_and(|since| now.since(since) >= patience);
         self.replicas.iter().filter(late).map(|r| r.cpf).collect()
     }
 
-    /// Others are to take the places of these.
+    /// Marks backups that are to be replaced.
     pub fn put_last(&mut self, late: &[CpfId]) {
         self.replicas.sort_by_key(|r| late.contains(&r.cpf));
     }
 
-    /// Those replicas are waited for no longer, until they show progress.
+    /// The log is not kept for these backups until they make progress.
     fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
         let up_to_date: Vec<CpfId> = self.holders(clock).collect();
         let mut lagging = Vec::new();
@@ -323,18 +322,18 @@ impl<I: Clone> Ledger<I> {
         lagging
     }
 
-    /// A CPF is lost, and all others may run what it ran.
+    /// A CPF is lost, and all others run the same code.
     pub fn failed(&mut self, cpf: CpfId) -> TakeoverOutcome<I> {
         self.failed_among(cpf, |_| true)
     }
 
-    /// A CPF is lost; `alike`: who runs the same code as it. Another may serve from a state that lacks nothing which was released, since
-    /// nothing is run again then; the log begins anew there.
+    /// A CPF is lost; `alike`: whether another runs the same code. One with other code may take over only from a checkpoint that contains
+    /// everything released, since nothing is replayed then; the log restarts there.
     pub fn failed_among(&mut self, cpf: CpfId, alike: impl Fn(CpfId) -> bool) -> TakeoverOutcome<I> {
         self.replicas.retain(|r| r.cpf != cpf);
         if cpf != self.primary {
             if !self.replicas.is_empty() {
-                self.prune(); // who takes the place of the last one begins where the log begins
+                self.prune(); // a successor of the last backup needs the state at which the log begins
             }
             return TakeoverOutcome::Unaffected;
         }
@@ -352,19 +351,19 @@ impl<I: Clone> Ledger<I> {
         TakeoverOutcome::Serve { by, term: self.term, replay: self.after(acked) }
     }
 
-    /// What is kept of the log after an input, by clock.
+    /// The log after an input, by clock.
     fn after(&self, clock: u64) -> Vec<(u64, I)> {
         let kept = (self.base + 1..).zip(&self.retained).skip_while(|(at, _)| *at <= clock);
         kept.map(|(at, e)| (at, e.input.clone())).collect()
     }
 
-    /// Whether no procedure of the UE runs, and all that was caused has left.
+    /// Whether no procedure of the UE runs, and all outputs have left.
     pub fn rests(&self) -> bool {
         self.clock == self.released && self.released == self.idle
     }
 
-    /// A replica serves the UE from now on, if the UE rests and its state is there: the fast form of a handover between CPFs
-    /// (Neutrino §4.3), whose check of the clock this is. `keep`: who served it is a replica then, which has that state too.
+    /// Makes a backup the primary, if no procedure runs and it has the current checkpoint: the fast form of a handover between CPFs
+    /// (Neutrino §4.3). `keep`: the former primary becomes a backup, which has that state too.
     pub fn move_to(&mut self, cpf: CpfId, keep: bool) -> bool {
         if !self.rests() || !self.holds(cpf) {
             return false;
@@ -379,38 +378,37 @@ impl<I: Clone> Ledger<I> {
         true
     }
 
-    /// Whether a replica holds all of the UE's state, so that [`Self::move_to`] may be had at once.
+    /// Whether a backup has the current checkpoint, so that [`Self::move_to`] succeeds at once.
     pub fn holds(&self, cpf: CpfId) -> bool {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock)
     }
 
-    /// Whether a replica has said of no state yet that it holds it.
+    /// Whether a backup has not acknowledged any checkpoint yet.
     pub fn is_joining(&self, cpf: CpfId) -> bool {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == 0)
     }
 
-    /// Whether somebody could go on with the UE if its CPF were lost.
+    /// Whether a backup could take the UE over if its primary were lost.
     pub fn is_backed(&self) -> bool {
         self.replicas.iter().any(|r| r.acked >= self.base)
     }
 
-    /// Another CPF shall hold the UE's state too. It can serve once its state reaches the log.
+    /// Adds a backup. It can take over once its checkpoint reaches the log.
     pub fn add_backup(&mut self, cpf: CpfId) {
         if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
             self.replicas.push(Replica::joining(cpf, self.term));
         }
     }
 
-    /// A replica is to go: it does if nobody would miss it, since the others have what it has, or there is no other and the primary alone
-    /// is to have the state. Whether it did. A new term begins: what is sent from then on was not meant by the word to forget, should it be a
-    /// replica again before that word is there.
+    /// Removes a backup if the others have what it has, or it is the only one. Returns whether it did. A new term begins, so that
+    /// checkpoints sent later survive the order to forget, should the CPF become a backup again before that order arrives.
     pub fn dismiss(&mut self, cpf: CpfId) -> bool {
         let missed = self.replicas.iter().any(|r| r.cpf != cpf && r.acked < self.idle);
-        !missed && self.let_go(cpf)
+        !missed && self.remove_backup(cpf)
     }
 
-    /// The same where it is known that enough others have the UE's state, if not all.
-    pub fn let_go(&mut self, cpf: CpfId) -> bool {
+    /// The same where enough others are known to have the checkpoint, if not all.
+    pub fn remove_backup(&mut self, cpf: CpfId) -> bool {
         if !self.rests() {
             return false;
         }
@@ -424,7 +422,7 @@ impl<I: Clone> Ledger<I> {
         self.replicas.iter().filter(move |r| r.acked >= clock).map(|r| r.cpf)
     }
 
-    /// Forgets what every replica that the log waits for has. Where there is none, nobody could run it again.
+    /// Drops what every backup has for which the log is kept. Without such a backup nothing could be replayed.
     fn prune(&mut self) {
         let awaited = self.replicas.iter().filter(|r| r.awaited).map(|r| r.acked).min();
         let held = self.replicas.iter().map(|r| r.acked).max();
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_other_code_serves_from_a_state_that_lacks_nothing_and_runs_nothing_again() {
+    fn a_cpf_with_other_code_takes_over_only_where_nothing_is_replayed() {
         let (other, behind) = (CpfId(3), CpfId(4));
         let mut ledger: Ledger<&'static str> = Ledger::new(PRIMARY, [other, behind], BOUNDS);
         ledger.append(|_| (10, "a"));
@@ -495,11 +493,15 @@ mod tests {
         ledger.acknowledged(NOW, other, 1, 1);
         let replay = vec![(1, "a")];
         let pinned = TakeoverOutcome::Serve { by: behind, term: 2, replay };
-        assert_eq!(ledger.failed_among(PRIMARY, |c| c == behind), pinned, "who runs the same goes before");
+        assert_eq!(
+            ledger.failed_among(PRIMARY, |c| c == behind),
+            pinned,
+            "a CPF with the same code goes first"
+        );
     }
 
     #[test]
-    fn a_ue_is_backed_if_somebody_could_go_on_with_it() {
+    fn a_ue_is_backed_if_a_backup_could_take_it_over() {
         let (mut ledger, next) = (ledger(), CpfId(3));
         assert!(ledger.is_backed(), "the log has it all");
         ledger.append(|_| (40, "registration request"));
@@ -514,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_lacked_the_state_for_too_long_is_late_and_goes_when_another_has_it() {
+    fn a_late_backup_is_removed_when_another_has_the_checkpoint() {
         let (mut ledger, next, patience) = (ledger(), CpfId(3), Duration::from_secs(30));
         ledger.append(|_| (40, "registration request"));
         ran(&mut ledger, 1, 7);
@@ -530,12 +532,12 @@ mod tests {
         assert_eq!(ledger.late(NOW + patience * 2, patience), [next, BACKUP]);
         assert!(!ledger.dismiss(BACKUP), "what the log leads on from is there alone");
         ledger.acknowledged(NOW, next, 1, 1);
-        assert!(ledger.let_go(BACKUP));
+        assert!(ledger.remove_backup(BACKUP));
         assert_eq!((ledger.assignment(), ledger.inputs()), ((PRIMARY, 2), 0));
     }
 
     #[test]
-    fn a_replica_that_claims_what_was_never_released_is_not_believed() {
+    fn an_acknowledgement_beyond_what_was_released_is_capped() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         ledger.acknowledged(NOW, BACKUP, 1, u64::MAX);
@@ -547,7 +549,7 @@ mod tests {
     }
 
     #[test] // DESIGN: "key stream"
-    fn a_replay_that_gives_other_octets_is_found_out() {
+    fn a_replay_with_other_octets_diverges() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "service request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
@@ -556,7 +558,7 @@ mod tests {
     }
 
     #[test] // DESIGN: "terms and fencing"
-    fn who_was_replaced_and_who_runs_ahead_are_not_heard() {
+    fn batches_of_a_former_term_and_of_future_inputs_are_fenced() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "service request"));
         assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "there is no second input");
@@ -566,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn at_its_bound_the_log_is_given_up_and_who_lacks_it_is_named() {
+    fn a_full_log_is_dropped_and_lagging_backups_are_returned() {
         for (inputs, octets) in [(4, 1), (2, 60)] {
             let mut ledger = ledger();
             let lagging: Vec<Lagging> =
@@ -583,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_stays_for_who_takes_the_place_of_the_last_backup() {
+    fn the_log_is_kept_for_the_successor_of_the_last_backup() {
         let third = CpfId(3);
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
@@ -595,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_log_a_ue_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
+    fn without_a_log_an_idle_ue_continues_and_one_in_a_procedure_is_lost() {
         let mut ledger = Ledger::new(PRIMARY, [BACKUP], UeLogLimits { inputs: 0, ..BOUNDS });
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
@@ -611,7 +613,7 @@ mod tests {
     }
 
     #[test] // Neutrino §4.3
-    fn a_ue_moves_to_a_replica_that_has_its_state_and_no_other() {
+    fn a_ue_moves_only_to_a_backup_with_its_checkpoint() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert!(!ledger.move_to(BACKUP, true), "an input is under way");
@@ -622,14 +624,14 @@ mod tests {
         assert!(ledger.move_to(BACKUP, true));
         assert_eq!(ledger.assignment(), (BACKUP, 2));
         ledger.append(|_| (1, "service request"));
-        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "who served it does not any more");
+        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "the former primary is fenced");
         assert_eq!(ledger.batch(NOW, BACKUP, 2, 2, 7, false), Verdict::Release);
         let replay = vec![(2, "service request")];
         assert_eq!(ledger.failed(BACKUP), TakeoverOutcome::Serve { by: PRIMARY, term: 3, replay });
     }
 
-    #[test] // it was told to forget what it had
-    fn who_is_a_replica_again_is_not_believed_what_it_said_before() {
+    #[test] // it was ordered to forget its checkpoints
+    fn acknowledgements_of_a_former_term_do_not_count_for_a_backup_that_returns() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
@@ -644,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ue_that_is_in_the_middle_of_something_stays() {
+    fn a_ue_in_a_procedure_does_not_move() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
@@ -653,7 +655,7 @@ mod tests {
     }
 
     #[test] // Neutrino §4.2.4
-    fn a_replica_that_lags_holds_the_log_up_only_so_long() {
+    fn the_log_is_kept_for_a_lagging_backup_only_for_the_patience() {
         const PATIENCE: Duration = Duration::from_secs(30);
         let third = CpfId(3);
         let mut ledger = Ledger::new(PRIMARY, [BACKUP, third], BOUNDS);
@@ -664,10 +666,10 @@ mod tests {
         let up_to_date = vec![BACKUP];
         assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
         assert_eq!(ledger.inputs(), 0);
-        assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "told once");
+        assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "reported once");
     }
 
-    /// A UE whose second procedure has begun before its backup said that it holds what the first one led to, and the loss of who serves it.
+    /// A UE whose primary is lost in its second procedure, before its backup acknowledged the checkpoint of the first.
     fn lost_in_the_second_procedure(
         marking: Marking,
         acknowledged_late: bool,
@@ -680,7 +682,7 @@ mod tests {
             Marking::WithoutLog => assert_eq!(marked, []),
             Marking::AtNextProcedure => {
                 assert_eq!(marked, [Lagging { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
-                assert_eq!(ledger.mark(), [], "told once");
+                assert_eq!(ledger.mark(), [], "reported once");
             }
         }
         ledger.append(|_| (1, "service request"));
@@ -707,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_stays_while_nobody_else_has_what_it_holds() {
+    fn the_log_is_kept_while_no_backup_has_what_it_holds() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);

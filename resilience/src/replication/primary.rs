@@ -1,4 +1,4 @@
-//! A CPF's side of the UEs that it serves.
+//! A CPF's side of the UEs of which it is the primary.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Gate;
 /// An input that was run, and that its CTA has not released yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ran<S> {
-    /// Whose.
+    /// The UE.
     pub ue: UeId,
     /// Its clock.
     pub clock: u64,
@@ -17,14 +17,14 @@ pub struct Ran<S> {
     pub idle: Option<S>,
 }
 
-/// What a CPF ran and may not tell its replicas yet.
+/// Inputs that a CPF ran and whose checkpoints may not leave yet.
 ///
-/// Batches go up the link in order and are counted; the CTA says how many it has released, with whatever goes
-/// down next. A checkpoint leaves when all batches up to its own were released: rule 1 of this module's parent.
+/// Batches go to the CTA in order and are counted; the CTA reports how many it has released. A checkpoint leaves when all batches up to its
+/// own are released: rule 1 of this module's parent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Primary<S> {
     unreleased: Gate<Ran<S>>,
-    /// How many checkpoints of a UE wait: only its newest is worth sending.
+    /// Checkpoints of each UE that wait: only the newest is sent.
     idle: BTreeMap<UeId, u32>,
 }
 
@@ -44,7 +44,7 @@ impl<S> Primary<S> {
         self.unreleased.hold(ran);
     }
 
-    /// A UE's state is wanted once more: it leaves when all was released that was run before.
+    /// A UE's checkpoint is to be sent again: it leaves when all earlier batches are released.
     pub fn again(&mut self, ue: UeId, clock: u64, state: S) {
         *self.idle.entry(ue).or_default() += 1;
         self.unreleased.hold(Ran { ue, clock, idle: Some(state) });
@@ -55,7 +55,7 @@ impl<S> Primary<S> {
         self.unreleased.acknowledged(batches);
     }
 
-    /// Takes a checkpoint that may leave: the UE, the clock of its last input, its state.
+    /// Takes a checkpoint that may leave: UE, clock of the last input, state.
     pub fn due(&mut self) -> Option<(UeId, u64, S)> {
         while let Some(ran) = self.unreleased.pass() {
             let Some(state) = ran.idle else { continue };

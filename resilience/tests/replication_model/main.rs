@@ -739,7 +739,7 @@ fn two_ues_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_ue_that_moves_is_answered_by_who_has_its_state() {
+fn a_ue_that_moves_is_answered_by_the_cpf_with_its_checkpoint() {
     every_schedule(Bound { moves: 1, failures: 0, losses: 0, ..SMALL });
 }
 
@@ -775,7 +775,7 @@ fn two_failures_cost_a_ue_with_two_backups_nothing() {
 }
 
 #[test]
-fn a_replica_that_lags_is_told_so_and_fetches_what_another_one_has() {
+fn a_lagging_backup_fetches_the_checkpoint_of_another() {
     let outdated_after = Duration::from_millis(20);
     every_schedule(Bound { losses: 1, failures: 0, looks: Some(1), outdated_after, ..DOUBLE });
 }
@@ -796,7 +796,7 @@ fn a_failure_while_another_takes_the_place_of_a_backup_costs_no_ue() {
 const SINGLE: Bound = Bound { alarms: false, failures: 0, losses: 0, ..SMALL };
 
 #[test]
-fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_ends() {
+fn a_backup_added_in_a_procedure_can_take_over_before_it_ends() {
     every_schedule(Bound { failures: 2, ..SINGLE });
 }
 
@@ -817,7 +817,7 @@ fn the_loss_of_a_cta_while_one_leaves_costs_no_ue() {
 }
 
 #[test]
-fn who_comes_backs_the_ues_that_lost_somebody() {
+fn a_cpf_that_joins_becomes_backup_of_ues_that_lack_one() {
     every_schedule(Bound { cpfs: 2, joins: 1, failures: 2, inputs: 1, ..SINGLE });
 }
 
@@ -827,7 +827,7 @@ fn one_leaves_and_another_comes_in_its_place() {
 }
 
 #[test]
-fn a_ue_whose_state_does_not_come_where_it_moves_stays_and_is_answered() {
+fn a_ue_whose_checkpoint_does_not_reach_the_target_stays_and_is_answered() {
     let tick = Duration::from_secs(2); // longer than a UE's messages wait for its state
     every_schedule(Bound { moves: 1, losses: 1, looks: Some(0), tick, inputs: 1, ..SINGLE });
 }

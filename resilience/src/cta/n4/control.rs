@@ -1,4 +1,4 @@
-//! What a UPF tells of its load, and what it asks to be spared: TS 29.244 §6.2.3, §6.2.4.
+//! Load and overload control information of a UPF: TS 29.244 §6.2.3, §6.2.4.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::Frame;
 
-/// The newest of each.
+/// The newest information of each kind.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Control {
     load: Option<(u32, u8)>,
     overload: Option<(u32, u8)>,
-    /// When the overload is over unless the UPF says otherwise; `None`: there is none, or it has no end.
+    /// When the overload ends unless the UPF extends it; `None`: no overload, or one without an end.
     over_at: Option<Instant>,
 }
 
@@ -21,12 +21,12 @@ impl Control {
         self.load.map_or(0, |(_, metric)| metric)
     }
 
-    /// Percent of requests that are to be kept away.
+    /// Percent of requests to hold back.
     pub(super) fn reduction(&self) -> u8 {
         self.overload.map_or(0, |(_, metric)| metric)
     }
 
-    /// Looks at a session message. Of what comes late, the sequence number tells (TS 29.244 §6.2.3.3.1, §6.2.4.3.1).
+    /// Reads a session message. The sequence number shows late information (TS 29.244 §6.2.3.3.1, §6.2.4.3.1).
     pub(super) fn take(&mut self, now: Instant, frame: &Frame<'_>) {
         let (load, overload) = whimbrel_pfcp::control_information(frame);
         if let Some(new) = load
@@ -43,7 +43,7 @@ impl Control {
         }
     }
 
-    /// An overload of which nothing was said again is over (TS 29.244 §6.2.4.3.2).
+    /// An overload that was not repeated in its period of validity is over (TS 29.244 §6.2.4.3.2).
     pub(super) fn tick(&mut self, now: Instant) {
         if self.over_at.is_some_and(|at| at <= now) {
             self.over_at = None;

@@ -1,9 +1,8 @@
-//! The CTA's end of N4: the one PFCP entity that UPFs see, whoever runs a UE's procedures.
+//! The CTA's end of N4: the one PFCP entity that UPFs see, whichever CPF runs a UE's procedures.
 //!
-//! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244
-//! §6.2.1), and keeps it alive, stamps sequence numbers, repeats what is not answered from the same address under the same
-//! number (TS 29.244 §6.4), answers a UPF's repeated report from memory, and so keeps a failover of control
-//! functions invisible to a UPF. What a UPF itself asks is in [`node`].
+//! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244 §6.2.1), supervises
+//! it, assigns sequence numbers, repeats unanswered requests from the same address under the same number (TS 29.244 §6.4), and answers a
+//! repeated report from memory. So a takeover between CPFs is invisible to a UPF. Requests of the UPF are in [`node`].
 
 mod control;
 mod node;
@@ -37,31 +36,31 @@ const N1: u8 = 3;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Between attempts to set up an association, and heartbeats on a path that failed.
 const RETRY: Duration = Duration::from_secs(2);
-/// Before an association is tried again with a UPF that asked for its release: it is being looked after.
+/// Before an association is tried again with a UPF that asked for its release: it is under maintenance.
 const RELEASED: Duration = Duration::from_secs(60);
-/// How long the sessions of a UPF that does not answer are kept, so that they go on if only the path had failed (TS 23.527
-/// §4.4 leaves it to the operator): UEs do without their packets for so long before they are told to ask anew.
+/// How long the sessions of a UPF that does not answer are kept, so that they continue if only the path had failed (TS 23.527 §4.4 leaves
+/// it to the operator): UEs have no user plane for so long before their sessions are released for reactivation.
 const PATH_FAILURE: Duration = Duration::from_secs(30);
-/// Requests that are in doubt at once: as many as a UPF that is silent between two heartbeats can leave at a thousand sessions
-/// a second. Beyond it the oldest are forgotten.
+/// Requests with an unknown outcome: as many as a UPF that fails between two heartbeats can leave at a thousand sessions a second. Beyond
+/// it the oldest are dropped.
 const DOUBTFUL_MAX: usize = 8192;
-/// Changes of one session that wait for one before them: more than a UE's procedures ask for at once.
+/// Changes of one session that wait for an earlier one: more than a UE's procedures ask for at once.
 const WAITING_MAX: usize = 16;
 /// Reports whose answers are remembered: more than a UPF can have outstanding within its own T1.
 const REPORTS_REMEMBERED: usize = 1024;
-/// What a UPF must do for us: choose tunnels and addresses (TS 29.244 §5.5, §5.21).
+/// Features that a UPF needs: it allocates F-TEIDs and UE addresses (TS 29.244 §5.5, §5.21).
 const NEEDED: UpFunctionFeatures = UpFunctionFeatures::FTUP.with(UpFunctionFeatures::UEIP);
-/// What we do with what a UPF tells.
+/// Our features: load and overload control information are used.
 const FEATURES: CpFunctionFeatures = CpFunctionFeatures::LOAD.with(CpFunctionFeatures::OVRL);
 
-/// What came over N4, for the UEs.
+/// What came over N4.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     /// The answer to a session request; `None`: there was none in time.
     Answer { ue: UeId, to: OutputId, octets: Option<Vec<u8>> },
     /// A report on a session.
     Report { ue: UeId, psi: u8, octets: Vec<u8> },
-    /// Something became of the UPF.
+    /// The UPF's state changed.
     Upf(UpfChange),
 }
 
@@ -82,21 +81,21 @@ struct Pending {
     deadline: Instant,
 }
 
-/// How it stands with a UPF.
+/// The association with a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Link {
     /// There is no association.
     Down,
-    /// The association stands with a UPF that started then.
+    /// Established, with the UPF's recovery time stamp.
     Up(#[serde(with = "started")] RecoveryTimeStamp),
-    /// It stands, and the UPF does not answer; given up at that time.
+    /// Established, but the UPF does not answer; it counts as lost at that time.
     Silent(#[serde(with = "started")] RecoveryTimeStamp, Instant),
 }
 
-/// PFCP messages that leave, and to whom.
+/// PFCP messages to send, by UPF.
 pub(super) type Sent = Vec<(UpfId, Vec<u8>)>;
 
-/// One UPF, as the control plane sees it.
+/// N4 with one UPF.
 #[derive(Serialize, Deserialize)]
 pub(super) struct N4 {
     upf: UpfId,
@@ -105,31 +104,30 @@ pub(super) struct N4 {
     recovery: RecoveryTimeStamp,
     sequence: u32,
     link: Link,
-    /// It does what we need.
+    /// It has the needed features.
     fit: bool,
-    /// It has asked to be left by that time (TS 29.244 §6.2.8.3).
+    /// It has asked for its release by that time (TS 29.244 §6.2.8.3).
     leaving: Option<Instant>,
     control: Control,
-    /// Where the SMF's set speaks from (TS 29.244 §5.22.2), and whether the UPF is to be told.
+    /// The addresses of the SMF set (TS 29.244 §5.22.2), and whether the UPF has yet to get them.
     alternatives: Vec<IpAddr>,
-    untold: bool,
-    /// When to try an association, or a heartbeat, next.
+    address_update_due: bool,
+    /// When to try an association or a heartbeat next.
     next: Instant,
     pending: BTreeMap<u32, Pending>,
-    /// When each of them is due. All wait equally long, so the oldest stands first; those answered since are passed over.
+    /// Their deadlines, oldest first, since all wait equally long; answered ones are skipped.
     due: VecDeque<(Instant, u32)>,
-    /// Requests that were given up towards their UEs while the association stood: whether the UPF has done them nobody
-    /// knows. They are repeated, unchanged, whenever the UPF shows that it lives, so that no session of nobody stays there.
+    /// Requests that timed out while the association was established: whether the UPF has carried them out is unknown. They are repeated
+    /// unchanged whenever the UPF answers, so that no orphaned session stays there.
     doubtful: BTreeMap<u32, Pending>,
-    /// Sessions of which a change is under way, and the changes that wait for it: a request that is repeated must not undo what was
-    /// asked for after it.
+    /// Sessions with a change under way, and the changes that wait for it: a repeated request must not undo a later one.
     changing: BTreeMap<Seid, VecDeque<(UeId, OutputId, Vec<u8>)>>,
-    /// Answers to reports, and to the request that has set the association up, by the UPF's sequence number, newest last.
+    /// Answers to reports and to the UPF's association setup request, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, UeId)>,
 }
 
-/// When a node started, as it travels.
+/// The form of a recovery time stamp in snapshots.
 mod started {
     use super::*;
 
@@ -150,7 +148,7 @@ impl N4 {
             upf,
             node_id,
             recovery: RecoveryTimeStamp::at(started),
-            // Not from one: a UPF remembers what it answered to our former life (TS 29.244 §6.4).
+            // Not from one: a UPF remembers its answers from before our restart (TS 29.244 §6.4).
             sequence: (started.0 >> 10) as u32 & SEQUENCE_MAX,
             link: Link::Down,
             fit: false,
@@ -160,7 +158,7 @@ impl N4 {
             pending: BTreeMap::new(),
             due: VecDeque::new(),
             alternatives: Vec::new(),
-            untold: false,
+            address_update_due: false,
             doubtful: BTreeMap::new(),
             changing: BTreeMap::new(),
             answered: VecDeque::new(),
@@ -168,12 +166,12 @@ impl N4 {
         }
     }
 
-    /// Whether the association stands and the UPF answers.
+    /// Whether the association is established and the UPF answers.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.link, Link::Up(_))
     }
 
-    /// What new sessions are chosen by.
+    /// The state by which UPFs for new sessions are selected.
     pub(super) fn state(&self) -> UpfState {
         UpfState {
             usable: self.is_up() && self.fit && self.leaving.is_none(),
@@ -244,7 +242,7 @@ impl N4 {
         self.due.push_back((now + T1, self.sequence));
     }
 
-    /// A UE answers a report: remembered, in case the UPF asks again.
+    /// A UE answers a report: stored, in case the UPF repeats it.
     pub(super) fn answer_report(&mut self, ue: UeId, octets: Vec<u8>, out: &mut Sent) {
         let Ok(frame) = Frame::parse(&octets) else { return };
         let sequence = frame.header.sequence;
@@ -322,12 +320,12 @@ impl N4 {
         let of_this_association = self.pending.contains_key(&sequence);
         let doubtful = || self.doubtful.remove(&sequence);
         let Some(pending) = self.pending.remove(&sequence).or_else(doubtful) else { return };
-        self.pass_over();
+        self.skip_answered();
         match pending.purpose {
             Purpose::Session { ue, to } => {
                 arrived.push(Arrived::Answer { ue, to, octets: Some(octets.to_vec()) });
                 self.settled(now, &pending.octets, out);
-                // It has started anew since the last heartbeat, or never heard that its own request was granted, which no heartbeat tells.
+                // It has restarted since the last heartbeat, or never got our answer to its own setup request, which no heartbeat shows.
                 if of_this_association && self.is_up() && knows_no_association(&frame) {
                     self.lost(now, arrived);
                 }
@@ -337,8 +335,8 @@ impl N4 {
             Purpose::Association => match Message::parse(&frame) {
                 Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
-                    if self.untold {
-                        self.next = now; // it was asked before there was something to tell
+                    if self.address_update_due {
+                        self.next = now; // the request left before the addresses were known
                     }
                 }
                 _ => self.next = now + RETRY,
@@ -346,14 +344,14 @@ impl N4 {
             Purpose::Heartbeat => match Message::parse(&frame) {
                 Ok(Message::HeartbeatResponse(m)) => {
                     self.next = now + HEARTBEAT;
-                    self.lives(now, m.recovery_time_stamp, out, arrived);
+                    self.heartbeat_answered(now, m.recovery_time_stamp, out, arrived);
                 }
                 _ => self.next = now + RETRY,
             },
         }
     }
 
-    /// An association stands.
+    /// The association is established.
     fn associated(
         &mut self,
         now: Instant,
@@ -369,14 +367,20 @@ impl N4 {
         arrived.push(Arrived::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
     }
 
-    /// The UPF answers a heartbeat: it is the one that we know, perhaps after a silence, or a new one.
-    fn lives(&mut self, now: Instant, peer: RecoveryTimeStamp, out: &mut Sent, arrived: &mut Vec<Arrived>) {
+    /// The UPF answers a heartbeat: the same one, perhaps after a silence, or a restarted one.
+    fn heartbeat_answered(
+        &mut self,
+        now: Instant,
+        peer: RecoveryTimeStamp,
+        out: &mut Sent,
+        arrived: &mut Vec<Arrived>,
+    ) {
         match self.link {
             Link::Up(before) if before == peer => {}
             // TS 23.527 §4.4: only the path had failed, and the sessions go on.
             Link::Silent(before, _) if before == peer => {
                 self.link = Link::Up(peer);
-                self.tell_again(now);
+                self.announce_again(now);
                 arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
@@ -400,7 +404,7 @@ impl N4 {
         }
     }
 
-    /// The association is over, by its death or the UPF's.
+    /// The association is lost.
     fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
         self.end(UpfChange::Lost, arrived);
         self.next = now;
@@ -409,7 +413,7 @@ impl N4 {
     fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {
         self.link = Link::Down;
         self.leaving = None;
-        // A restarted UPF counts its sequence numbers anew.
+        // A restarted UPF restarts its sequence numbers.
         self.answered.clear();
         self.reports.clear();
         arrived.push(Arrived::Upf(how));
@@ -424,7 +428,7 @@ impl N4 {
         arrived.extend(waiting.map(|(ue, to, _)| Arrived::Answer { ue, to, octets: None }));
     }
 
-    /// Does what is due: repeats, gives up, keeps the association alive.
+    /// Repeats or gives up requests that are due, and supervises the association.
     pub(super) fn tick(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
         self.control.tick(now);
         while let Some(&(at, sequence)) = self.due.front()
@@ -446,7 +450,7 @@ impl N4 {
                 Purpose::Session { ue, to } => {
                     arrived.push(Arrived::Answer { ue, to, octets: None });
                     self.settled(now, &pending.octets, out);
-                    self.doubt(sequence, pending);
+                    self.store_doubtful(sequence, pending);
                 }
                 Purpose::Heartbeat => self.silent(now, arrived),
                 Purpose::Update => self.next = now, // a heartbeat finds out
@@ -462,7 +466,7 @@ impl N4 {
     fn keep_alive(&mut self, now: Instant, out: &mut Sent) {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
         let (purpose, message) = if self.link == Link::Down {
-            self.untold = false;
+            self.address_update_due = false;
             let request = AssociationSetupRequest {
                 node_id: self.node_id.into(),
                 recovery_time_stamp: self.recovery,
@@ -473,7 +477,7 @@ impl N4 {
                 alternative_smf_ip_addresses: self.alternatives(),
             };
             (Purpose::Association, Message::from(request))
-        } else if self.is_up() && std::mem::take(&mut self.untold) {
+        } else if self.is_up() && std::mem::take(&mut self.address_update_due) {
             let update = AssociationUpdateRequest {
                 node_id: self.node_id.into(),
                 up_function_features: None,
@@ -490,9 +494,9 @@ impl N4 {
         self.send(now, purpose, message.to_octets(None, 0), out);
     }
 
-    /// Keeps a request that nobody waits for any more, if it may have made a session or left one. A modification is not kept:
-    /// it would undo later ones.
-    fn doubt(&mut self, sequence: u32, pending: Pending) {
+    /// Stores a request that has timed out, if it may have created or left a session. A modification is not stored: it would undo later
+    /// ones.
+    fn store_doubtful(&mut self, sequence: u32, pending: Pending) {
         let kind = pending.octets.get(1).copied();
         let makes_or_ends =
             [message_type::SESSION_ESTABLISHMENT_REQUEST, message_type::SESSION_DELETION_REQUEST];
@@ -505,8 +509,8 @@ impl N4 {
         self.doubtful.insert(sequence, pending);
     }
 
-    /// Forgets the oldest deadlines as far as they were met.
-    fn pass_over(&mut self) {
+    /// Skips deadlines of answered requests.
+    fn skip_answered(&mut self) {
         while let Some(&(at, sequence)) = self.due.front()
             && self.pending.get(&sequence).is_none_or(|p| p.deadline != at)
         {
@@ -514,21 +518,21 @@ impl N4 {
         }
     }
 
-    /// The SMF may speak from these addresses, as when a CTA replica has taken its place: the UPF is told. This one's is among them: a CTA replica that
-    /// takes over says the same again, from its own.
+    /// Sends the UPF the addresses of the SMF set, as with a CTA replica. This CTA's own is among them: a replica that takes over sends the
+    /// same from its own.
     pub(super) fn announce(&mut self, now: Instant, alternatives: Vec<IpAddr>) {
         self.alternatives = alternatives;
-        self.tell_again(now);
+        self.announce_again(now);
     }
 
-    fn tell_again(&mut self, now: Instant) {
-        self.untold = !self.alternatives.is_empty();
-        if self.untold && self.is_up() && self.next != Instant::FAR_FUTURE {
+    fn announce_again(&mut self, now: Instant) {
+        self.address_update_due = !self.alternatives.is_empty();
+        if self.address_update_due && self.is_up() && self.next != Instant::FAR_FUTURE {
             self.next = now;
         }
     }
 
-    /// With other addresses it is one of a set of SMFs.
+    /// With alternative addresses it is a member of an SMF set.
     fn features(&self) -> CpFunctionFeatures {
         match self.alternatives.is_empty() {
             true => FEATURES,
@@ -536,7 +540,7 @@ impl N4 {
         }
     }
 
-    /// Who took over from the one that names the node may speak alone: its sessions' F-SEIDs lead there all the same.
+    /// The node ID's address stays listed after a takeover, since F-SEIDs of sessions name it.
     fn alternatives(&self) -> Vec<AlternativeSmfIpAddress> {
         let own = Some(self.node_id)
             .filter(|own| !self.alternatives.is_empty() && !self.alternatives.contains(own));
@@ -550,7 +554,7 @@ impl N4 {
     }
 }
 
-/// Whether an answer says that there is no association. Such an answer says little else.
+/// Whether an answer has cause "No established PFCP Association". Such an answer is short.
 fn knows_no_association(frame: &Frame<'_>) -> bool {
     const REFUSAL_OCTETS_MAX: usize = 48;
     frame.body.len() <= REFUSAL_OCTETS_MAX
@@ -560,7 +564,7 @@ fn knows_no_association(frame: &Frame<'_>) -> bool {
         )
 }
 
-/// The session that a request changes. What makes or ends one is no change: the one has no SEID yet, the other undoes nothing.
+/// The session that a request modifies. Establishment and deletion are no changes: the former has no SEID yet, the latter undoes nothing.
 fn changed_session(request: &[u8]) -> Option<Seid> {
     let is_change = request.get(1) == Some(&message_type::SESSION_MODIFICATION_REQUEST);
     let seid = request.get(4..12).filter(|_| is_change)?;

@@ -1,5 +1,5 @@
-//! What a UPF asks of the SMF for itself: heartbeat, node report, and its association (TS 29.244 §6.2.2, §6.2.6.3, §6.2.7.3,
-//! §6.2.8.3, §6.2.9; TS 23.502 §4.4.3).
+//! Requests of a UPF: heartbeat, node report, and its association (TS 29.244 §6.2.2, §6.2.6.3, §6.2.7.3, §6.2.8.3, §6.2.9; TS 23.502
+//! §4.4.3).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::{Arrived, Link, N4, NEEDED, Sent, UpfChange};
 
-/// How long a UPF that asks to be left is given at most, if it says nothing shorter: UEs are told within seconds.
+/// The longest grace period of a UPF that asks for its release: its sessions move within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
 
 impl N4 {
@@ -31,12 +31,12 @@ impl N4 {
                 let answer = HeartbeatResponse { recovery_time_stamp: self.recovery };
                 out.push((self.upf, Message::from(answer).to_octets(None, frame.header.sequence)));
                 if self.link != Link::Down {
-                    self.lives(now, m.recovery_time_stamp, out, arrived);
+                    self.heartbeat_answered(now, m.recovery_time_stamp, out, arrived);
                 }
                 return;
             }
-            // What it tells, the UPF's events and metrics tell the operator. Its sessions stay until their gNB says
-            // more: a path that fails takes N2 with it, or only looks failed (TS 23.527 §5.4).
+            // The UPF's own events and metrics report it to the operator. Its sessions stay until their gNB says more: a path that fails
+            // takes N2 with it, or only looks failed (TS 23.527 §5.4).
             Message::NodeReportRequest(_) => {
                 NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None }.into()
             }
@@ -76,7 +76,7 @@ impl N4 {
         self.pending.clear(); // our own attempt, if one was under way
         self.due.clear();
         self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
-        self.tell_again(now);
+        self.announce_again(now);
         let response = AssociationSetupResponse {
             node_id: NodeId::from(self.node_id),
             cause: Cause::RequestAccepted,

@@ -62,7 +62,7 @@ fn an_association_is_set_up() {
     let m = asked(&out[0].1);
     assert_eq!((m.node_id, m.cp_function_features), (NodeId::Ipv4([127, 0, 0, 1].into()), Some(FEATURES)));
     let sequence = |n: usize| Frame::parse(&out[n].1).unwrap().header.sequence;
-    assert!(sequence(0) == sequence(2) && sequence(2) != sequence(3), "N1 times, then anew");
+    assert!(sequence(0) == sequence(2) && sequence(2) != sequence(3), "N1 times, then a new request");
     // A refusal is no association; another attempt follows.
     let refusal = association_answered(Cause::NoResourcesAvailable, None);
     let (_, arrived) = says(&mut n4, 20_000_000, refusal, sequence(5));
@@ -71,7 +71,7 @@ fn an_association_is_set_up() {
 }
 
 #[test] // TS 29.244 §6.4
-fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
+fn an_unanswered_request_is_repeated_unchanged_until_n1() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
     let mut now = Instant(2_000_000);
@@ -196,7 +196,7 @@ fn garbage_is_ignored() {
     assert!(n4.is_up());
 }
 
-/// What the UPF is told in the end, by message type.
+/// The requests that the UPF gets in the end, by message type.
 fn types(out: &Sent) -> Vec<u8> {
     out.iter().map(|(_, o)| o[1]).collect()
 }
@@ -299,9 +299,9 @@ fn an_association_updated_by_the_upf() {
     assert_eq!(m.cause, Cause::NoEstablishedPfcpAssociation);
 }
 
-#[test] // TS 29.244 §5.22.2, §6.2.7.2: a UPF is told from where else the SMF may speak, now and when it comes back
-fn other_addresses_of_the_smf_are_told() {
-    let told = |out: &Sent| -> Vec<AlternativeSmfIpAddress> {
+#[test] // TS 29.244 §5.22.2, §6.2.7.2: a UPF gets the alternative SMF addresses, now and when it comes back
+fn alternative_smf_addresses_are_sent() {
+    let addresses = |out: &Sent| -> Vec<AlternativeSmfIpAddress> {
         let all = out.iter().map(|(_, o)| Message::parse(&Frame::parse(o).unwrap()).unwrap());
         all.flat_map(|m| match m {
             Message::AssociationSetupRequest(m) => m.alternative_smf_ip_addresses,
@@ -317,7 +317,7 @@ fn other_addresses_of_the_smf_are_told() {
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     // The CTA replica may say it one day, from its own address, and F-SEIDs name this one's.
     let own: IpAddr = [127, 0, 0, 1].into();
-    assert_eq!(told(&out), [cta_replica.into(), own.into()]);
+    assert_eq!(addresses(&out), [cta_replica.into(), own.into()]);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let accepted = AssociationUpdateResponse {
         node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
@@ -331,8 +331,8 @@ fn other_addresses_of_the_smf_are_told() {
     let mut out = vec![];
     other.announce(Instant(2_000_000), vec![own, cta_replica]);
     other.tick(other.next_deadline(), &mut out, &mut arrived);
-    assert_eq!(told(&out), [own.into(), cta_replica.into()]);
-    // What is to be told while an association is being asked for is told when it stands.
+    assert_eq!(addresses(&out), [own.into(), cta_replica.into()]);
+    // Addresses that change during association setup are sent when it is established.
     let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
     let mut out = vec![];
     young.tick(Instant(1_000_000), &mut out, &mut arrived);
@@ -343,17 +343,17 @@ fn other_addresses_of_the_smf_are_told() {
     let mut out = vec![];
     young.tick(young.next_deadline(), &mut out, &mut arrived);
     assert_eq!(
-        (types(&out), told(&out)),
+        (types(&out), addresses(&out)),
         (vec![message_type::ASSOCIATION_UPDATE_REQUEST], vec![cta_replica.into(), own.into()])
     );
-    // Told once; heartbeats follow, and an association that is set up anew tells it again.
+    // Sent once; heartbeats follow, and the next association setup sends them again.
     let mut out = vec![];
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
-    assert_eq!((types(&out), told(&out)), (vec![message_type::HEARTBEAT_REQUEST], vec![]));
+    assert_eq!((types(&out), addresses(&out)), (vec![message_type::HEARTBEAT_REQUEST], vec![]));
     n4.lost(Instant(9_000_000), &mut arrived);
     let mut out = vec![];
     n4.tick(Instant(9_000_000), &mut out, &mut arrived);
-    assert_eq!(told(&out), [cta_replica.into(), own.into()]);
+    assert_eq!(addresses(&out), [cta_replica.into(), own.into()]);
 }
 
 #[test] // TS 29.244 §6.2.8.3, §6.2.8.2, TS 23.502 §4.4.3.3: a UPF asks to be left; it gets no new session, and is released
@@ -394,8 +394,8 @@ fn a_upf_does_not_release() {
     assert!(arrived.is_empty() && n4.is_up());
 }
 
-#[test] // TS 29.244 §6.2.3, §6.2.4: the newest counts, whatever comes late; an overload that is not told again is over
-fn load_and_overload_are_kept_as_told_last() {
+#[test] // TS 29.244 §6.2.3, §6.2.4: the newest counts, whatever comes late; an overload that is not repeated is over
+fn the_newest_load_and_overload_information_counts() {
     let mut n4 = up();
     let mut tell = |sequence, load, reduction, now| {
         let sequence_number = SequenceNumber(sequence);
