@@ -79,8 +79,8 @@ struct World {
     there: Net,
     back: Net,
     changes: Vec<(Instant, Change)>,
-    /// The process was told that it is replaced, and by whom.
-    told: Option<Discriminator>,
+    /// The process that has replaced this one, as a probe reported.
+    replaced_by: Option<Discriminator>,
 }
 
 impl World {
@@ -96,7 +96,7 @@ impl World {
             there: Net::new(seed, loss_per_mille, delay, jitter),
             back: Net::new(!seed, loss_per_mille, delay, jitter),
             changes: Vec::new(),
-            told: None,
+            replaced_by: None,
         }
     }
 
@@ -114,7 +114,7 @@ impl World {
                     let Some(reflected) = self.process.as_mut().and_then(|p| p.handle(&octets)) else {
                         continue;
                     };
-                    self.told = self.told.or(reflected.replaced_by);
+                    self.replaced_by = self.replaced_by.or(reflected.replaced_by);
                     self.back.send(self.now, &reflected.answer);
                 }
             }
@@ -165,7 +165,7 @@ fn a_death_at_any_moment_is_suspected_and_then_found_within_the_bound() {
         let took = world.changes[2].0.since(died);
         assert!((ms(60)..=timing().detection_max()).contains(&took), "{took:?}");
         world.run(ms(1000));
-        assert_eq!(world.changes.len(), 3, "told once");
+        assert_eq!(world.changes.len(), 3, "reported once");
     }
 }
 
@@ -173,7 +173,7 @@ fn a_death_at_any_moment_is_suspected_and_then_found_within_the_bound() {
 fn a_closed_connection_is_a_verdict_at_once() {
     let mut world = World::quiet();
     world.input(Input::Closed(CPF));
-    assert_eq!(world.changes(), [], "of whom nothing was heard, nothing is concluded");
+    assert_eq!(world.changes(), [], "a process that never answered is not declared failed");
     world.run(ms(100));
     world.process = None;
     world.input(Input::Closed(CPF));
@@ -213,16 +213,16 @@ fn a_process_stopped_for_longer_is_replaced_and_rejoins_under_a_later_incarnatio
     world.process_stalls = world.now + ms(500);
     world.run(ms(1000));
     assert_eq!(world.changes(), [Change::Up(FIRST), Change::Suspect, DEAD, Change::FalseAlarm(FIRST)]);
-    assert_eq!((world.told, world.state()), (Some(CTA), PeerState::Down));
+    assert_eq!((world.replaced_by, world.state()), (Some(CTA), PeerState::Down));
     assert_eq!((world.counters().downs, world.counters().false_alarms), (1, 1));
 
     let process = world.process.as_mut().unwrap();
     assert!(!process.rejoin(FIRST), "its former life");
     assert!(process.rejoin(SECOND));
-    world.told = None;
+    world.replaced_by = None;
     world.run(ms(100));
     assert_eq!(world.changes()[4..], [Change::Up(SECOND)]);
-    assert_eq!(world.told, None);
+    assert_eq!(world.replaced_by, None);
 }
 
 #[test]
@@ -266,14 +266,14 @@ fn false_alarms_by_loss_are_as_rare_as_chance_and_reach_the_replaced_process() {
         for seed in 0..20 {
             let mut world = World::new(seed, loss_per_mille, ms(1), ms(2));
             for _ in 0..10 {
-                world.told = None;
+                world.replaced_by = None;
                 world.run(ms(1000));
                 assert_eq!(
-                    world.told.is_some(),
+                    world.replaced_by.is_some(),
                     world.state() == PeerState::Down,
                     "loss {loss_per_mille}, seed {seed}"
                 );
-                if world.told.is_some() {
+                if world.replaced_by.is_some() {
                     let later = Incarnation(world.detector.peer(CPF).unwrap().incarnation.0 + 1);
                     assert!(world.process.as_mut().unwrap().rejoin(later));
                 }
@@ -302,7 +302,7 @@ fn a_process_that_restarted_is_found_by_its_first_answer_and_the_former_ones_lat
         world.changes(),
         [Change::Up(FIRST), Change::Down(FIRST, Cause::Restarted), Change::Up(SECOND)]
     );
-    assert_eq!((world.counters().stale, world.counters().false_alarms, world.told), (1, 0, None));
+    assert_eq!((world.counters().stale, world.counters().false_alarms, world.replaced_by), (1, 0, None));
 }
 
 #[test]
@@ -343,12 +343,12 @@ fn what_is_recorded_forged_or_for_others_keeps_no_dead_process_alive() {
     world.process = None;
     let before = world.counters();
     let mut forger = Reflector::new(CPF, FIRST, &[6; 32]);
-    let mut stranger = Reflector::new(Discriminator(3), FIRST, &KEY);
+    let mut unwatched = Reflector::new(Discriminator(3), FIRST, &KEY);
     for _ in 0..100 {
         for octets in &recorded {
             world.input(Input::Datagram(octets));
             assert_eq!(forger.handle(octets), None);
-            assert_eq!(stranger.handle(octets), None);
+            assert_eq!(unwatched.handle(octets), None);
             let mut bent = *octets;
             bent[1] ^= 3; // a probe as an answer
             world.input(Input::Datagram(&bent));
@@ -360,7 +360,7 @@ fn what_is_recorded_forged_or_for_others_keeps_no_dead_process_alive() {
     assert_eq!(counters.answers, before.answers);
     assert_eq!((counters.stale - before.stale, counters.foreign - before.foreign), (300, 300));
     assert_eq!(counters.forged - before.forged, 600);
-    assert_eq!((forger.counters().forged, stranger.counters().foreign), (600, 600));
+    assert_eq!((forger.counters().forged, unwatched.counters().foreign), (600, 600));
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Etcd {
             Request::List { prefix } => {
                 Answer::Listed(self.kvs.values().filter(|kv| kv.key.starts_with(prefix)).cloned().collect())
             }
-            Request::Watch { .. } => unreachable!("told, not answered"),
+            Request::Watch { .. } => unreachable!("reported, not answered"),
         };
         Ok(Answered { cluster: self.cluster, revision: self.revision, answer })
     }
@@ -117,7 +117,7 @@ impl Etcd {
         }
     }
 
-    /// A new leader lets every lease begin anew.
+    /// A new leader renews every lease.
     fn majority_is_back(&mut self, now: Instant) {
         self.without_majority = false;
         for request in std::mem::take(&mut self.taken) {
@@ -253,7 +253,7 @@ impl World {
                     {
                         self.etcd.taken.push(swap);
                     }
-                    // Half of those who are not reached refuse, the others are silent.
+                    // Half of those that are not reached refuse, the others are silent.
                     Leg::There(id, _) if self.rng.below(2) == 0 => {
                         self.input(node, Input::Answered(id, Err(Failure::Unreachable("refused".into()))));
                     }
@@ -262,16 +262,16 @@ impl World {
             }
             for node in 0..self.nodes.len() {
                 if let Some((id, from)) = self.nodes[node].watch.filter(|_| !self.nodes[node].cut) {
-                    let told: Vec<Watched> = self
+                    let changes: Vec<Watched> = self
                         .etcd
                         .history
                         .iter()
                         .filter(|(r, _)| *r >= from)
                         .map(|(_, w)| w.clone())
                         .collect();
-                    if !told.is_empty() {
+                    if !changes.is_empty() {
                         self.nodes[node].watch = Some((id, self.etcd.revision + 1));
-                        self.input(node, Input::Watched(id, told));
+                        self.input(node, Input::Watched(id, changes));
                     }
                 }
                 if self.nodes[node].machine.next_deadline().is_some_and(|at| at <= self.now) {
@@ -338,7 +338,7 @@ fn of_two_processes_with_one_name_the_second_waits() {
     let first = world.nodes[0].machine.incarnation().unwrap();
     world.start(A);
     world.run(s(30));
-    assert_eq!(own(world.events(1)), [Event::Reached, Event::Occupied(first)], "told once");
+    assert_eq!(own(world.events(1)), [Event::Reached, Event::Occupied(first)], "reported once");
     assert_eq!(world.nodes[1].machine.incarnation(), None);
     world.nodes[0].cut = true; // killed
     world.run(LEASE + s(2));
@@ -358,7 +358,7 @@ fn a_minute_without_etcd_changes_nothing_and_promotes_no_cta() {
     for (node, before) in before.iter().enumerate() {
         assert_eq!(world.nodes[node].machine.view(), before);
         let events = world.events(node);
-        assert_eq!(events.iter().filter(|e| matches!(e, Event::Unreachable(_))).count(), 1, "told once");
+        assert_eq!(events.iter().filter(|e| matches!(e, Event::Unreachable(_))).count(), 1, "reported once");
         assert_eq!(events.iter().filter(|e| matches!(e, Event::Doubtful(_))).count(), 1);
         let refused = events.contains(&Event::Refused(HOME, ClaimError::NoAnswer));
         assert_eq!((refused, events.len()), (node == 1, if node == 1 { 3 } else { 2 }), "{events:?}");

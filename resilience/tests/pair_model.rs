@@ -118,7 +118,7 @@ struct World {
     inputs: u8,
     /// Of this epoch.
     left: BTreeSet<Input>,
-    /// Somebody let something leave whose time was over.
+    /// A CTA sent outputs after its term had ended.
     stale: bool,
     deaths: u8,
     cuts: u8,

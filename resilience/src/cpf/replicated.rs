@@ -268,8 +268,8 @@ impl ReplicatedCpf {
         if after.is_none() {
             let asked = self.asked.iter().filter(|(_, (of, _))| *of == peer);
             let asked = asked.map(|(ue, (_, clock))| (*ue, *clock));
-            let wanted = self.holdings.lacking().chain(asked);
-            out.peers.extend(wanted.map(|(ue, clock)| (peer, PeerMessage::Fetch { ue, clock })));
+            let missing = self.holdings.lacking().chain(asked);
+            out.peers.extend(missing.map(|(ue, clock)| (peer, PeerMessage::Fetch { ue, clock })));
         }
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut portion = self.served.range((begin, Bound::Unbounded)).map(|(ue, _)| *ue);
@@ -319,7 +319,7 @@ impl ReplicatedCpf {
         }
         let term = state.term;
         if let CheckpointAck::Holds(clock) = self.holdings.take(state) {
-            if self.asked.get(&ue).is_some_and(|(_, wanted)| *wanted <= clock) {
+            if self.asked.get(&ue).is_some_and(|(_, missing)| *missing <= clock) {
                 self.asked.remove(&ue);
             }
             out.up.push(CpfReport::CheckpointHeld { ue, term, clock });
@@ -377,8 +377,8 @@ impl ReplicatedCpf {
         served.clock = envelope.clock;
         let batch = Box::new(self.cpf.run(envelope));
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
-        let wanted = stays && batch.idle && !served.backups.is_empty();
-        let idle = wanted.then_some(None);
+        let checkpoint_due = stays && batch.idle && !served.backups.is_empty();
+        let idle = checkpoint_due.then_some(None);
         self.primary.ran(Ran { ue, clock: envelope.clock, idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
         out.up.push(CpfReport::Ran { ue, term, clock, from, batch });

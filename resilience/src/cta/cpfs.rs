@@ -99,7 +99,7 @@ pub(super) struct Cpfs {
     reported: BTreeSet<(CpfId, ProtocolViolation)>,
 }
 
-/// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these are told.
+/// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these get a report.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Waiting {
     pub(super) await_release: BTreeSet<CpfId>,
@@ -355,7 +355,7 @@ impl Cpfs {
         true
     }
 
-    /// Tells lagging replicas that their checkpoints are outdated. They ask the replicas that have a newer one; the primary also sends it
+    /// Sends lagging backups that their checkpoints are outdated. They ask the replicas that have a newer one; the primary also sends it
     /// again when it may leave, and the others serve if that does not arrive.
     pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<Lagging>, out: &mut Outbox) {
         if lagging.is_empty() {
@@ -839,7 +839,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Tells waiting CPFs how many of their batches were released, once per input.
+    /// Sends waiting CPFs how many of their batches were released, once per input.
     pub(super) fn report_released(&mut self, now: Instant, out: &mut Outbox) {
         if let Service::Region(cpfs) = &mut self.service {
             for limit in std::mem::take(&mut cpfs.full) {

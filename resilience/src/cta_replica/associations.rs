@@ -93,8 +93,8 @@ impl Associations {
         Some(name)
     }
 
-    /// This host takes over the associations of these names and gNBs ([`RanNodes::iter`](whimbrel_control::amf::RanNodes::iter)). Of several
-    /// associations of one gNB the first goes on; gives the names of the others, and of those that nobody set up on: they are down.
+    /// This host takes over the associations of these names and gNBs ([`RanNodes::iter`](whimbrel_control::amf::RanNodes::iter)). Of
+    /// several associations of one gNB the first continues; returns the names of the others, and of those without NG Setup: they are down.
     pub fn take_over(
         &mut self,
         now: Instant,

@@ -9,8 +9,8 @@
 //! - It needs as many probes without an answer as the multiplier says, each of which had a whole interval. So a detector that is itself
 //!   held up grows slow, and reports no false failure.
 //! - It is on one [`Incarnation`] of a process, and final: what is heard of that incarnation later is a false alarm, counted, and the
-//!   process is told with each further probe that it was replaced. It comes back under a new incarnation. That it could do no
-//!   harm meanwhile does not rest on this, but on the terms of assignments ([`Ledger`](crate::replication::Ledger)).
+//!   process learns with each further probe that it was replaced. It comes back under a new incarnation. That it could do no harm meanwhile
+//!   does not rest on this, but on the terms of assignments ([`Ledger`](crate::replication::Ledger)).
 //! - A process that restarted is a new incarnation: its first answer is the verdict on the former one.
 //!
 //! Datagrams are authenticated under a key of the cluster. An answer repeats the probe's number and the detector's incarnation, so

@@ -2,9 +2,9 @@
 //! the peer; where one between CPFs ends and both live, the next one begins with all that may have been lost
 //! ([`ReplicatedCpf::peer_reconnected`](crate::ReplicatedCpf::peer_reconnected)).
 //!
-//! [`CpfCommand`], [`CpfReport`] and [`PeerMessage`] are what the protocol says. Between processes each is a message of octets, as are the few
-//! that only processes need: who calls ([`Hello`]), of which life a message between CPFs is ([`ToPeer`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of CTAs
-//! says to each other ([`ToCtaReplica`], [`ToPrimaryCta`]).
+//! [`CpfCommand`], [`CpfReport`] and [`PeerMessage`] are the messages of the replication protocol. Between processes each is a message of
+//! octets, as are the few that only processes need: the first message ([`Hello`]), the incarnation that a message between CPFs belongs to
+//! ([`ToPeer`]), operators' queries ([`ToCpf`], [`ToCta`]), and the messages between a pair of CTAs ([`ToCtaReplica`], [`ToPrimaryCta`]).
 
 mod hello;
 mod octets;

@@ -1,6 +1,6 @@
 //! The messages of links as octets: a head, which is the whole message or describes what follows, and a flat form where there is one. Heads
-//! are postcard's (see [`whimbrel_control::flat`]); links carry whole messages, keep them unchanged and know who sent them, so nothing of
-//! that is repeated here.
+//! are postcard's (see [`whimbrel_control::flat`]); links carry whole messages, unchanged and with their sender, so nothing of that is
+//! repeated here.
 
 use std::fmt;
 use std::net::SocketAddr;

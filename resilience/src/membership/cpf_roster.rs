@@ -115,7 +115,7 @@ mod tests {
         CpfRoster { listed, configuration: Some(Configuration { draining, ..Configuration::default() }) }
     }
 
-    /// Of CPFs numbered from 1, with their regions, who wants to leave, and their numbers at etcd: who is on the rings.
+    /// The CPFs on the rings, of CPFs numbered from 1, with region, draining and number at etcd.
     fn on_rings(roll: &CpfRoster, present: &[(&str, bool, Option<u16>)]) -> Vec<u16> {
         let regions: Vec<Region> = present.iter().map(|(at, ..)| at.parse().unwrap()).collect();
         let present: Vec<ConnectedCpf<'_>> = (1..)

@@ -437,7 +437,7 @@ impl Membership {
         }
     }
 
-    /// What we wrote is known before the watch tells it.
+    /// A record that we wrote is known before the watch reports it.
     fn written(&mut self, swap: Option<(String, Vec<u8>)>, revision: u64, out: &mut Outbox) {
         if let Some((key, value)) = swap {
             let kv = Kv { key, value, mod_revision: revision, lease: 0 };
@@ -535,7 +535,7 @@ impl Membership {
         }
     }
 
-    /// A request came to nothing. What is known is asked for anew, of whichever etcd answers.
+    /// A request failed. All records are asked for again, of whichever etcd answers.
     fn failed(&mut self, now: Instant, why: String, out: &mut Outbox) {
         self.flight = None;
         self.watch = None;

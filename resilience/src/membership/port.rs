@@ -21,7 +21,7 @@ pub enum Request {
         /// Seconds.
         ttl_s: u32,
     },
-    /// The lease begins anew.
+    /// Renews a lease.
     KeepAlive {
         /// Which.
         lease: i64,

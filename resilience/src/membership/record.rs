@@ -98,7 +98,7 @@ mod number {
     }
 }
 
-/// The UEs of one CTA's numbers, and who serves them.
+/// The UEs of one CTA's numbers, and their primary CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Home {
     /// Rises with every change; lower ones are refused everywhere.
@@ -112,13 +112,13 @@ pub struct Home {
 /// What a CTA wants of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// To serve a home that is new, or that this CTA served in a former life and whose log nobody has any more.
+    /// To become primary of a new home, or of one that this CTA served in a former incarnation and whose log is lost.
     Found,
-    /// The CTA replica wants to serve it: who did is dead.
+    /// The CTA replica becomes primary: the former one has failed.
     Promote,
-    /// Who serves it wants to go on without a CTA replica, and that nobody is named as one by what it asked for before.
+    /// The primary continues without a replica, and an earlier claim can name none any more.
     Alone,
-    /// Who serves it alone wants a CTA replica, which holds the log by now.
+    /// The primary names a replica, which holds the log by now.
     Pair(CtaInstance),
 }
 

@@ -143,7 +143,7 @@ impl PrimaryRole {
                 vec![PrimaryAction::ReplicaReady(other)]
             }
             (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![PrimaryAction::Claim(claim)],
-            // An earlier try may still take effect, so the record has to be written again even if it reads as wanted.
+            // An earlier try may still take effect, so the record has to be written again even if it reads as claimed.
             (Claim::Pair(_), Err(_), State::Named(_)) => {
                 let mut actions = vec![PrimaryAction::CloseLink];
                 actions.extend(self.replica_lost());

@@ -53,7 +53,7 @@ impl fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
-/// The map of a cluster. It changes when CPFs come, drain and go; rings are taken from it anew then.
+/// The map of a cluster. It changes when CPFs come, drain and go; rings are taken from it again then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// By name.

@@ -91,7 +91,7 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Region {
-    /// Its own name, without the larger region's: what tells regions apart.
+    /// Its own name, without the larger region's: what distinguishes regions.
     pub fn name(&self) -> String {
         match &self.0 {
             Kind::Cell(cell) => cell.to_string(),

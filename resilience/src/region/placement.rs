@@ -16,7 +16,7 @@ pub struct Placement {
     pub primary: CpfId,
     /// Hold its state.
     pub backups: Vec<CpfId>,
-    /// Backups that it should have beside them, and nobody is there for.
+    /// Backups that it lacks for want of CPFs.
     pub missing: usize,
 }
 
@@ -30,12 +30,12 @@ pub struct Placement {
 ///
 /// | there is | the UE gets |
 /// | --- | --- |
-/// | nobody in the larger region but the region's own | backups from the level-1 ring: they fail with the region, not with the primary |
-/// | fewer than the backups wanted, in all | those, and what is missing is told |
-/// | one CPF | no backup: if it is lost, its UEs register anew |
-/// | nobody in the region | a primary from the level-2 ring: further away, but served |
-/// | nobody in the larger region | one of another region of the CTA's, and backups there |
-/// | nobody | none: it is refused as in congestion |
+/// | no CPF in the larger region but the region's own | backups from the level-1 ring: they fail with the region, not with the primary |
+/// | fewer CPFs than the configured backups, in all | those, and the missing ones are reported |
+/// | one CPF | no backup: if it is lost, its UEs register again |
+/// | no CPF in the region | a primary from the level-2 ring: further away, but served |
+/// | no CPF in the larger region | one of another region of the CTA's, and backups there |
+/// | no CPF | none: it is refused as in congestion |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "CpfTable", into = "CpfTable")]
 pub struct Rings {
@@ -113,7 +113,7 @@ impl Rings {
         Self { home, areas, levels, members, everywhere, backups }
     }
 
-    /// The region of gNBs of which nothing else is said.
+    /// The region of gNBs without a configured one.
     pub fn home(&self) -> &Region {
         &self.home
     }

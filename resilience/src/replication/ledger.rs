@@ -284,7 +284,7 @@ impl<I: Clone> Ledger<I> {
     }
 
     /// Backups without an acknowledgement for `patience`: if another one is up to date, the log is not kept for them any longer (Neutrino
-    /// §4.2.4; there the log is dropped even if nobody has the state).
+    /// §4.2.4; there the log is dropped even if no backup has the checkpoint).
     pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<Lagging> {
         let idle = self.idle;
         if self.holders(idle).next().is_none() {

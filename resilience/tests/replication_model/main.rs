@@ -2,9 +2,9 @@
 //! keep their order, states that are lost and overtake each other, UEs that move, nodes that die and such as only seem to, control
 //! functions that leave in order and others that come, replicas that lag.
 //!
-//! The transitions are the product's own: [`nodes`] has its CTA, its CTA replica and its CPFs with all that they are made of,
-//! down to the octets of every link, and real UEs' messages ([`script`]). What is the model's own stands in this file: which message arrives
-//! next, and who is lost. What a gNB is told is held against what it is told where nothing goes wrong, octet by octet.
+//! The transitions are the product's own: [`nodes`] has its CTA, its CTA replica and its CPFs with all that they are made of, down to the
+//! octets of every link, and real UEs' messages ([`script`]). What is the model's own stands in this file: which message arrives next, and
+//! who is lost. What a gNB receives is compared with what it receives where nothing goes wrong, octet by octet.
 
 mod nodes;
 mod script;
@@ -85,10 +85,10 @@ struct Cpf {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Ue {
     /// How many of its messages have come.
-    said: usize,
-    /// How much of it its gNB was told.
-    told: usize,
-    /// Nobody could go on with it.
+    sent: usize,
+    /// How much of it its gNB has received.
+    received: usize,
+    /// No CPF could take it over.
     lost: bool,
     /// Which of its messages are which inputs of the CTA: those that the CTA replica may lack.
     unsafe_inputs: VecDeque<u64>,
@@ -104,7 +104,7 @@ struct State {
     replaced: Option<(NodeRef, VecDeque<u64>)>,
     cpfs: BTreeMap<CpfId, Cpf>,
     between: BTreeSet<(CpfId, Octets)>,
-    /// From whom to whom a link has ended, with what was lost, and no other one is there yet.
+    /// Ends of a link that has ended, with what was lost, and no other one is there yet.
     broken: BTreeSet<(CpfId, CpfId)>,
     ues: Vec<Ue>,
     ticks: u32,
@@ -149,11 +149,11 @@ enum Action {
     Joins(CpfId),
 }
 
-/// Who says something to a gNB.
+/// The sender of a message to a gNB.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speaker {
     Serves,
-    /// It has just taken over, and repeats what may not have been said.
+    /// It has just taken over, and repeats what may not have been sent.
     InDoubt,
     Replaced,
 }
@@ -193,11 +193,11 @@ impl Network {
         self.leaves(state, &out, Speaker::Serves);
     }
 
-    /// What a CTA lets go.
+    /// The outputs that leave a CTA.
     fn leaves(&self, state: &mut State, out: &Out, speaker: Speaker) {
         state.wrong = state.wrong.or(out.wrong);
         for octets in &out.ngap {
-            self.is_told(state, octets, speaker);
+            self.gnb_receives(state, octets, speaker);
         }
         if speaker == Speaker::Replaced {
             return;
@@ -217,7 +217,7 @@ impl Network {
     fn goes(&self, state: &mut State, id: CpfId) {
         let mut served = state.cta.facts.served.values();
         if served.any(|(by, backups)| *by == id || backups.contains(&id)) {
-            state.wrong = Some("who may leave has something still");
+            state.wrong = Some("a drained CPF still has UEs");
         }
         let Some(cpf) = state.cpfs.get_mut(&id).filter(|cpf| cpf.trusted) else { return };
         let gone = Cpf { lives: false, trusted: false, left: true, ..self.fresh(id) };
@@ -225,18 +225,18 @@ impl Network {
         self.is_lost(state, id);
     }
 
-    /// The gNB is told something.
-    fn is_told(&self, state: &mut State, octets: &Octets, speaker: Speaker) {
-        let whose = |p: &Part| p.told.iter().position(|told| told == octets);
+    /// The gNB receives a message.
+    fn gnb_receives(&self, state: &mut State, octets: &Octets, speaker: Speaker) {
+        let whose = |p: &Part| p.received.iter().position(|received| received == octets);
         let of = self.parts.iter().enumerate().find_map(|(n, part)| Some((n, whose(part)?)));
         let lost = state.cta.facts.lost > 0;
         match of {
-            Some((n, at)) if at == state.ues[n].told && speaker != Speaker::Replaced => {
-                state.ues[n].told += 1;
+            Some((n, at)) if at == state.ues[n].received && speaker != Speaker::Replaced => {
+                state.ues[n].received += 1;
             }
-            Some((n, at)) if at < state.ues[n].told && speaker != Speaker::Serves => {}
-            Some((n, at)) if at < state.ues[n].told => state.wrong = Some("said twice"),
-            Some(_) => state.wrong = Some("said out of order, or by who was replaced"),
+            Some((n, at)) if at < state.ues[n].received && speaker != Speaker::Serves => {}
+            Some((n, at)) if at < state.ues[n].received => state.wrong = Some("sent twice"),
+            Some(_) => state.wrong = Some("sent out of order, or by a replaced CTA"),
             None if lost => state.ues.iter_mut().for_each(|p| p.lost = true),
             None => state.wrong = Some("an answer that no UE gets where nothing goes wrong"),
         }
@@ -296,7 +296,7 @@ impl Network {
 
     /// The UEs that are in the middle of something.
     fn at_work(&self, state: &State) -> usize {
-        let runs = |(part, ue): &(&Part, &Ue)| ue.said > 0 && !part.uplinks[ue.said - 1].rests;
+        let runs = |(part, ue): &(&Part, &Ue)| ue.sent > 0 && !part.uplinks[ue.sent - 1].rests;
         self.parts.iter().zip(&state.ues).filter(runs).count()
     }
 
@@ -306,7 +306,7 @@ impl Network {
         self.is_quiet(state) && state.cta.facts.lost == 0 && state.cta.facts.served.values().all(enough)
     }
 
-    /// Whether all who serve and back a UE live and have the same state of it.
+    /// Whether the primary and all backups of a UE live and have the same state of it.
     fn agree(state: &State) -> bool {
         let has = |id: &CpfId, ue: &UeId| {
             let cpf = state.cpfs.get(id).filter(|cpf| cpf.trusted && cpf.lives)?;
@@ -336,7 +336,7 @@ impl Network {
         }
         for ue in &mut state.ues {
             let missed = ue.unsafe_inputs.iter().filter(|input| **input > held).count();
-            ue.said -= missed;
+            ue.sent -= missed;
             ue.unsafe_inputs.clear();
         }
         self.leaves(state, &out, Speaker::InDoubt);
@@ -377,7 +377,7 @@ impl Model for Network {
 
     fn init_states(&self) -> Vec<State> {
         let all = self.bound.cpfs + self.bound.joins;
-        let ue = Ue { said: 0, told: 0, lost: false, unsafe_inputs: VecDeque::new() };
+        let ue = Ue { sent: 0, received: 0, lost: false, unsafe_inputs: VecDeque::new() };
         vec![State {
             cta: self.nodes.root(0),
             cta_replica: self.bound.cta_replica.then(|| self.nodes.root(1 + usize::from(all))),
@@ -404,8 +404,8 @@ impl Model for Network {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let bound = &self.bound;
         for (n, ue) in state.ues.iter().enumerate() {
-            let next = self.parts[n].uplinks.get(ue.said).filter(|_| ue.said < bound.inputs && !ue.lost);
-            actions.extend(next.filter(|u| u.after <= ue.told).map(|_| Action::Input(n)));
+            let next = self.parts[n].uplinks.get(ue.sent).filter(|_| ue.sent < bound.inputs && !ue.lost);
+            actions.extend(next.filter(|u| u.after <= ue.received).map(|_| Action::Input(n)));
             if let Some((by, backups)) =
                 state.cta.facts.served.get(&self.id(n)).filter(|_| state.moves < bound.moves)
             {
@@ -424,7 +424,7 @@ impl Model for Network {
             actions.extend((cpf.trusted && !cpf.lives).then_some(Action::IsMissed(id)));
             let may_drain = state.drains < bound.drains && cpf.trusted && !cpf.drains;
             actions.extend(may_drain.then_some(Action::Drains(id)));
-            // While somebody leaves, if one does: before and after are other tests' matter.
+            // While a CPF leaves, if one does: before and after are other tests' matter.
             let leaves = state.cpfs.values().any(|cpf| cpf.trusted && cpf.drains);
             let may_fail = state.failures < bound.failures && (bound.drains == 0 || leaves);
             if cpf.trusted && cpf.lives && may_fail {
@@ -462,8 +462,8 @@ impl Model for Network {
         state.idled &= matches!(action, Action::ToCpf(_));
         match action {
             Action::Input(n) => {
-                let octets = self.parts[n].uplinks[state.ues[n].said].octets.clone();
-                state.ues[n].said += 1;
+                let octets = self.parts[n].uplinks[state.ues[n].sent].octets.clone();
+                state.ues[n].sent += 1;
                 self.cta(&mut state, &In::Ngap(octets));
                 if state.cta_replica.is_some() {
                     let last = state.cta.facts.last;
@@ -598,8 +598,8 @@ impl Model for Network {
             Property::always(READ_YOUR_WRITES, |_, s: &State| s.wrong.is_none()),
             Property::always(ANSWERED, |n: &Network, s: &State| {
                 let answered = |(part, ue): (&Part, &Ue)| {
-                    let last = ue.said.checked_sub(1).map_or(0, |last| part.uplinks[last].answered);
-                    ue.lost || ue.told == last
+                    let last = ue.sent.checked_sub(1).map_or(0, |last| part.uplinks[last].answered);
+                    ue.lost || ue.received == last
                 };
                 !n.is_quiet(s) || n.parts.iter().zip(&s.ues).all(answered)
             }),
@@ -622,11 +622,11 @@ impl Model for Network {
                 !n.is_quiet(s) || alone || n.at_work(s) > 0 || !s.cpfs.values().any(stays)
             }),
             Property::sometimes("a UE is served by its backup", |n: &Network, s: &State| {
-                let done = s.ues.iter().any(|p| p.said == n.bound.inputs);
+                let done = s.ues.iter().any(|p| p.sent == n.bound.inputs);
                 n.bound.failures == 0 || s.cta.facts.taken_over > 0 && done
             }),
             Property::sometimes("a CTA replica serves", |n: &Network, s: &State| {
-                let done = s.ues.iter().any(|p| p.said == n.bound.inputs);
+                let done = s.ues.iter().any(|p| p.sent == n.bound.inputs);
                 n.bound.cta_failures == 0 || s.cta_failures > 0 && done && n.is_quiet(s)
             }),
             Property::sometimes("a UE moves", |n: &Network, s: &State| {
@@ -656,8 +656,8 @@ const READ_YOUR_WRITES: &str = "read your writes, and say it once";
 const ANSWERED: &str = "where all is quiet, everything was answered";
 const PRUNED: &str = "where all is quiet, nothing is kept that everybody has";
 const NOT_LOST: &str = "as many failures as there are backups cost no UE";
-const CAUGHT_UP: &str = "who was told that it lags has what the others have";
-const LEAVES: &str = "where all is quiet, nobody waits to leave";
+const CAUGHT_UP: &str = "a backup that was outdated has what the others have";
+const LEAVES: &str = "where all is quiet, no CPF waits to leave";
 
 const SMALL: Bound = Bound {
     ues: 1,
@@ -792,7 +792,7 @@ fn a_failure_while_another_takes_the_place_of_a_backup_costs_no_ue() {
     every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, inputs: 1, ..SINGLE });
 }
 
-/// One failure at a time, or somebody who leaves or comes.
+/// One failure at a time, or a CPF that leaves or joins.
 const SINGLE: Bound = Bound { alarms: false, failures: 0, losses: 0, ..SMALL };
 
 #[test]
@@ -843,8 +843,8 @@ fn at_the_bound_of_the_log_a_ue_loses_its_replay_and_never_sees_a_stale_answer()
 
 #[test]
 fn a_checkpoint_that_leaves_before_its_outputs_is_not_believed() {
-    // Why rule 1 stands: in the paper's order a UE waited for ever, if the state outran the outputs that were lost with their sender. The CTA
-    // refuses such a state, so that the UE is answered all the same; but then it has nobody, and may be lost.
+    // Why rule 1 stands: in the paper's order a UE waited for ever, if the state outran the outputs that were lost with their sender. The
+    // CTA refuses such a state, so that the UE is answered all the same; but then it has no backup, and may be lost.
     let bound = Bound { hasty: true, inputs: 1, losses: 0, ..SMALL };
     let checker = Network::new(bound).checker().threads(2).spawn_bfs().join();
     checker.assert_no_discovery(READ_YOUR_WRITES);

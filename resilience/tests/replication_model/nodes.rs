@@ -24,7 +24,7 @@ use whimbrel_sim::Home;
 
 pub(crate) type Octets = Arc<[u8]>;
 
-/// Entropy that is none, so that what a UE is told does not depend on when the others are.
+/// Constant entropy, so that a UE's messages do not depend on when the others are served.
 pub(crate) struct Constant;
 
 impl Entropy for Constant {
@@ -102,7 +102,7 @@ pub(crate) struct Out {
 /// What the model asks of a CTA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Who serves and who backs each UE.
+    /// The primary and the backups of each UE.
     pub served: BTreeMap<UeId, (CpfId, Vec<CpfId>)>,
     pub taken_over: u64,
     pub moved: u64,
@@ -343,7 +343,7 @@ impl Machine {
         }
     }
 
-    /// What tells one state from another.
+    /// What distinguishes one state from another.
     fn state(self) -> u64 {
         match self {
             Self::Active(active) => active.state(),
@@ -585,7 +585,7 @@ fn whose(message: &PeerMessage) -> UeId {
     }
 }
 
-/// Whom a message between CPFs is from.
+/// The sender of a message between CPFs.
 pub(crate) fn sender(octets: &Octets) -> CpfId {
     ToPeer::read(octets).expect("another one wrote it").from
 }

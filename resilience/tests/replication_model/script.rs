@@ -1,8 +1,8 @@
 //! What comes before the model begins, and what UEs do in it.
 //!
-//! Emulated UEs register through an emulated gNB, at a CPF that then leaves, so that the others begin with little history.
-//! What they do then is done once in order, with nothing lost, and noted: the messages that come from the gNB, and what it is told. That is
-//! what the model plays in every order, and what it holds everything against that the gNB is told there.
+//! Emulated UEs register through an emulated gNB, at a CPF that then leaves, so that the others begin with little history. They run once in
+//! order, with nothing lost, and the messages from and to the gNB are recorded. The model plays these in every order, and compares what the
+//! gNB receives.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,23 +24,23 @@ use crate::nodes::{AtCpf, Constant, GNB, In, Machine, NOW, Octets, Out, PrimaryN
 /// Where UEs register before the model begins.
 const BEFORE: CpfId = CpfId(9);
 
-/// A message of a UE's gNB: it comes when that was told so much of the UE.
+/// A message of a UE's gNB: it comes when the gNB has received so many messages for the UE.
 #[derive(Clone, Debug)]
 pub(crate) struct Uplink {
     pub after: usize,
     pub octets: Octets,
-    /// How much of the UE the gNB is told in all, once this is answered.
+    /// Number of messages that the gNB has received for the UE once this is answered.
     pub answered: usize,
-    /// Whether the UE rests then, and all who shall have its state do.
+    /// Whether the UE is idle then, and all backups have its checkpoint.
     pub rests: bool,
 }
 
-/// What a UE does, and what its gNB is told.
+/// The messages of a UE, and those that its gNB receives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
     pub id: Option<UeId>,
     pub uplinks: Vec<Uplink>,
-    pub told: Vec<Octets>,
+    pub received: Vec<Octets>,
 }
 
 /// How the model begins.
@@ -59,9 +59,9 @@ struct Rehearsal<'a> {
     cpfs: BTreeMap<CpfId, (AtCpf, Vec<In>)>,
     gnb: Gnb,
     ues: Vec<Ue>,
-    /// From the gNB, and whether it says so because it was told something.
+    /// From the gNB, and whether it answers a message.
     up: VecDeque<(Octets, bool)>,
-    told: Vec<Octets>,
+    received: Vec<Octets>,
     time: whimbrel_ids::Instant,
 }
 
@@ -83,7 +83,7 @@ impl Rehearsal<'_> {
     fn carry(&mut self, out: Out) {
         assert_eq!(out.wrong, None);
         for octets in out.ngap {
-            self.told.push(octets.clone());
+            self.received.push(octets.clone());
             self.gnb(gnb::Input::Ngap { stream: 1, octets: &octets }, true);
         }
         for (to, taken, octets) in out.down {
@@ -103,41 +103,41 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn gnb(&mut self, input: gnb::Input<'_>, told: bool) {
+    fn gnb(&mut self, input: gnb::Input<'_>, received: bool) {
         let mut out = RanOutbox::new();
         self.gnb.handle(NOW, input, &mut out);
         for output in out.drain().collect::<Vec<_>>() {
             match output {
-                gnb::Output::Ngap { octets, .. } => self.up.push_back((octets.into(), told)),
-                gnb::Output::Radio(ue, down) => self.ue(ue, ue::Input::Radio(down), told),
+                gnb::Output::Ngap { octets, .. } => self.up.push_back((octets.into(), received)),
+                gnb::Output::Radio(ue, down) => self.ue(ue, ue::Input::Radio(down), received),
                 _ => {}
             }
         }
     }
 
-    fn ue(&mut self, ue: Camper, input: ue::Input, told: bool) {
+    fn ue(&mut self, ue: Camper, input: ue::Input, received: bool) {
         let mut out = RanOutbox::new();
         self.ues[ue.0 as usize].handle(NOW, input, &mut out);
         for output in out.drain().collect::<Vec<_>>() {
             if let ue::Output::Radio(up) = output {
-                self.gnb(gnb::Input::Radio(ue, up), told);
+                self.gnb(gnb::Input::Radio(ue, up), received);
             }
         }
     }
 
-    /// What the gNB has said is answered, message by message. Gives what it said.
+    /// Answers the gNB's messages one by one, and returns them.
     fn settle(&mut self) -> Vec<Uplink> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         let mut after = 0;
-        while let Some((octets, told)) = self.up.pop_front() {
-            if told {
-                after = self.told.len();
+        while let Some((octets, received)) = self.up.pop_front() {
+            if received {
+                after = self.received.len();
             }
             self.cta(&In::Ngap(octets.clone()));
             let rests = self.active().active.cta().logged().1 == 0;
-            said.push(Uplink { after, octets, answered: self.told.len(), rests });
+            sent.push(Uplink { after, octets, answered: self.received.len(), rests });
         }
-        said
+        sent
     }
 
     fn tick(&mut self, after: Duration) {
@@ -166,7 +166,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
         gnb: Gnb::new(gnb_config(1)),
         ues: (0..ues).map(|n| Ue::new(ue_config(n as u32))).collect(),
         up: VecDeque::new(),
-        told: Vec::new(),
+        received: Vec::new(),
         time: NOW,
     };
     let mut nothing = Outbox::default();
@@ -218,10 +218,10 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
     let has = net.cpfs.iter().map(|(id, (cpf, _))| (*id, cpf.end.taken())).collect();
     let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();
     for (n, part) in parts.iter_mut().enumerate() {
-        net.told.clear();
+        net.received.clear();
         let ue = Camper(n as u32);
-        // A session that nobody offers is refused at once, which is a whole procedure; the gNB may let the UE go before that is answered; and
-        // then the UE comes back.
+        // A session of an unknown DNN is refused at once, which is a whole procedure; the gNB may release the UE before that is answered;
+        // and then the UE comes back.
         net.ue(ue, ue::Input::Command(Command::EstablishSession(nowhere())), false);
         part.uplinks.extend(net.settle());
         let inactive = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
@@ -235,7 +235,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
             after = uplink.after.max(after);
             uplink.after = after;
         }
-        part.told = net.told.clone();
+        part.received = net.received.clone();
     }
     Beginning { snapshot, has, heard, time, parts }
 }
