@@ -24,9 +24,9 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     match running {
         // The connection is on its way out: there is nothing to hand over.
         Some(Procedure::AnRelease) => Verdict::Ignore,
-        // Of two handovers the later one is where the UE is, or goes: the earlier gives way, its target is told.
+        // Of two handovers the later one is where the UE is, or goes: the earlier gives way, its target is released.
         Some(Procedure::Handover | Procedure::PathSwitch) => Verdict::Proceed,
-        // What is said to the UE goes on beside it; what leaves meanwhile is judged by `message_meets`.
+        // NAS procedures continue beside it; their messages are judged by `message_meets`.
         None
         | Some(
             Procedure::Registration

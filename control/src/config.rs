@@ -34,17 +34,17 @@ pub struct Config {
     pub smf: Smf,
     /// Durations of the network-side timers.
     pub timers: Timers,
-    /// What a UE is told when it is refused.
+    /// The causes that a refused UE gets.
     pub refusals: BTreeMap<RefusalKind, RefusalAnswer>,
     /// Bounds on what peers can make us hold.
     pub limits: Limits,
-    /// When gNBs are told to spare the core.
+    /// When gNBs get OVERLOAD START.
     pub overload: OverloadRule,
     /// Users of brokers, if they are served.
     pub open: Option<Open>,
 }
 
-/// The AMF: who it is and whom it serves (TS 23.501 §5.9.4, §5.15).
+/// The AMF: its identity and service area (TS 23.501 §5.9.4, §5.15).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Amf {
     /// AMF name, shown to gNBs in NG SETUP RESPONSE.
@@ -65,7 +65,7 @@ pub struct Amf {
     pub integrity: Vec<IntegrityAlgorithm>,
     /// Ciphering algorithms in order of preference; NEA0 only where the operator names it.
     pub ciphering: Vec<CipheringAlgorithm>,
-    /// Full and short network name (TS 24.501 §8.2.19), told in CONFIGURATION UPDATE COMMAND.
+    /// Full and short network name (TS 24.501 §8.2.19), sent in CONFIGURATION UPDATE COMMAND.
     pub network_name: NetworkName,
     /// Voice over PS supported over 3GPP access (TS 24.501 §9.11.3.5).
     pub ims_vops: bool,
@@ -76,7 +76,7 @@ pub struct Amf {
     /// Events tell every sign of where connected UEs go ([`Sign`](crate::event::Sign)).
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].
-    pub neighbours: Vec<Neighbour>,
+    pub peer_amfs: Vec<Neighbour>,
 }
 
 /// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).
@@ -102,8 +102,8 @@ impl Amf {
     }
 
     /// The other AMF that serves a tracking area.
-    pub fn neighbour_of(&self, tai: Tai) -> Option<PeerAmfId> {
-        let at = self.neighbours.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
+    pub fn peer_amf_of(&self, tai: Tai) -> Option<PeerAmfId> {
+        let at = self.peer_amfs.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
         u8::try_from(at).ok().map(PeerAmfId)
     }
 }
@@ -141,10 +141,10 @@ impl Smf {
     }
 }
 
-/// What UPFs are told of keeping packets for idle UEs (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
+/// Buffering at UPFs for idle UEs (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffering {
-    /// Between the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): UEs that answer by themselves are not paged.
+    /// ContextTransfer the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): UEs that answer by themselves are not paged.
     pub notification_delay: u8,
     /// Packets of one session.
     pub packets: Option<u8>,
@@ -219,17 +219,17 @@ pub struct DataNetwork {
     pub flows: Vec<FlowPolicy>,
     /// What is done with flows of these names.
     pub treatments: BTreeMap<FlowName, Treatment>,
-    /// DNS servers told to UEs.
+    /// DNS servers for UEs.
     pub dns_v4: Vec<Ipv4Addr>,
-    /// DNS servers told to UEs.
+    /// DNS servers for UEs.
     pub dns_v6: Vec<Ipv6Addr>,
     /// P-CSCF addresses for IMS (TS 24.008 §10.5.6.3.1).
     pub p_cscf_v4: Vec<Ipv4Addr>,
     /// P-CSCF addresses for IMS.
     pub p_cscf_v6: Vec<Ipv6Addr>,
-    /// Link MTU in octets told to UEs: what is left of N3's MTU within the tunnel.
+    /// Link MTU for UEs, in octets: what is left of N3's MTU within the tunnel.
     pub mtu: u16,
-    /// What gNBs are told about protecting its user plane; `None`: nothing, they decide (TS 33.501 §6.6.1).
+    /// The user plane security policy for gNBs; `None`: they decide (TS 33.501 §6.6.1).
     pub up_security: Option<UpSecurity>,
 }
 
@@ -265,9 +265,9 @@ pub enum UpProtection {
 /// Durations of the network's NAS timers (TS 24.501 Table 10.2.2, Table 10.3.2) and guards.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timers {
-    /// Periodic registration: told to the UE.
+    /// Periodic registration: sent to the UE.
     pub t3512: Duration,
-    /// After five failed registrations: told to the UE.
+    /// After five failed registrations: sent to the UE.
     pub t3502: Duration,
     /// Paging sent again.
     pub t3513: Duration,
@@ -395,7 +395,7 @@ impl Default for Limits {
     }
 }
 
-/// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds all stays as it is.
+/// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). ContextTransfer the thresholds all stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadRule {
     /// At so many percent of `limits.ues` or `limits.unauthenticated_ues` the overload begins.

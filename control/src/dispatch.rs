@@ -7,7 +7,12 @@ use crate::envelope::{Command, Payload};
 use crate::event::Deregistered;
 use crate::input::Input;
 use crate::procedure::{Lane, Ue};
+use crate::services::NetworkFunctions;
 use crate::smf;
+
+/// The functions of this process.
+pub(crate) const NETWORK_FUNCTIONS: NetworkFunctions =
+    NetworkFunctions { amf: &amf::service::Amf, smf: &smf::service::Smf };
 
 /// Brings an input to where it belongs.
 pub(crate) fn admit(ue: Ue, payload: &Payload) {
@@ -24,14 +29,14 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::Udm { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(Box::new(answer.clone())))).is_err();
             if late {
-                ue.remark(|b| b.no_effect = true);
+                ue.update_batch(|b| b.no_effect = true);
             }
         }
-        Payload::Neighbour { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
+        Payload::PeerAmf { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
         Payload::Broker { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();
             if late {
-                ue.remark(|b| b.no_effect = true);
+                ue.update_batch(|b| b.no_effect = true);
             }
         }
         Payload::Tick => tick(ue),
@@ -58,7 +63,7 @@ fn tick(ue: Ue) {
             return amf::end::dismiss(ue); // TS 24.501 §5.3.1.3: it has not registered again
         }
         ue.with(|p| p.amf.connection_until = None);
-        if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
+        if ue.with(|p| p.lanes.idle()) && !ue.smf().has_user_plane(ue) {
             amf::an_release::start(ue, CauseNas::NormalRelease.into());
         }
     }
@@ -75,9 +80,9 @@ fn handle_command(ue: Ue, command: Command) {
             amf::deregistration::implicitly(ue, Deregistered::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
-        Command::TellReachable => amf::reachability::wanted(ue),
+        Command::NotifyReachable => amf::reachability::wanted(ue),
         Command::Locate(wish) => amf::location_reporting::ask(ue, wish),
-        Command::ModifySession(psi, modification) => smf::wanted::by_operator(ue, psi, modification),
+        Command::ModifySession(psi, modification) => smf::pending_change::by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_change::notified(ue),
         Command::PolicyChanged => {
             smf::policy_change::policy_changed(ue);
@@ -93,7 +98,7 @@ fn handle_command(ue: Ue, command: Command) {
 }
 
 /// After each input: a UE that is not registered, and for which nothing is under way, has nothing to stay for. What
-/// strangers leave behind would else fill the table.
+/// unauthenticated UEs leave behind would else fill the table.
 pub(crate) fn housekeeping(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
         return amf::end::dismiss(ue);
@@ -106,9 +111,9 @@ pub(crate) fn housekeeping(ue: Ue) {
     if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
         smf::area::area_changed(ue);
     }
-    amf::deregistration::deregister_if_wanted(ue);
-    amf::reachability::tell_if_wanted(ue);
-    smf::modification::begin_wanted(ue);
-    smf::pending_setup::await_abandoned_setups(ue);
+    amf::deregistration::deregister_if_requested(ue);
+    amf::reachability::report_if_requested(ue);
+    smf::modification::begin_pending_changes(ue);
+    amf::pending_setup::await_abandoned_setups(ue);
     amf::end::watch_connection(ue);
 }

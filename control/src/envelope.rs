@@ -18,8 +18,8 @@ use crate::event::Event;
 use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
+use crate::services::nudm;
 use crate::state::{Modification, Tunnel};
-use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
 /// The CTA's name of a UE: a slot and how often that slot was given away.
@@ -27,7 +27,7 @@ use crate::upf::{UpfId, UpfSet, UpfStates};
 pub struct UeId {
     /// Index into the CTA's table; 24 bits.
     pub slot: u32,
-    /// Generation of the slot: a stale id is a normal input and names nobody.
+    /// Generation of the slot: a stale id is a normal input and names no UE.
     pub generation: u16,
 }
 
@@ -35,9 +35,9 @@ impl UeId {
     /// Slots are 24 bits: what the AMF-UE-NGAP-ID and the 5G-TMSI leave beside their tags.
     pub const SLOTS: u32 = 1 << 24;
 
-    /// The CP F-SEID of one of this UE's sessions: found again from it without a table. `attempt` tells a session from
+    /// The CP F-SEID of one of this UE's sessions: found again from it without a table. `attempt` distinguishes a session from
     /// an earlier one of the same identity, of which a UPF may know still: an answer or a deletion that is late must not
-    /// reach the newer one. What the UPF counts for a session is told under it (TS 33.515 §4.2.2.1.4).
+    /// reach the newer one. What the UPF counts for a session is reported under it (TS 33.515 §4.2.2.1.4).
     pub const fn seid(self, psi: u8, attempt: u16) -> Seid {
         let ue = (self.slot as u64) << 24 | (self.generation as u64) << 8;
         Seid((attempt as u64) << 48 | ue | psi as u64)
@@ -89,7 +89,7 @@ pub struct OutputId {
 pub struct Envelope {
     /// Version of the code that runs the log: whoever runs UEs for a CTA runs no log of another version.
     pub code_version: u32,
-    /// Whom it is for.
+    /// The UE that it is for.
     pub ue: UeId,
     /// Term of the CTA that stamped it; lower terms are refused.
     pub cta_term: u32,
@@ -123,7 +123,7 @@ pub enum Payload {
         /// The NGAP message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
-        /// The CTA looked for the UE that the message names: it is this one, or a stranger's slot.
+        /// The CTA looked for the UE that the message names: it is this one, or a new UE's slot.
         addressed: bool,
     },
     /// A UE-associated NGAP message.
@@ -169,15 +169,15 @@ pub enum Payload {
         /// The request.
         to: OutputId,
         /// The answer.
-        answer: udm::Answer,
+        answer: nudm::Answer,
     },
     /// Time has come to the deadline that the last batch named.
     Tick,
     /// Something that concerns the UE but is not its message.
     Command(Command),
     /// A message of another AMF ([`N14`](crate::n14::N14)).
-    Neighbour {
-        /// Who says it.
+    PeerAmf {
+        /// The sender.
         from: PeerAmfId,
         /// The message.
         #[serde(with = "octets::shared")]
@@ -201,7 +201,7 @@ impl Payload {
             Self::InitialUeMessage { octets, .. }
             | Self::Ngap { octets, .. }
             | Self::HandoverRequired { octets, .. }
-            | Self::Neighbour { octets, .. }
+            | Self::PeerAmf { octets, .. }
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
             Self::Broker { answer: open::Answer::Octets(octets), .. } => octets.len(),
@@ -216,7 +216,7 @@ impl Payload {
             | Self::Ngap { association, .. }
             | Self::HandoverRequired { association, .. } => Some(*association),
             // Where the UE is to come to.
-            Self::Neighbour { target, .. } => target.as_ref().map(|t| t.association),
+            Self::PeerAmf { target, .. } => target.as_ref().map(|t| t.association),
             _ => None,
         }
     }
@@ -240,25 +240,25 @@ pub struct HandoverTarget {
 pub enum Command {
     /// The gNB's association, or its part for this UE, is gone.
     ConnectionLost(AssociationId),
-    /// The subscriber registered anew in another slot: this context ends (TS 23.502 §4.2.2.2.2 step 14e).
+    /// The subscriber registered again in another slot: this context ends (TS 23.502 §4.2.2.2.2 step 14e).
     Superseded,
     /// The operator deregisters the UE (TS 23.502 §4.2.2.3.3).
     Deregister,
     /// Tell when the UE can be reached (TS 23.502 §4.2.5.2).
-    TellReachable,
+    NotifyReachable,
     /// The operator wants to know where the UE is (TS 23.502 §4.10).
     Locate(Locate),
     /// The operator changes one of the UE's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
-    /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).
+    /// Nudm_SDM_Notification: the subscription has changed (TS 23.502 §4.5.1).
     SubscriptionChanged,
     /// The operator's policy of data networks has changed (TS 23.502 §4.3.3.2 step 1b, §4.3.4.2 step 1b).
     PolicyChanged,
     /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted(UpfId),
-    /// A UPF asks to be left: its sessions end, and UEs that are there ask anew (TS 29.244 §6.2.8.3).
+    /// Graceful release of a UPF: its sessions end, and UEs that are there ask again (TS 29.244 §6.2.8.3).
     LeaveUpf(UpfId),
-    /// Who predicts handovers expects the UE at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
+    /// The handover predictor expects the UE at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
     Expected(PduSessionId, Tunnel),
     /// A fault of ours, made on purpose: tests that the CTA survives one.
     #[cfg(feature = "fault-injection")]
@@ -299,9 +299,9 @@ pub struct Batch {
     pub target: Option<N2Names>,
     /// The UPFs where it has sessions.
     pub upfs: UpfSet,
-    /// The UE's machine failed on the input: the context is gone, and the outputs are what can be told of that.
+    /// The UE's machine panicked on the input: the context is deleted, and the outputs release its resources at peers.
     pub fault: bool,
-    /// The UE passed authentication: it counts no more among the strangers.
+    /// The UE passed authentication: it counts no more among the unauthenticated UEs.
     pub authenticated: bool,
     /// What the CTA does with the UE after this input.
     pub disposition: Disposition,
@@ -327,7 +327,7 @@ pub enum Disposition {
     #[default]
     Keep,
     /// The message does not prove to come from this UE: run it in a slot of its own.
-    Stranger,
+    OtherUe,
     /// The message names the UE that bears this 5G-TMSI: ask that one first.
     Elsewhere(Tmsi),
     /// The context ended; the slot is free.
@@ -384,9 +384,9 @@ pub enum Effect {
         octets: Vec<u8>,
     },
     /// A UDM service operation.
-    Udm(udm::Request),
+    Udm(nudm::Request),
     /// A message to another AMF, once.
-    Neighbour {
+    PeerAmf {
         /// Which.
         to: PeerAmfId,
         /// The message ([`N14`](crate::n14::N14)).
@@ -406,7 +406,7 @@ impl Output {
             // Where it goes is made of what stands in the UE's context.
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
-            Effect::Neighbour { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
+            Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
             Effect::Broker(request) => digest(7, &request.0.to_octets()),
         }
     }
@@ -420,7 +420,7 @@ impl Batch {
     }
 }
 
-/// What is known of who a UE is, for events and explanations.
+/// The identity of a UE as far as known, for events and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The subscriber, once known.

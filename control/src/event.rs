@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, Qfi, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::NgranCgi;
 
-use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, Subject, UeId};
 use crate::flat::text::{self, Text};
 use crate::policy::FlowName;
@@ -56,7 +55,7 @@ pub enum Event {
         /// Why.
         why: Deregistered,
     },
-    /// The UE can be reached: who asked to be told is told (TS 23.502 §4.2.5.2).
+    /// The UE has become reachable, as was requested (TS 23.502 §4.2.5.2).
     Reachable {
         /// Whose.
         subject: Subject,
@@ -75,7 +74,7 @@ pub enum Event {
         /// Which session.
         psi: PduSessionId,
     },
-    /// A gNB told where the UE is, as was asked (TS 38.413 §8.12.3).
+    /// A gNB reported the UE's location, as was requested (TS 38.413 §8.12.3).
     Located {
         /// Whose.
         subject: Subject,
@@ -84,7 +83,7 @@ pub enum Event {
         /// Its cell.
         cell: Option<NgranCgi>,
     },
-    /// A gNB told whether the UE is in an area that is watched (TS 38.413 §8.12.3).
+    /// A gNB reported whether the UE is in an area that is watched (TS 38.413 §8.12.3).
     Presence {
         /// Whose.
         subject: Subject,
@@ -162,7 +161,7 @@ pub enum SessionOutcome {
     Completed {
         /// QoS flows that the gNB did not take: the session goes on without them (TS 38.413 §8.2.3.2).
         failed_flows: Vec<FailedFlow>,
-        /// The gNB did not make the change that the UE has made: its resources are set up anew.
+        /// The gNB did not make the change that the UE has made: its resources are set up again.
         not_at_gnb: Option<Refusal>,
         /// Another change of the session follows at once.
         more: bool,
@@ -187,7 +186,7 @@ pub enum SessionOutcome {
 pub struct FailedFlow {
     /// Its identifier.
     pub qfi: Qfi,
-    /// The policy that it comes from, where the session wanted such a flow.
+    /// The policy that it comes from, where the session was to have such a flow.
     pub name: Option<FlowName>,
     /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
     pub cause: String,
@@ -224,13 +223,13 @@ pub enum Deregistered {
     Superseded,
     /// It did not come back in time (TS 24.501 §5.3.7).
     Implicitly,
-    /// The operator wanted it.
+    /// The operator's command.
     ByOperator,
     /// Its subscription ended (TS 23.502 §4.2.2.3.3).
     BySubscription,
     /// Its machine failed on an input: a fault of ours, which cost this UE its context and no other UE anything.
     Fault,
-    /// Nobody holds its state any more: its CPF was lost, and those that backed it.
+    /// No replica holds its state any more: its CPF was lost, and those that backed it.
     StateLost,
 }
 
@@ -243,7 +242,7 @@ pub enum Dropped {
     Integrity,
     /// Not protected where protection is demanded (TS 24.501 §4.4.4.3).
     Unprotected,
-    /// Nobody awaits it in this state (TS 24.501 §7.4).
+    /// No procedure awaits it in this state (TS 24.501 §7.4).
     OutOfState,
     /// It repeats a message that is being worked on.
     Duplicate,
@@ -260,7 +259,7 @@ pub enum RanEvent {
     Up {
         /// Where.
         association: AssociationId,
-        /// Who.
+        /// The gNB.
         gnb: GlobalGnbId,
         /// What it calls itself.
         name: Option<String>,
@@ -269,7 +268,7 @@ pub enum RanEvent {
     SetupRefused {
         /// Where.
         association: AssociationId,
-        /// Who, if it said.
+        /// The gNB, if it named itself.
         gnb: Option<GlobalGnbId>,
         /// Why, with both sides.
         why: SetupRefusal,
@@ -278,7 +277,7 @@ pub enum RanEvent {
     Down {
         /// Where.
         association: AssociationId,
-        /// Who, if it had set up.
+        /// The gNB, if it had set up.
         gnb: Option<GlobalGnbId>,
     },
     /// All or some connections of a gNB were reset (TS 38.413 §8.7.4).
@@ -287,7 +286,7 @@ pub enum RanEvent {
         association: AssociationId,
         /// How many.
         ues: usize,
-        /// Who began it.
+        /// The side that started it.
         by: ResetBy,
     },
     /// A gNB did not acknowledge NG RESET, which was sent twice (TS 38.413 §8.7.4.2.1).
@@ -302,7 +301,7 @@ pub enum RanEvent {
         /// What was wrong.
         what: String,
     },
-    /// The gNB told of an error of ours.
+    /// The gNB reported an error of ours.
     ErrorIndication {
         /// Where.
         association: AssociationId,
@@ -332,7 +331,7 @@ pub enum RanEvent {
         /// The one that had it before.
         other: AssociationId,
     },
-    /// Nobody set up on an association in time (TS 38.413 §8.7.1.1).
+    /// No gNB set up on an association in time (TS 38.413 §8.7.1.1).
     NeverSetUp {
         /// Where.
         association: AssociationId,
@@ -356,7 +355,7 @@ pub enum RanEvent {
         /// Where.
         association: AssociationId,
     },
-    /// gNBs are told to spare the core, or that it is over (TS 38.413 §8.7.7, §8.7.8).
+    /// gNBs get OVERLOAD START or OVERLOAD STOP (TS 38.413 §8.7.7, §8.7.8).
     Overload {
         /// Whether it began.
         on: bool,
@@ -368,7 +367,7 @@ pub enum RanEvent {
         /// To where.
         to: AssociationId,
     },
-    /// A message for which there is nobody here, or whose addressee is not; the procedure has no answer.
+    /// A message without a function here, or whose addressee is absent; the procedure has no answer.
     Unserved {
         /// Where it came from.
         association: AssociationId,
@@ -388,7 +387,7 @@ pub enum RanEvent {
     },
     /// A gNB did not answer to a warning message.
     WarningUnanswered {
-        /// Who.
+        /// The gNB.
         gnb: GlobalGnbId,
         /// Which kind.
         message_identifier: u16,
@@ -401,7 +400,7 @@ pub enum RanEvent {
         association: AssociationId,
         /// How many cells.
         cells: usize,
-        /// They broadcast again and get them anew; else they do not broadcast.
+        /// They broadcast again and get them again; else they do not broadcast.
         restarted: bool,
     },
     /// A bound was reached, and what came beyond it dropped.
@@ -413,7 +412,7 @@ pub enum RanEvent {
     },
 }
 
-/// Who began an NG Reset (TS 38.413 §8.7.4).
+/// The side that started an NG Reset (TS 38.413 §8.7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResetBy {
     /// The gNB, by NG RESET or by a further NG SETUP REQUEST on its association (TS 38.413 §8.7.1.1).
@@ -460,10 +459,27 @@ pub enum SetupRefusal {
 /// A UE's event with the UE that it happened to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UeEvent {
-    /// Who.
+    /// The gNB.
     pub ue: UeId,
     /// The gNB's association over which its last message came.
     pub on: Option<AssociationId>,
     /// What.
     pub event: Event,
+}
+
+/// What became of a warning at one gNB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WarningOutcome {
+    /// It has not answered yet.
+    Awaited,
+    /// It broadcasts, in so many cells or areas; `None`: it did not say.
+    Broadcasting(Option<usize>),
+    /// It does not broadcast: no cell of the area is its own.
+    Nowhere,
+    /// It did not answer.
+    NoAnswer,
+    /// It reported that this many of its cells no longer broadcast warnings.
+    Failed(usize),
+    /// It stopped; this many broadcasts had been made, as far as reported.
+    Cancelled(u64),
 }

@@ -280,7 +280,7 @@ fn v6_text(value: [u8; 17]) -> String {
     if prefix == 128 { a.to_string() } else { format!("{a}/{prefix}") }
 }
 
-/// The filter of an Ethernet session, as the UPF is told it. IP components become an SDF filter within it.
+/// The filter of an Ethernet session, in the form for the UPF. IP components become an SDF filter within it.
 pub(crate) fn ethernet(filter: &PacketFilter, uplink: bool) -> EthernetPacketFilter {
     let mut out = EthernetPacketFilter {
         ethernet_filter_id: None,
@@ -318,7 +318,7 @@ pub(crate) fn ethernet(filter: &PacketFilter, uplink: bool) -> EthernetPacketFil
             _ => {}
         }
     }
-    // A filter of both directions is said as uplink frames have it: downlink frames have it the other way round.
+    // A filter of both directions is written as uplink frames have it: downlink frames have it the other way round.
     if !uplink && filter.direction == FilterDirection::Bidirectional {
         std::mem::swap(&mut addresses.source, &mut addresses.destination);
         std::mem::swap(&mut addresses.upper_source, &mut addresses.upper_destination);

@@ -6,8 +6,8 @@ use whimbrel_ngap::Message;
 use crate::envelope::OutputId;
 use crate::n14::Body;
 use crate::open;
-use crate::smf::N2Outcome;
-use crate::udm;
+use crate::services::nsmf::N2Outcome;
+use crate::services::nudm;
 
 /// One input, as a procedure receives it.
 #[derive(Clone, Debug)]
@@ -29,9 +29,9 @@ pub(crate) enum Input {
     /// The UPF's answer to this request; `None`: it did not answer.
     Pfcp(OutputId, Option<Box<whimbrel_pfcp::Message>>),
     /// What another AMF says of the handover between it and this one.
-    Neighbour(Box<Body>),
+    PeerAmf(Box<Body>),
     /// The UDM's answer.
-    Udm(Box<udm::Answer>),
+    Udm(Box<nudm::Answer>),
     /// A broker's answer.
     Broker(open::Answer),
 }

@@ -8,6 +8,7 @@
 //! | [`flat`] | how UEs, inputs and outputs travel between processes |
 //! | `dispatch`, `collision` | which procedure an input belongs to, and what becomes of those that run |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
+//! | `services` | the service operations by which AMF, SMF and UDM call each other |
 //! | [`refusal`], [`event`] | why not, and what happened |
 //!
 //! Nothing here reads a clock, opens a socket or draws a number: time, octets and entropy come in envelopes.
@@ -31,6 +32,7 @@ mod prf;
 mod procedure;
 pub mod refusal;
 pub mod remedy;
+mod services;
 mod shard;
 pub mod smf;
 mod state;
@@ -54,6 +56,6 @@ pub use procedure::Procedure;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use shard::Shard;
-pub use state::{AmfContext, CROSSING, Connection, Seen, Source, UeContext};
+pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, Source, UeContext};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -31,12 +31,12 @@ use crate::flat::Flat;
 pub struct PeerAmfId(pub u8);
 
 /// The name of one UE's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
-/// context; who does not know it has no part in it.
+/// context; an AMF that does not know it has no part in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
     /// The UE, as the source calls it.
     pub source: UeId,
-    /// Drawn for this one, by who speaks first.
+    /// Random, drawn for this one by the AMF that starts.
     pub token: [u8; 16],
 }
 
@@ -51,11 +51,11 @@ impl fmt::Debug for Relation {
 pub struct N14 {
     /// Of which UE's way. Who asks for a context does not know the UE yet, and names itself: the stranger's slot.
     pub relation: Relation,
-    /// What is said.
+    /// The content.
     pub body: Body,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Body {
     /// Source to target: take this UE over.
@@ -92,7 +92,7 @@ pub enum Body {
 impl Body {
     /// A UE is not taken, or was lost before it came.
     pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
-        let mut failure = HandoverFailure::new(NOBODY, cause.into());
+        let mut failure = HandoverFailure::new(NO_UE, cause.into());
         failure.target_to_source_failure_transparent_container = container;
         let mut octets = Vec::new();
         Message::from(failure).encode(&mut octets);
@@ -119,7 +119,7 @@ impl Body {
 }
 
 /// What a HANDOVER FAILURE between AMFs calls the UE: the relation says which it is.
-const NOBODY: AmfUeNgapId = match AmfUeNgapId::new(0) {
+const NO_UE: AmfUeNgapId = match AmfUeNgapId::new(0) {
     Some(id) => id,
     None => panic!("0 is an AMF-UE-NGAP-ID"),
 };
@@ -134,7 +134,7 @@ pub struct UeContextCreateData {
     pub required: Vec<u8>,
     /// The key for the next gNB.
     pub keys: Keys,
-    /// Where each of its sessions is: the address at which the UPF takes PFCP. One of a UPF that nobody else reaches is not named.
+    /// Where each of its sessions is: the address at which the UPF takes PFCP. A UPF that other SMFs do not reach is not named.
     pub upfs: Vec<(PduSessionId, IpAddr)>,
 }
 
@@ -168,7 +168,7 @@ pub struct Shown {
 pub struct Transferred {
     /// The slot that asked.
     pub asker: UeId,
-    /// Its state before it said what it showed: a [`Checkpoint`](crate::Checkpoint).
+    /// Its state before it sent its request: a [`Checkpoint`](crate::Checkpoint).
     pub state: Flat,
     /// As in [`UeContextCreateData::upfs`].
     pub upfs: Vec<(PduSessionId, IpAddr)>,

@@ -93,7 +93,7 @@ impl Default for FlowGate {
     }
 }
 
-/// Who sets a flow up.
+/// What sets a flow up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Setup {
     /// The network, with each session.
@@ -122,7 +122,7 @@ pub struct FlowPolicy {
     pub filters: Vec<PacketFilter>,
     /// Which directions pass.
     pub gate: FlowGate,
-    /// Who sets it up.
+    /// What sets it up.
     pub setup: Setup,
 }
 
@@ -132,7 +132,7 @@ pub struct FlowPolicy {
 pub struct Treatment {
     /// The DSCP of its packets to the gNB, outside (RFC 2474); `None`: as its 5QI has it ([`dscp_of`]).
     pub dscp: Option<u8>,
-    /// UEs that can learn the rules of its uplink packets from its downlink packets are told no others (TS 23.501 §5.7.5).
+    /// UEs that can derive the rules of its uplink packets from its downlink packets get no others (TS 23.501 §5.7.5).
     pub reflective: bool,
     /// The packets of these applications are its own as well, as the UPF knows them (Application ID, TS 29.244 §8.2.6). The UE is told
     /// of no such rule: what it sends comes by its default flow, unless it learns by reflective QoS.

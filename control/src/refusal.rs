@@ -88,7 +88,7 @@ pub enum Refusal {
     OtherHomeNetwork(PlmnId),
     /// The UE gave no usable identity.
     NoIdentity,
-    /// The UE believes to be registered, and nobody here knows it.
+    /// The UE assumes to be registered, but there is no context of it here.
     NoContext,
     /// It asked for emergency service, which there is none of.
     Emergency,
@@ -280,7 +280,7 @@ impl Refusal {
         }
     }
 
-    /// The 5GMM cause that tells the UE (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
+    /// The 5GMM cause for the UE (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
     ///
     /// A subscriber that the store does not know gets #3 as TS 29.524 §4.3.2 maps it. A key that does not fit is told with
     /// AUTHENTICATION REJECT, which carries no cause; #3 stands here for the log.
@@ -338,7 +338,7 @@ impl Refusal {
         }
     }
 
-    /// The 5GSM cause that tells the UE why it has no session (TS 24.501 §9.11.4.2, Annex B).
+    /// The 5GSM cause for a UE whose session was refused (TS 24.501 §9.11.4.2, Annex B).
     pub fn sm_cause(&self, config: &Config) -> SmCause {
         if self.kind().is_of_session()
             && let Some(cause) = self.configured(config).and_then(SmCause::from_u8)
@@ -400,8 +400,8 @@ impl Refusal {
         })
     }
 
-    /// Whether the UE was told by AUTHENTICATION REJECT, so that no other reject follows.
-    pub fn was_told(&self) -> bool {
+    /// Whether AUTHENTICATION REJECT was sent, so that no other reject follows.
+    pub fn reject_was_sent(&self) -> bool {
         matches!(
             self,
             Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::ChallengeRefused(_)

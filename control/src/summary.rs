@@ -165,7 +165,7 @@ impl SessionSummary {
             ambr: session.ambr,
             ssc_mode: session.ssc_mode as u8,
             flows: flows(session),
-            changing: session.wanted.is_some(),
+            changing: session.pending_change.is_some(),
             usage: session.usage,
             secondary_usage: session.secondary_usage.as_deref().copied().unwrap_or_default(),
         }

@@ -14,8 +14,9 @@ use whimbrel_security::NasCounts;
 
 use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
 use crate::event::{Deregistered, Dropped, Event};
+use crate::services::nudm::{Identity, Request};
 use crate::state::{SmContext, UeContext};
-use crate::udm::{self, Identity, Request};
+use crate::udm;
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
 fn sm_container(n: u8, pti: u8, body: impl Into<sm::Body>) -> UlNasTransport {
@@ -225,7 +226,7 @@ fn an_unprotected_request_in_the_ues_name_does_not_touch_it() {
     let mut plain = Vec::new();
     mm::Message::from(registration_request(RegistrationKind::Initial)).encode(&mut plain);
     let batch = harness.first(plain, Some(Tmsi(0x1234)));
-    assert_eq!(batch.disposition, Disposition::Stranger);
+    assert_eq!(batch.disposition, Disposition::OtherUe);
     assert!(batch.outputs.is_empty());
     assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }

@@ -45,7 +45,7 @@ pub struct UpfStates {
 pub struct UpfState {
     /// Its association stands, it answers, and it has not asked to be spared.
     pub usable: bool,
-    /// Its load in percent, as it told last (TS 29.244 §6.2.3).
+    /// Its load in percent, as last reported (TS 29.244 §6.2.3).
     pub load: u8,
     /// The part of new sessions, in percent, that it asks to be kept away (TS 29.244 §6.2.4).
     pub reduction: u8,

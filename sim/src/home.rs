@@ -147,7 +147,7 @@ pub fn default_config() -> Config {
             integrity: vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],
             ciphering: vec![CipheringAlgorithm::Nea2, CipheringAlgorithm::Nea1, CipheringAlgorithm::Nea3],
             network_name: NetworkName { full: "Whimbrel".to_owned(), short: "Whimbrel".to_owned() },
-            neighbours: Vec::new(),
+            peer_amfs: Vec::new(),
             signs: false,
             ims_vops: true,
             time_zone_quarters: 4,

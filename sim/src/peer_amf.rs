@@ -78,8 +78,8 @@ pub fn two_amf_configs() -> (Config, Config) {
         tacs: config.amf.tacs.clone(),
     };
     let (here, there) = (of("home", &home), of("peer_amf", &peer_amf));
-    home.amf.neighbours = vec![there];
-    peer_amf.amf.neighbours = vec![here];
+    home.amf.peer_amfs = vec![there];
+    peer_amf.amf.peer_amfs = vec![here];
     (home, peer_amf)
 }
 

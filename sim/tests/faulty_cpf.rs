@@ -67,7 +67,7 @@ fn batch(rng: &mut Rng) -> Batch {
     let disposition = [
         Disposition::Keep,
         Disposition::Keep,
-        Disposition::Stranger,
+        Disposition::OtherUe,
         Disposition::Elsewhere(Tmsi(rng.draw() as u32)),
         Disposition::Ended,
     ];
@@ -128,7 +128,7 @@ fn no_process_panics_whatever_a_faulty_cpf_sends() {
                 let any = |rng: &mut Rng| CpfId(1 + (rng.draw() % 3) as u16);
                 let from = if !rng.draw().is_multiple_of(8) { faulty } else { any(&mut rng) };
                 if rng.draw().is_multiple_of(4) {
-                    net.order(context, CoreCommand::TellReachable); // it is asked something, and says this
+                    net.order(context, CoreCommand::NotifyReachable); // it is asked something, and says this
                 }
                 net.inject_from_cpf(from, report(&mut rng, context, clock));
                 if rng.draw().is_multiple_of(8) {

@@ -28,7 +28,7 @@ fn reports(net: &Sim) -> usize {
 
 fn order(net: &mut Sim) {
     let id = net.cta().contexts().next().expect("a UE").id;
-    net.order(id, Order::TellReachable);
+    net.order(id, Order::NotifyReachable);
 }
 
 #[test] // TS 23.502 §4.2.5.2: a connected UE can be reached now

@@ -162,7 +162,7 @@ fn another_subscription_reaches_the_ue() {
         let session = net.ue_ref(ue).sessions().next().expect("a session");
         assert_eq!(session.ambr_kbps, (400, 300), "idle: {idle}");
         let core = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("a session");
-        assert_eq!((core.five_qi, core.ambr.dl_kbps, core.wanted.is_none()), (FiveQi(7), 400, true));
+        assert_eq!((core.five_qi, core.ambr.dl_kbps, core.pending_change.is_none()), (FiveQi(7), 400, true));
         no_violations(&net);
     }
 }

@@ -168,7 +168,7 @@ pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer 
 /// Has the core emit the event `reachable` once the UE can be reached.
 pub(super) async fn tell_reachable(shared: Arc<Shared>, request: Request) -> Answer {
     let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
-    let operation = shared.console.commands.ask(|reply| Command::TellReachable(supi, reply)).await?;
+    let operation = shared.console.commands.ask(|reply| Command::NotifyReachable(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 

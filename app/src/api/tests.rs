@@ -85,7 +85,7 @@ fn control(console: &Console, command: Command) {
         Command::ListGnbs(reply) => {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
-        Command::Deregister(supi, reply) | Command::TellReachable(supi, reply) => {
+        Command::Deregister(supi, reply) | Command::NotifyReachable(supi, reply) => {
             let known = supi.to_string() == UE;
             reply.send(known.then(|| begin(Target::Reachability(ue_id)))).is_ok()
         }

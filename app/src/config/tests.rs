@@ -396,7 +396,7 @@ fn another_amf_has_a_name_and_tracking_areas_of_its_own_and_can_be_called() {
         |rest: &str| format!("neighbours:\n  listen: \"127.0.0.1:7390\"\n  amfs:\n    - {{ {rest} }}\n");
     let good =
         read(&neighbours("name: south, pointer: 1, tacs: [2], addresses: [\"127.0.0.2:7390\"]")).unwrap();
-    let told = good.control().amf.neighbours;
+    let told = good.control().amf.peer_amfs;
     assert_eq!((told.len(), told[0].name.as_str(), told[0].amf_id.pointer()), (1, "south", 1));
     let caller = "pointer: 1, tacs: [2]";
     assert!(refused(&neighbours(caller)).contains("nothing says where"));

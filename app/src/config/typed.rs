@@ -34,7 +34,7 @@ impl Config {
                     full: amf.network_name_full.clone(),
                     short: amf.network_name_short.clone(),
                 },
-                neighbours: self.neighbours.amfs.iter().map(super::neighbours::Neighbour::control).collect(),
+                peer_amfs: self.neighbours.amfs.iter().map(super::neighbours::Neighbour::control).collect(),
                 signs: self.handover.signs,
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,

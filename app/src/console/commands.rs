@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// Deregister a UE (TS 23.502 §4.2.2.3.3). The answer: the operation; none where the UE is not known.
     Deregister(Supi, oneshot::Sender<Option<u64>>),
     /// Tell by an event when a UE can be reached (TS 23.502 §4.2.5.2). The answer: the operation; none where the UE is not known.
-    TellReachable(Supi, oneshot::Sender<Option<u64>>),
+    NotifyReachable(Supi, oneshot::Sender<Option<u64>>),
     /// Find out where a UE is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
     Locate(Supi, Locate, oneshot::Sender<bool>),
     /// Send a warning message (TS 38.413 §8.9.1). The answer: the operation.

@@ -897,7 +897,7 @@ impl Control {
         self.version += 1;
         told.version = self.version;
         // Their links are those of the start.
-        told.amf.neighbours.clone_from(&self.active.cta().config().amf.neighbours);
+        told.amf.peer_amfs.clone_from(&self.active.cta().config().amf.peer_amfs);
         let told = Arc::new(told);
         self.observer.configure(told.clone());
         if let Some(pool) = &mut self.pool {
@@ -988,8 +988,8 @@ impl Control {
                 let order = whimbrel_control::Command::Deregister;
                 reply.send(self.order(now, supi, order, Target::Deregistration)).is_ok()
             }
-            Command::TellReachable(supi, reply) => {
-                let order = whimbrel_control::Command::TellReachable;
+            Command::NotifyReachable(supi, reply) => {
+                let order = whimbrel_control::Command::NotifyReachable;
                 reply.send(self.order(now, supi, order, Target::Reachability)).is_ok()
             }
             Command::Locate(supi, wish, reply) => {

@@ -169,7 +169,7 @@ pub(super) fn answer(config: &Config, procedure: Procedure, refusal: &Refusal) -
     match (procedure, refusal) {
         // An answer to a UE that does not answer, or to a gNB, carries no cause.
         (_, Refusal::NoAnswer(_) | Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }) => String::new(),
-        (_, refusal) if refusal.was_told() => "AUTHENTICATION REJECT".into(),
+        (_, refusal) if refusal.reject_was_sent() => "AUTHENTICATION REJECT".into(),
         (Procedure::Registration, _) => format!("REGISTRATION REJECT with {}", mm()),
         (Procedure::ServiceRequest, _) => format!("SERVICE REJECT with {}", mm()),
         (Procedure::PduSessionEstablishment, Refusal::Congested("slices")) => {

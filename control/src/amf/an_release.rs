@@ -5,20 +5,19 @@ use whimbrel_ngap::ie::Cause;
 
 use super::connection::lost;
 use super::n2::send_release_command;
-use super::{end, nas_dispatch, reach, target};
+use super::{end, nas_dispatch, reach, session_resources, target};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
-use crate::smf;
 
 /// Begins to let the UE's connection go; the gNB may have asked.
 pub(crate) fn start(ue: Ue, cause: Cause) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::AnRelease, async move {
         let began = ue.now();
-        drop(target::abandon(ue)); // a UE that is let go is handed over to nobody
+        drop(target::abandon(ue)); // the release ends any handover
         send_release_command(ue, cause); // step 2
-        smf::deactivate_all(ue, smf::with_user_plane(ue)); // steps 5 to 7, on each session's lane
+        session_resources::deactivate_all(ue, ue.smf().sessions_with_user_plane(ue)); // steps 5 to 7, on each session's lane
         let complete =
             |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextReleaseComplete(_)));
         // Step 4. A gNB that does not complete has lost the UE all the same.
@@ -52,9 +51,10 @@ pub(crate) fn requested(ue: Ue, cause: Cause) {
 pub(crate) fn begin_reachability(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
+    let has_sessions = !ue.smf().session_ids(ue).is_empty();
     let registered = ue.with(|p| {
         // A UE that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.7).
-        if p.amf.emergency && p.sessions.is_empty() {
+        if p.amf.emergency && !has_sessions {
             p.amf.registered = false;
         }
         if p.amf.registered {

@@ -1,4 +1,4 @@
-//! The radio's part of security: the chain of next hops, and what gNBs are told of the UE's algorithms.
+//! AS security: the chain of next hops, and the UE's algorithms in the form that gNBs get.
 //!
 //! TS 33.501 §6.9.2.1, TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
 
@@ -26,14 +26,14 @@ pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
 /// A fresh {NH, NCC} for a gNB that has taken the UE over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
 /// connection.
 ///
-/// Where a newer K_AMF was taken into use since, the chain begins anew from it, and the gNB is told.
+/// Where a newer K_AMF was taken into use since, the chain restarts from it, and the gNB gets the New Security Context Indicator.
 pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let fresh = offer_chain(amf)?;
     settle_chain(amf);
     Some(fresh)
 }
 
-/// The UE is at the gNB that was told of the newer K_AMF: the chain is that one's from here on.
+/// The UE is at the gNB that got the newer K_AMF's key: the chain is that one's from here on.
 pub(crate) fn settle_chain(amf: &mut AmfContext) {
     if amf.next_hop.as_ref().is_some_and(|next| next.of != amf.ng_ksi)
         && let Some(k_amf) = &amf.k_amf
@@ -43,8 +43,8 @@ pub(crate) fn settle_chain(amf: &mut AmfContext) {
     }
 }
 
-/// The same for a gNB to which the UE may come (TS 33.501 §6.9.2.3.3). A chain that begins anew does so when it has come
-/// ([`settle_chain`]): if it stays, its radio has the keys of the former K_AMF still, and the next gNB has to be told again.
+/// The same for a gNB to which the UE may come (TS 33.501 §6.9.2.3.3). A chain that restarts does so when the UE has arrived
+/// ([`settle_chain`]): if the UE stays, its radio still has the keys of the former K_AMF, and the next gNB needs the indicator again.
 pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let next = amf.next_hop.as_ref()?;
     let k_amf = amf.k_amf.as_ref()?;
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    #[test] // TS 33.501 §6.9.2.3.3: a K_AMF that the radio does not know yet begins the chain anew, and the gNB is told
+    #[test] // TS 33.501 §6.9.2.3.3: a K_AMF that the radio does not know yet restarts the chain, and the gNB gets the indicator
     fn a_new_k_amf_begins_a_new_chain() {
         let mut amf = secured();
         (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (2, false));
     }
 
-    #[test] // TS 33.501 §6.9.2.3.3: who is offered to a gNB and stays has the keys of before, and the next gNB is told of the new K_AMF too
+    #[test] // TS 33.501 §6.9.2.3.3: a UE that stays after an offer keeps its keys, and the next gNB gets the indicator of the new K_AMF too
     fn a_new_chain_begins_when_the_ue_has_come() {
         let mut amf = secured();
         (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));

@@ -12,12 +12,12 @@ use super::n2::send_nas;
 use super::{eap_aka_prime, five_g_aka, udm_client};
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::{AuthData, Identity, Resynchronisation, Vector};
 use crate::state::Security;
-use crate::udm::{AuthData, Identity, Resynchronisation, Vector};
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
-    /// Who it is.
+    /// The subscriber.
     pub(crate) supi: Supi,
     /// The key that both sides now share.
     pub(crate) k_amf: KAmf,
@@ -31,7 +31,7 @@ pub(crate) struct Authenticated {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// AUTHENTICATION REJECT.
-    Told,
+    Rejected,
     /// Nothing: it is served all the same (TS 24.501 §5.4.1.3.5, emergency).
     Tolerated,
 }
@@ -44,14 +44,14 @@ pub(super) enum Step {
     Resynchronise(Resynchronisation),
     /// The key set identifier names another key of its.
     KsiInUse,
-    /// It did not prove its key; with what tells it so.
+    /// It did not prove its key; with the reject to send.
     Failed(Refusal, Option<ie::EapMessage>),
 }
 
-/// Whom to challenge, and whether that is known by nothing but the security context in force.
+/// The identity to challenge, and whether it rests on the security context in force alone.
 pub(crate) enum Claim {
-    /// The UE has just said so.
-    Told(Identity),
+    /// The UE has just sent it.
+    Received(Identity),
     /// Its context says so; where the challenge fails, it is asked first (TS 24.501 §5.4.1.3.5).
     Remembered(Identity),
 }
@@ -71,7 +71,7 @@ pub(crate) async fn authenticate(
     failure: Failure,
 ) -> Result<Authenticated, End> {
     let (mut identity, mut remembered) = match claim {
-        Claim::Told(identity) => (identity, false),
+        Claim::Received(identity) => (identity, false),
         Claim::Remembered(identity) => (identity, true),
     };
     let mut ng_ksi = next_ksi(ue, offered);
@@ -121,7 +121,7 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
     ie::Abba::new(ABBA.0).ok_or(Refusal::Protocol("ABBA"))
 }
 
-/// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the UE learns that it is not who it claims to be.
+/// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: AUTHENTICATION REJECT.
 fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;

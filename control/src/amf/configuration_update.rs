@@ -16,8 +16,8 @@ use crate::input::Input;
 use crate::procedure::{End, Lane, Procedure, Repeated, Ue};
 use crate::state::Security;
 
-/// Tells the network's name and time, as UEs show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
-pub(crate) fn tell_network_name(ue: Ue) {
+/// Sends the network's name and time, as UEs show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
+pub(crate) fn send_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
         send_nas(ue, &command.into(), Security::Current);
     }
@@ -29,7 +29,7 @@ pub(crate) fn reallocate_guti(ue: Ue) {
     start(ue, reallocation(ue.on(Lane::Mobility)));
 }
 
-/// Tells something that the UE acknowledges.
+/// Sends a configuration update that the UE acknowledges.
 pub(crate) fn tell(ue: Ue, mut command: ConfigurationUpdateCommand) {
     command.update_indication = Some(ConfigurationUpdateIndication {
         acknowledgement_requested: true,
@@ -51,19 +51,19 @@ fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
                 ue.event(Event::Completed { procedure: Procedure::ConfigurationUpdate, subject, took });
                 match ue_context_modification::new_assistance(ue).await {
                     Err(End::Interrupted(why)) => end::interrupted(ue, why),
-                    _ => end::let_go_when_unused(ue),
+                    _ => end::arm_inactivity_timer(ue),
                 }
             }
             // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay good until one is used.
-            Err(End::Refused(_)) => end::let_go_when_unused(ue),
+            Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
 
-/// Tells the slices that a subscription has changed to; the UE acknowledges and is to register with them
+/// Sends the slices of a changed subscription; the UE acknowledges and is to register with them
 /// (TS 24.501 §5.4.4.2, TS 23.502 §4.2.4.2).
-pub(crate) async fn tell_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), End> {
+pub(crate) async fn send_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), End> {
     let mut command = ConfigurationUpdateCommand::new();
     command.allowed_nssai = Some(nssai(&slices.allowed));
     command.rejected_nssai = rejected_nssai(slices.rejected);

@@ -5,16 +5,16 @@ use whimbrel_ngap::ie::{CauseRadioNetwork, UeNgapIdPair};
 use whimbrel_ngap::msg::InitialUeMessage;
 
 use super::an_release;
-use super::n2::{emit, part, release_command};
+use super::n2::{emit, note_released, release_command};
+use super::session_resources;
 use super::user_location::locate;
 use super::{location_reporting, paging, target};
 use crate::envelope::AssociationId;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
-use crate::smf;
 use crate::state::Connection;
 
 /// Takes the new connection in place of one that the UE may have had (TS 23.502 §4.2.2.2.2, §4.2.3.2): the gNB of the
-/// former is told to let go, and what ran over it ends.
+/// former gets UE CONTEXT RELEASE COMMAND, and what ran over it ends.
 pub(crate) fn adopt(
     ue: Ue,
     association: AssociationId,
@@ -26,7 +26,7 @@ pub(crate) fn adopt(
         let ids = UeNgapIdPair::new(former.amf_ue_ngap_id, former.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
         emit(ue, former.association, &command.into(), None);
-        part(ue, former.association, former.amf_ue_ngap_id);
+        note_released(ue, former.association, former.amf_ue_ngap_id);
         detach(ue);
     }
     ue.with(|p| {
@@ -39,7 +39,7 @@ pub(crate) fn adopt(
             context_set_up: false,
             context_pending: false,
             context_requested: m.ue_context_request.is_some(),
-            ambr_told: None,
+            ambr_sent: None,
             follow_on: false,
             secured,
             releasing: false,
@@ -62,19 +62,20 @@ pub(crate) fn lost(ue: Ue) {
 
 fn detach(ue: Ue) {
     drop(target::abandon(ue));
-    let sessions = smf::with_user_plane(ue);
+    let sessions = ue.smf().sessions_with_user_plane(ue);
+    let all = ue.smf().session_ids(ue);
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.next_hop = None;
         p.amf.connection_until = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         p.lanes.interrupt_pending_setups(Interrupt::ConnectionLost);
-        for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+        for psi in all {
             // What lets the user plane go does not need the connection.
             if p.lanes.procedure(Lane::Session(psi)) != Some(Procedure::UpConnectionDeactivation) {
                 p.lanes.interrupt(Lane::Session(psi), Interrupt::ConnectionLost);
             }
         }
     });
-    smf::deactivate_all(ue, sessions);
+    session_resources::deactivate_all(ue, sessions);
 }

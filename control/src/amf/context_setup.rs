@@ -1,4 +1,4 @@
-//! A NAS message to the UE and, where one is wanted, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
+//! A NAS message to the UE and, where one is needed, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::{mm, sm};
@@ -18,12 +18,14 @@ use super::mobility_restrictions::mobility_restriction_list;
 use super::n2::{ids, send, send_nas, ue_ambr};
 use super::nas::protect;
 use super::nas_transport::n1_sm;
+use super::pending_setup::{self, is_setup_pending, release_sent, setup_requested};
+use super::session_resources::n2_items;
 use super::target::{handover_over, is_settled};
 use super::{location_reporting, radio_capability_check, rrc_inactive};
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::smf;
+use crate::services::nsmf::{N2Outcome, SmContextUpdateData};
 use crate::state::Security;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
@@ -58,7 +60,7 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
     let (event, what) = if is_context_pending(ue) {
         let set_up = ue.receive(|i| matches!(i, Input::ContextSetUp), timers.gnb_answer);
         (set_up, "no answer to INITIAL CONTEXT SETUP REQUEST")
-    } else if smf::is_setup_pending(ue, psi) {
+    } else if is_setup_pending(ue, psi) {
         // The earlier setup is given up after `session_setup`, which began before this wait.
         let answered =
             ue.receive(|i| matches!(i, Input::SessionSettled), timers.session_setup + timers.guard);
@@ -73,7 +75,7 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
     }
 }
 
-/// PDU SESSION RESOURCE RELEASE COMMAND, with the message that tells the UE where it is to be told (TS 38.413 §8.2.2).
+/// PDU SESSION RESOURCE RELEASE COMMAND, with the 5GSM message for the UE, if any (TS 38.413 §8.2.2).
 pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
     let protected = n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, Security::Current));
@@ -87,10 +89,10 @@ pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&s
     );
     m.nas_pdu = nas_pdu;
     send(ue, &m.into(), count);
-    smf::release_sent(ue, psi);
+    release_sent(ue, psi);
 }
 
-/// PDU SESSION RESOURCE MODIFY REQUEST, with the message that tells the UE where it is to be told (TS 38.413 §8.2.3).
+/// PDU SESSION RESOURCE MODIFY REQUEST, with the 5GSM message for the UE, if any (TS 38.413 §8.2.3).
 pub(crate) fn modify_session_resources(
     ue: Ue,
     psi: PduSessionId,
@@ -121,7 +123,7 @@ pub(crate) struct Awaiting;
 pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) -> Option<Awaiting> {
     // A gNB that was asked for a session and has not answered is not asked again: its answer is used when it comes.
     let sessions: Vec<PduSessionId> =
-        sessions.iter().copied().filter(|&psi| !smf::is_setup_pending(ue, psi)).collect();
+        sessions.iter().copied().filter(|&psi| !is_setup_pending(ue, psi)).collect();
     let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
     let (wanted, there) = ue.with(|p| {
         let c = p.amf.connection.as_ref();
@@ -133,10 +135,12 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
     }
     if there && !sessions.is_empty() && is_settled(ue) {
         set_up_sessions(ue, Some(message), &items);
-        sessions.iter().for_each(|&psi| smf::asked_for(ue, psi));
+        sessions
+            .iter()
+            .for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::SetupRequested));
     } else if there {
         send_nas(ue, message, Security::Current);
-        sessions.iter().for_each(|&psi| smf::reactivate(ue, psi)); // each where the UE then is
+        sessions.iter().for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate)); // each where the UE then is
     } else {
         send_nas(ue, message, Security::Current);
     }
@@ -165,20 +169,20 @@ pub(crate) async fn context_answer(ue: Ue, _: Awaiting) -> Result<(), End> {
 pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
     match message {
         Message::InitialContextSetupResponse(m) => {
+            let sessions = ue.smf().session_ids(ue).into_iter().map(Lane::Session);
             ue.with(|p| {
                 if let Some(c) = &mut p.amf.connection {
                     (c.context_set_up, c.context_pending) = (true, false);
                 }
-                let sessions = p.sessions.keys().map(|&psi| Lane::Session(psi));
-                for lane in sessions.chain([Lane::Handover]).collect::<Vec<_>>() {
+                for lane in sessions.chain([Lane::Handover]) {
                     // Those that do not wait for it give it back.
                     let _ = p.lanes.deliver(lane, Input::ContextSetUp);
                 }
             });
-            smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);
+            n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, N2Outcome::SetUp);
             let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
-            smf::n2_items(ue, failed, smf::N2Outcome::SetupFailed);
-            smf::context_answered(ue);
+            n2_items(ue, failed, N2Outcome::SetupFailed);
+            pending_setup::context_answered(ue);
             location_reporting::resume(ue);
             radio_capability_check::begin(ue);
             Ok(())
@@ -206,13 +210,13 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
     let mut count;
     (m.nas_pdu, count) = nas_pdu(ue, message);
     for Item { psi, n1 } in items {
-        let Some((s_nssai, transfer)) = smf::n2_setup_info(ue, *psi) else { continue };
+        let Some((s_nssai, transfer)) = ue.smf().n2_setup_info(ue, *psi) else { continue };
         let mut item = PduSessionResourceSetupItemCxtReq::new(*psi, s_nssai, transfer);
         let newer;
         (item.nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
         count = newer.or(count);
         m.pdu_session_resource_setup_list_cxt_req.push(item);
-        smf::setup_requested(ue, *psi, true);
+        setup_requested(ue, *psi, true);
     }
     if !m.pdu_session_resource_setup_list_cxt_req.is_empty() {
         m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &named(items));
@@ -239,13 +243,13 @@ fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
     let (pdu, mut count) = nas_pdu(ue, message);
     let mut list = Vec::with_capacity(items.len());
     for Item { psi, n1 } in items {
-        let Some((s_nssai, transfer)) = smf::n2_setup_info(ue, *psi) else { continue };
+        let Some((s_nssai, transfer)) = ue.smf().n2_setup_info(ue, *psi) else { continue };
         let mut item = PduSessionResourceSetupItemSuReq::new(*psi, s_nssai, transfer);
         let newer;
         (item.pdu_session_nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
         count = newer.or(count);
         list.push(item);
-        smf::setup_requested(ue, *psi, false);
+        setup_requested(ue, *psi, false);
     }
     let mut m = PduSessionResourceSetupRequest::new(amf_id, ran_id, list);
     m.nas_pdu = pdu;

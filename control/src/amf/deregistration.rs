@@ -37,7 +37,7 @@ pub(crate) fn by_network(ue: Ue) {
     by_network_with(ue, None, Deregistered::ByOperator);
 }
 
-/// The same, for a reason of which the UE is told by a cause.
+/// The same, with a cause for the UE.
 pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered) {
     let ue = ue.on(Lane::Mobility);
     if ue.with(|p| !p.amf.registered) {
@@ -48,10 +48,10 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
         if why == Deregistered::BySubscription {
             return implicitly(ue, why);
         }
-        ue.with(|p| p.amf.deregistration_wanted = true);
+        ue.with(|p| p.amf.deregistration_requested = true);
         return page_if_awaited(ue); // step 2
     }
-    ue.with(|p| p.amf.deregistration_wanted = false);
+    ue.with(|p| p.amf.deregistration_requested = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
         let began = ue.now();
         match request(ue, cause).await {
@@ -62,7 +62,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
             }
             // After the fifth expiry the UE is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
             Err(End::Refused(_)) => implicitly(ue, why),
-            // §5.5.2.3.5: an initial registration has taken its place; the UE has begun anew.
+            // §5.5.2.3.5: an initial registration has taken its place.
             Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
                 ue.event(Event::Deregistered { subject, why });
@@ -72,11 +72,11 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     });
 }
 
-/// After each input: a UE that was paged to be deregistered, and has done what it came with, is told to leave.
-pub(crate) fn deregister_if_wanted(ue: Ue) {
+/// After each input: a UE that was paged to be deregistered, and has completed its own procedure, is deregistered.
+pub(crate) fn deregister_if_requested(ue: Ue) {
     let due = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.secured && !c.releasing);
-        p.amf.deregistration_wanted && there && p.lanes.procedure(Lane::Mobility).is_none()
+        p.amf.deregistration_requested && there && p.lanes.procedure(Lane::Mobility).is_none()
     });
     if due {
         by_network(ue);
@@ -85,7 +85,7 @@ pub(crate) fn deregister_if_wanted(ue: Ue) {
 
 /// An initial registration takes the place of the deregistration for which the UE was paged (TS 24.501 §5.5.2.3.5 d).
 pub(crate) fn begins_anew(ue: Ue) {
-    if ue.with(|p| std::mem::take(&mut p.amf.deregistration_wanted)) {
+    if ue.with(|p| std::mem::take(&mut p.amf.deregistration_requested)) {
         let subject = ue.with(|p| p.subject());
         ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
     }

@@ -11,8 +11,8 @@ use super::authentication::{Step, abba};
 use super::five_g_aka::is_answer;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::Resynchronisation;
 use crate::state::Security;
-use crate::udm::Resynchronisation;
 
 /// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.
 pub(super) async fn challenge(

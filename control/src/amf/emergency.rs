@@ -14,8 +14,8 @@ use super::security_mode::{Secured, secure_nas, secure_nothing};
 use crate::config::Emergency;
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::Identity;
 use crate::state::Security;
-use crate::udm::Identity;
 
 /// Whether a UE registers for emergency services.
 pub(crate) fn wanted(request: &RegistrationRequest) -> bool {
@@ -42,7 +42,7 @@ pub(crate) async fn admission(
 
 /// From here on the UE has emergency services and nothing else; what it had before ends.
 fn enter(ue: Ue, emergency: &Emergency) {
-    crate::smf::keep_only(ue, |_| false);
+    super::session_resources::release_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
         super::udm_client::deregister(ue);
     }
@@ -52,7 +52,7 @@ fn enter(ue: Ue, emergency: &Emergency) {
         p.amf.allowed_nssai = vec![emergency.s_nssai];
         p.amf.requested_nssai = Box::default();
     });
-    ue.remark(|b| b.authenticated = true);
+    ue.update_batch(|b| b.authenticated = true);
 }
 
 /// Keys as far as the UE has any.
@@ -77,8 +77,8 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             Err(Refusal::Emergency.into())
         };
     };
-    let claim = Claim::Told(Identity::Suci(suci));
-    let failure = if unauthenticated { Failure::Tolerated } else { Failure::Told };
+    let claim = Claim::Received(Identity::Suci(suci));
+    let failure = if unauthenticated { Failure::Tolerated } else { Failure::Rejected };
     match authenticate(ue, claim, request.ng_ksi, failure).await {
         Ok(authenticated) => {
             let supi = authenticated.supi;

@@ -5,19 +5,18 @@ use whimbrel_ngap::ie::CauseNas;
 
 use super::n2::{ids, send_release_command};
 use super::udm_client;
-use super::{an_release, n14};
+use super::{an_release, n14, session_resources};
 use crate::envelope::Disposition;
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::smf;
 use crate::state::AmfContext;
 
 /// The UE's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
     drop(super::target::abandon(ue));
     n14::target::forget(ue);
-    smf::forget_all(ue);
+    session_resources::forget_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
         udm_client::deregister(ue); // harmless where the subscriber is registered in another slot by now
     }
@@ -27,19 +26,19 @@ pub(crate) fn dismiss(ue: Ue) {
         p.amf.registered = false;
     });
     ue.forget_queued();
-    ue.remark(|b| b.disposition = Disposition::Ended);
+    ue.update_batch(|b| b.disposition = Disposition::Ended);
 }
 
 /// A procedure was refused: the operator learns why, and the UE's context ends.
 pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
-    tell_refused(ue, procedure, refusal);
+    report_refusal(ue, procedure, refusal);
     dismiss(ue);
 }
 
 /// A procedure was refused with a reject that has this cause, the last that the procedure does. What is left of the registration, and when the
 /// connection is released, the cause says to both sides. `registered`: whether the UE is, if the cause lets it.
 pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause: MmCause, registered: bool) {
-    tell_refused(ue, procedure, refusal);
+    report_refusal(ue, procedure, refusal);
     match (registered && stays_registered(cause), registers_again(cause)) {
         (true, true) => release_later(ue),
         (true, false) => an_release::start(ue, CauseNas::NormalRelease.into()),
@@ -48,14 +47,14 @@ pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause
     }
 }
 
-fn tell_refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
+fn report_refusal(ue: Ue, procedure: Procedure, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
 /// What a UE hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
-/// (TS 24.501 §5.5.1.3.5, §5.6.1.5). After all else it begins anew.
+/// (TS 24.501 §5.5.1.3.5, §5.6.1.5). After all other causes it starts from an initial registration.
 fn stays_registered(cause: MmCause) -> bool {
     matches!(
         cause,
@@ -95,7 +94,7 @@ pub(crate) fn dismiss_later(ue: Ue, keys: Keys) {
 fn keep_connection(ue: Ue, keys: Keys) {
     let delay = ue.config().timers.release_delay;
     let rests = ue.with(|p| {
-        let settled = p.amf.target.is_none() && p.amf.source.is_none() && p.amf.between.is_none();
+        let settled = p.amf.target.is_none() && p.amf.source.is_none() && p.amf.context_transfer.is_none();
         settled && p.amf.connection.as_ref().is_some_and(|c| !c.releasing) && !p.awaits_release()
     });
     if delay.is_zero() || !rests {
@@ -105,7 +104,7 @@ fn keep_connection(ue: Ue, keys: Keys) {
         udm_client::deregister(ue);
     }
     // The gNB holds the resources of active sessions until its context ends or the UE registers again.
-    smf::forget_inactive(ue);
+    session_resources::forget_inactive(ue);
     let until = Some(ue.now() + delay);
     ue.with(|p| {
         let former = std::mem::take(&mut p.amf);
@@ -130,7 +129,7 @@ fn keep_connection(ue: Ue, keys: Keys) {
             // The radio's keys stay as long as its context: a new K_AMF gets another name than theirs.
             next_hop: former.next_hop,
             ng_ksi: former.ng_ksi,
-            parted: former.parted,
+            recently_released: former.recently_released,
             ..kept
         };
         if let Some(c) = &mut p.amf.connection {
@@ -143,17 +142,17 @@ fn keep_connection(ue: Ue, keys: Keys) {
 /// The same of a UE that stays registered.
 fn release_later(ue: Ue) {
     let delay = ue.config().timers.release_delay;
-    if delay.is_zero() || ue.with(|p| smf::any_active(p)) {
+    if delay.is_zero() || ue.smf().has_user_plane(ue) {
         return an_release::start(ue, CauseNas::NormalRelease.into());
     }
     let now = ue.now();
     ue.with(|p| p.amf.connection_until = Some(now + delay));
 }
 
-/// The UE registers again on its connection in time: its gNB lets go of the sessions of before. Without the keys that it had, it begins as if it
+/// The UE registers again on its connection in time: its gNB releases the earlier sessions. Without the keys that it had, it starts as if it
 /// had none.
 pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
-    smf::release_all(ue);
+    session_resources::release_all(ue);
     ue.with(|p| {
         p.amf.connection_until = None;
         if !protected {
@@ -170,28 +169,29 @@ pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     }
 }
 
-/// A connection without active session is let go after a while (TS 24.501 §5.3.1.3).
-pub(crate) fn let_go_when_unused(ue: Ue) {
+/// A connection without active session is released when the inactivity timer expires (TS 24.501 §5.3.1.3).
+pub(crate) fn arm_inactivity_timer(ue: Ue) {
     let timers = ue.config().timers;
-    let now = ue.now();
+    let (now, active) = (ue.now(), ue.smf().has_user_plane(ue));
     ue.with(|p| {
         let Some(connection) = p.amf.connection.as_ref().filter(|_| p.amf.registered) else { return };
         let patience = if connection.follow_on { timers.follow_on } else { timers.connection_idle };
-        p.amf.connection_until = (!smf::any_active(p)).then_some(now + patience);
+        p.amf.connection_until = (!active).then_some(now + patience);
     });
 }
 
-/// After each input: the time of an unused connection begins when its last procedure or its last active session has ended, and begins
-/// anew whenever it is used.
+/// After each input: the time of an unused connection begins when its last procedure or its last active session has ended. It
+/// restarts whenever it is used.
 pub(crate) fn watch_connection(ue: Ue) {
+    let active = ue.smf().has_user_plane(ue);
     let (used, armed) = ue.with(|p| {
         // The gNB's resources of a UE that has left go with its connection.
-        let used = !p.awaits_release() && (!p.lanes.idle() || smf::any_active(p));
+        let used = !p.awaits_release() && (!p.lanes.idle() || active);
         (used, p.amf.connection_until.is_some())
     });
     match (used, armed) {
         (true, true) => ue.with(|p| p.amf.connection_until = None),
-        (false, false) => let_go_when_unused(ue),
+        (false, false) => arm_inactivity_timer(ue),
         _ => {}
     }
 }

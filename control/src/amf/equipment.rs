@@ -31,7 +31,7 @@ pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     }
     match ue.with(|p| p.amf.pei) {
         Some(pei) if config.amf.access.refuses(pei) => Err(Refusal::EquipmentRefused.into()),
-        // It does not tell, and nobody can say that it is not on the list (TS 23.501 §5.2.2).
+        // Without a PEI, the UE cannot be found on the list (TS 23.501 §5.2.2).
         None => Err(Refusal::EquipmentUnknown.into()),
         Some(_) => Ok(()),
     }

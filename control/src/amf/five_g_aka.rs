@@ -9,8 +9,8 @@ use super::authentication::{Step, abba};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::Resynchronisation;
 use crate::state::Security;
-use crate::udm::Resynchronisation;
 
 /// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the UE
 /// failed the challenge before this one. It says so again if it got that one twice, as it does when an answer is late or a

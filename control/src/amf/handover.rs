@@ -14,27 +14,28 @@ use whimbrel_ngap::msg::{
     HandoverNotify, HandoverPreparationFailure, HandoverRequestAcknowledge, HandoverRequired,
     PathSwitchRequest, UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
 };
-use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
+use whimbrel_ngap::transfer::{
+    HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer,
+    HandoverResourceAllocationUnsuccessfulTransfer,
+};
 
 use super::as_security::settle_chain;
+use super::context_setup::release_session_resources;
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
-use super::n2::{emit, ids, out_of_state, part, send};
+use super::n2::{emit, ids, note_released, send};
 use super::target;
 use super::user_location::{locate, location};
-use super::{end, location_reporting, n14, path_switch};
+use super::{end, location_reporting, n14, path_switch, pending_setup};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event, Sign};
 use crate::input::Input;
-use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::smf::{self, Admitted};
+use crate::services::namf::HANDOVER_EXECUTION;
+use crate::services::nsmf::Admitted;
 use crate::state::{By, Connection, Phase, Source, Target, UeContext};
-
-/// How long a UE may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
-/// is seconds), for it is the source that is to give up first.
-pub(crate) const EXECUTION: Duration = Duration::from_secs(15);
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
 /// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a UE is on its way within a fraction of it.
@@ -42,7 +43,7 @@ pub(crate) const FORWARDING: Duration = Duration::from_secs(1);
 
 /// Why a handover came to nothing.
 pub(crate) enum Failed {
-    /// The source is told this, and the operator that.
+    /// `cause` goes to the source gNB, `refusal` to the operator.
     Refused {
         cause: Cause,
         refusal: Refusal,
@@ -81,7 +82,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
     // No gNB of ours: one of another AMF's, perhaps.
     if to.is_none()
         && let Ok(tai) = to_gnb(&m)
-        && let Some(neighbour) = ue.config().amf.neighbour_of(tai)
+        && let Some(neighbour) = ue.config().amf.peer_amf_of(tai)
     {
         return n14::source::start(ue, m, neighbour);
     }
@@ -102,11 +103,11 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
         let began = ue.now();
         match handover(ue, m.into(), to.into()).await {
             Ok(further) => {
-                end::let_go_when_unused(ue);
+                end::arm_inactivity_timer(ue);
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
-                target::let_source_go(ue);
+                target::release_source_later(ue);
                 if let Some(request) = further {
                     path_switch::go_on(ue, request);
                 }
@@ -114,7 +115,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
-            // Another handover has taken its place. Whatever else ends it has told the target already.
+            // Another handover has taken its place. All other causes have released the target already.
             Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(target) = target::abandon(ue) {
                     target::over(ue, *target);
@@ -137,7 +138,7 @@ fn check(
     if !ue.config().amf.serves(tai) {
         return Err((CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai)));
     }
-    // TS 23.501 §5.3.4.1.1: the source was told where the UE may not go, and may not have heeded it.
+    // TS 23.501 §5.3.4.1.1: the source gNB has the mobility restriction list, but may ignore it.
     if let Err(refusal) = permitted(ue, tai) {
         return Err((CauseRadioNetwork::HoTargetNotAllowed, refusal));
     }
@@ -181,7 +182,7 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a UE without context");
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
-    if ue.with(|p| p.amf.arrival().is_some()) {
+    if ue.with(|p| p.amf.inbound().is_some()) {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a UE whose sessions are on their way here");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
@@ -200,11 +201,11 @@ async fn handover(
 ) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
     target::release_source(ue); // what is left of a handover before goes
     ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
-    target::come_up(ue, &named(&m)).await?;
+    target::await_setups(ue, &named(&m)).await?;
     let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
     let answer = resources(ue).await?; // step 10
     let (admitted, failed) = admit(ue, &asked, &answer)?;
-    let admitted = smf::ready_for_departure(ue, admitted, direct(&m)).await?; // steps 11 and 12
+    let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m)).await?; // steps 11 and 12
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
     Ok(arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?) // steps 7 to 13
@@ -251,7 +252,7 @@ fn silent() -> Failed {
     Failed::new(cause, Refusal::RadioFailure("no answer to HANDOVER REQUEST"))
 }
 
-/// The sessions that the target takes, and those that it does not, with what the source is told of each.
+/// The sessions that the target admits, and those that it does not, each with the cause for the source.
 pub(crate) type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
 
 /// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
@@ -264,10 +265,10 @@ pub(crate) fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) 
             list.iter().find(|i| i.pdu_session_id == psi).map(|i| i.transfer.clone())
         };
         let verdict = match of(&answer.pdu_session_resource_admitted_list) {
-            Some(transfer) => smf::admitted(ue, psi, &transfer),
+            Some(transfer) => ue.smf().handover_admitted(ue, psi, &transfer),
             None => {
                 let list = &answer.pdu_session_resource_failed_to_setup_list_ho_ack;
-                Err(of(list).and_then(|t| smf::why_not_admitted(&t)).unwrap_or_else(no_room))
+                Err(of(list).and_then(|t| why_not_admitted(&t)).unwrap_or_else(no_room))
             }
         };
         match verdict {
@@ -280,6 +281,11 @@ pub(crate) fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) 
         return Err(Failed::new(cause, Refusal::RadioFailure("the target admits none of its sessions")));
     }
     Ok((admitted, failed))
+}
+
+/// Why the target does not take a session.
+fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
+    HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
 }
 
 /// What the target has taken of which nothing comes: it was not asked to, or did not take what it must.
@@ -325,7 +331,7 @@ pub(crate) fn command(
     executing_now(ue);
 }
 
-/// The UE's source is told, or about to be, to send it to the target.
+/// HANDOVER COMMAND was sent, or is about to be.
 pub(crate) fn executing_now(ue: Ue) {
     ue.with(|p| {
         if let Some(t) = &mut p.amf.target {
@@ -337,7 +343,7 @@ pub(crate) fn executing_now(ue: Ue) {
 /// §4.9.1.3.3 step 5: the UE is there, or never comes.
 pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
-    match ue.receive(notify, EXECUTION).await {
+    match ue.receive(notify, HANDOVER_EXECUTION).await {
         Ok(Input::Ngap(m)) => match *m {
             Message::HandoverNotify(m) => Ok(m.into()),
             _ => Err(never_came()),
@@ -360,7 +366,7 @@ async fn arrive(
     unwanted: &[PduSessionId],
 ) -> Result<Option<Box<PathSwitchRequest>>, Interrupt> {
     if let Some((association, amf_id)) = ue.with(source_that_left) {
-        part(ue, association, amf_id);
+        note_released(ue, association, amf_id);
     }
     let Some((mut target, pending)) = ue.with(|p| {
         let (target, mut source) = (p.amf.target.take()?, p.amf.connection.take()?);
@@ -372,7 +378,7 @@ async fn arrive(
             context_pending: false,
             context_requested: false,
             releasing: false,
-            ambr_told: None, // HANDOVER REQUEST had one; it is told again when it changes
+            ambr_sent: None, // HANDOVER REQUEST had one; it is sent again when it changes
             rrc_inactive: false,
             ..(*source).clone()
         }));
@@ -383,13 +389,13 @@ async fn arrive(
     }) else {
         return Ok(None);
     };
-    smf::gnb_left(ue, &pending);
+    pending_setup::gnb_left(ue, &pending);
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
         location_reporting::found(ue);
     }
     location_reporting::sign(ue, || Sign::Arrived);
-    let asked = smf::ask_paths(ue, admitted);
+    let asked = ue.smf().complete_handover(ue, admitted);
     let further = target.further.take();
     match &further {
         // It has left again.
@@ -400,13 +406,13 @@ async fn arrive(
         None => target::over(ue, *target),
     }
     for psi in unwanted {
-        smf::release_at_gnb(ue, *psi);
+        release_session_resources(ue, *psi, None);
     }
-    smf::paths_switched(ue, asked).await?;
+    ue.smf().path_updates_answered(ue, asked).await?;
     Ok(further.map(|f| f.request))
 }
 
-/// The connection at a source that was told to let go before the UE arrived.
+/// The connection at a source that was released before the UE arrived.
 fn source_that_left(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
     let (target, source) = (ue.amf.target.as_ref()?, ue.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
@@ -415,14 +421,14 @@ fn source_that_left(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> 
 /// The UE stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(mut target) = ue.with(|p| p.amf.target.take()) else { return };
-    target::nobody_further(ue, &mut target);
+    target::reject_queued_path_switch(ue, &mut target);
     if !target_knows {
         target::release_target(ue, &target, cause.clone());
     }
     if target.by.is_at_source() {
         preparation_failure(ue, cause, container);
     }
-    smf::stop_forwarding(ue);
+    ue.smf().stop_forwarding(ue);
     refused(ue, refusal);
     target::back(ue, *target);
 }
@@ -442,7 +448,7 @@ pub(crate) fn refused(ue: Ue, refusal: Refusal) {
 }
 
 /// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a UE on its way
-/// there is nobody to tell.
+/// there is no target.
 pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
     let Some((target, ran_id)) = executing(ue) else {
         if !n14::source::ran_status(ue, &m.into()) {

@@ -16,7 +16,6 @@ use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::smf;
 use crate::state::{By, Phase, bits};
 
 /// The sessions that the source wants handed over.
@@ -42,7 +41,7 @@ pub(crate) fn request(
         if asked.sessions.contains(&psi) || asked.refused.iter().any(|(known, _)| *known == psi) {
             continue;
         }
-        match smf::handover_required(ue, psi) {
+        match ue.smf().prepare_handover(ue, psi) {
             Some((s_nssai, _)) if !to.slices.contains(&s_nssai) => {
                 asked.refused.push((psi, CauseRadioNetwork::SliceNotSupported.into()));
             }

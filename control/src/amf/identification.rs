@@ -7,8 +7,8 @@ use super::ask::ask;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::Identity;
 use crate::state::Security;
-use crate::udm::Identity;
 
 /// Who the UE is: from its request, or by asking. A 5G-GUTI that led nowhere, here or at the AMF that gave it, says nothing
 /// (TS 23.527 §6.2.2 of one that the AMF has lost).

@@ -1,4 +1,4 @@
-//! Local area data networks: what the UE is told of where they are (TS 23.501 §5.6.5, TS 24.501 §5.5.1.2.4, §9.11.3.30).
+//! Local area data networks: LADN information for the UE (TS 23.501 §5.6.5, TS 24.501 §5.5.1.2.4, §9.11.3.30).
 
 use whimbrel_ids::{Dnn, Tai};
 use whimbrel_nas::ie::LadnInformation;
@@ -39,7 +39,7 @@ fn local(p: &UeContext, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
     all
 }
 
-/// The operator has other data networks: a UE that is there is told where the local ones are (TS 24.501 §5.4.4.2).
+/// The data networks were reconfigured: a connected UE gets new LADN information (TS 24.501 §5.4.4.2).
 pub(crate) fn changed(ue: Ue) {
     let there = ue.with(|p| {
         let free = p.lanes.procedure(crate::procedure::Lane::Mobility).is_none();

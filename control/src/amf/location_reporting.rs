@@ -1,7 +1,7 @@
 //! Location reporting: TS 38.413 §8.12.1, §8.12.2, §8.12.3; TS 23.502 §4.10; TS 23.501 §5.4.7.
 //!
 //! What the operator wants to hear stands in the UE's context, so that each gNB to which the UE comes is asked for it:
-//! in INITIAL CONTEXT SETUP REQUEST and HANDOVER REQUEST. Over Xn the source tells its target itself (TS 23.502 §4.10).
+//! in INITIAL CONTEXT SETUP REQUEST and HANDOVER REQUEST. Over Xn the source forwards it to its target (TS 23.502 §4.10).
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{LocationReport, LocationReportingControl, LocationReportingFailureIndication};
 
-use super::n2::{ids, out_of_state, send};
+use super::n2::{ids, send};
 use super::paging;
 use super::user_location::locate;
 use crate::envelope::Locate;
 use crate::event::{Event, Sign};
-use crate::procedure::Ue;
+use crate::procedure::{Ue, out_of_state};
 use crate::state::{AREAS_MAX, Locating};
 
 /// For so long a UE that cannot be asked at once is waited for: longer than it is paged.
@@ -62,7 +62,7 @@ impl Locating {
         Some(Self::reference(place))
     }
 
-    /// All standing reports in one request: what a gNB is told that knows none of them.
+    /// All standing reports in one request, for a gNB that has none of them.
     fn standing(&self) -> Option<LocationReportingRequestType> {
         let areas: Vec<AreaOfInterestItem> =
             (0..).zip(&self.areas).filter_map(|(n, t)| Some(item((*t)?, Self::reference(n)))).collect();
@@ -77,7 +77,7 @@ impl Locating {
         Some(r)
     }
 
-    /// Takes a wish; gives what a gNB that knows the former ones is told.
+    /// Takes a request of the operator; returns the one for a gNB that has the earlier ones.
     fn take(&mut self, wish: Locate, now: Instant) -> Option<LocationReportingRequestType> {
         match wish {
             Locate::Now => {
@@ -118,10 +118,10 @@ pub(crate) fn ask(ue: Ue, wish: Locate) {
     let request = ue.with(|p| p.amf.locating.get_or_insert_default().take(wish, now));
     match at(ue) {
         At::Gnb => request.into_iter().for_each(|r| control(ue, r)),
-        // The gNB that brought it has told where it is.
+        // The gNB that brought it has reported its location.
         At::New if wish == Locate::Now => found(ue),
         At::New | At::OnItsWay if wish != Locate::Now => {
-            ue.with(|p| p.amf.locating.iter_mut().for_each(|l| l.unsaid |= request.is_some()));
+            ue.with(|p| p.amf.locating.iter_mut().for_each(|l| l.unsent |= request.is_some()));
         }
         At::New | At::OnItsWay => {}
         At::Rest => paging::page_if_awaited(ue),
@@ -129,7 +129,7 @@ pub(crate) fn ask(ue: Ue, wish: Locate) {
     tidy(ue);
 }
 
-/// Who can be asked for a UE's place.
+/// The gNB that can be asked for a UE's location.
 enum At {
     /// Its gNB.
     Gnb,
@@ -137,7 +137,7 @@ enum At {
     New,
     /// The gNB where it is when its handover is over.
     OnItsWay,
-    /// Nobody: it is idle, or about to be.
+    /// None: the UE is idle, or about to be.
     Rest,
 }
 
@@ -160,15 +160,15 @@ fn control(ue: Ue, request: LocationReportingRequestType) {
     }
 }
 
-/// What the gNB could not be told before is told now: all that is wanted, or that nothing is.
+/// Sends what could not be sent to the gNB before: all that is requested, or the end of the reports.
 pub(crate) fn resume(ue: Ue) {
-    let Some((unsaid, standing, now)) = ue.with(|p| {
+    let Some((unsent, standing, now)) = ue.with(|p| {
         let l = p.amf.locating.as_mut()?;
-        Some((std::mem::take(&mut l.unsaid), l.standing(), l.now.is_some()))
+        Some((std::mem::take(&mut l.unsent), l.standing(), l.now.is_some()))
     }) else {
         return;
     };
-    if unsaid {
+    if unsent {
         control(ue, standing.unwrap_or_else(|| request(EventType::CancelLocationReportingForTheUe)));
     }
     if now {
@@ -181,7 +181,7 @@ pub(crate) fn resume(ue: Ue) {
 pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| {
         let l = p.amf.locating.as_mut()?;
-        l.unsaid = false;
+        l.unsent = false;
         l.standing()
     })
 }
@@ -192,27 +192,27 @@ pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
 }
 
 /// Whether an idle UE is paged to hear where it is.
-pub(crate) fn is_wanted(ue: &crate::state::UeContext, now: Instant) -> bool {
+pub(crate) fn is_requested(ue: &crate::state::UeContext, now: Instant) -> bool {
     ue.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
 }
 
-/// The UE is heard on a new connection or at the end of a handover, and its gNB has told where it is.
+/// The UE has a new connection, or its handover has ended, and its gNB has reported its location.
 pub(crate) fn found(ue: Ue) {
     if taken(ue) {
         tell(ue);
     }
 }
 
-/// Whether its present place was wanted; it is no longer.
+/// Whether its present location was requested; the request is answered with that.
 fn taken(ue: Ue) -> bool {
     let wanted = ue.with(|p| p.amf.locating.as_mut().is_some_and(|l| l.now.take().is_some()));
     tidy(ue);
     wanted
 }
 
-/// Nothing wanted holds no memory.
+/// Without a request it holds no memory.
 fn tidy(ue: Ue) {
-    ue.with(|p| p.amf.locating.take_if(|l| !l.awaits() && !l.unsaid));
+    ue.with(|p| p.amf.locating.take_if(|l| !l.awaits() && !l.unsent));
 }
 
 fn tell(ue: Ue) {
@@ -221,7 +221,7 @@ fn tell(ue: Ue) {
     ue.event(Event::Located { subject, tai, cell });
 }
 
-/// Tells who predicts handovers where the UE goes.
+/// Emits an event for the handover predictor when the UE moves.
 pub(crate) fn sign(ue: Ue, sign: impl FnOnce() -> Sign) {
     if ue.config().amf.signs {
         let (subject, tai, seen) = ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.clone()));
@@ -236,7 +236,7 @@ fn is_awaited(ue: Ue) -> bool {
 /// LOCATION REPORT (§8.12.3.2). Its place of a UE in RRC_INACTIVE is the last known one, with its time (TS 23.501 §5.4.7).
 pub(crate) fn reported(ue: Ue, m: &LocationReport) {
     if !is_awaited(ue) {
-        return out_of_state(ue); // nobody asked, or it crossed the end of the reports
+        return out_of_state(ue); // not requested, or the report crossed the end of the reports
     }
     if let Some(place) = &m.user_location_information {
         locate(ue, place);
@@ -246,7 +246,7 @@ pub(crate) fn reported(ue: Ue, m: &LocationReport) {
         tell(ue);
         sign(ue, || Sign::Reported);
     }
-    // Only what was asked for is told on: references that nobody gave tell nothing.
+    // Only requested areas are reported on; unknown references are ignored.
     for item in &m.ue_presence_in_area_of_interest_list {
         let area = ue.with(|p| p.amf.locating.as_ref()?.area(item.location_reporting_reference_id));
         let Some(area) = area else {
@@ -282,7 +282,7 @@ pub(crate) fn unreachable(ue: Ue) {
     }
 }
 
-/// The cell that a gNB tells.
+/// The cell in user location information.
 pub(crate) fn cell(told: &UserLocationInformation) -> Option<NgranCgi> {
     match told {
         UserLocationInformation::UserLocationInformationNr(nr) => Some(NgranCgi::NrCgi(nr.nr_cgi.clone())),

@@ -32,7 +32,7 @@ pub(crate) fn service_allowed(ue: Ue) -> Result<(), Refusal> {
     restricted.map_or(Ok(()), |tai| Err(Refusal::RestrictedServiceArea(tai)))
 }
 
-/// What REGISTRATION ACCEPT tells the UE of it (TS 24.501 §5.5.1.2.4, §9.11.3.49).
+/// The service area list for REGISTRATION ACCEPT (TS 24.501 §5.5.1.2.4, §9.11.3.49).
 pub(crate) fn service_area_list(ue: Ue) -> Option<ServiceAreaList> {
     let plmn = ue.config().amf.plmn;
     ue.with(|p| {
@@ -46,7 +46,7 @@ pub(crate) fn service_area_list(ue: Ue) -> Option<ServiceAreaList> {
     })
 }
 
-/// What gNBs are told of it, so that they hand the UE over to nowhere where it may not be.
+/// The mobility restriction list for gNBs, so that they choose no forbidden handover target.
 pub(crate) fn mobility_restriction_list(ue: Ue) -> Option<MobilityRestrictionList> {
     let plmn = ue.config().amf.plmn;
     ue.with(|p| {

@@ -26,8 +26,9 @@ mod nas_dispatch;
 mod nas_transport;
 pub(crate) mod ngap_dispatch;
 mod open_attach;
-mod paging;
+pub(crate) mod paging;
 mod path_switch;
+pub(crate) mod pending_setup;
 mod priority;
 mod radio_capability_check;
 mod ran_node;
@@ -37,8 +38,10 @@ mod registration;
 pub(crate) mod rekeying;
 mod rrc_inactive;
 mod security_mode;
+pub(crate) mod service;
 mod service_request;
 mod session_indication;
+mod session_resources;
 #[cfg(test)]
 mod session_resources_tests;
 mod slices;
@@ -49,6 +52,7 @@ mod ue_context_modification;
 mod unread;
 mod user_location;
 
+pub use crate::event::WarningOutcome;
 pub use crate::n14::{
     Body, Completed, Created, Given, Keys, N14, PeerAmfId, Relation, Shown, Transferred, UeContextCreateData,
 };
@@ -58,16 +62,5 @@ pub use nas::named_within;
 pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
-    WarningError, WarningOutcome, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,
+    WarningError, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,
 };
-
-pub(crate) use an_release::start as release;
-pub(crate) use context_setup::{modify_session_resources, n1_n2_message_transfer, release_session_resources};
-pub(crate) use end::let_go_when_unused;
-pub(crate) use handover::EXECUTION as HANDOVER_EXECUTION;
-pub(crate) use n2::{ids, is_releasing, out_of_state, send_nas};
-pub(crate) use nas_transport::n1_sm;
-pub(crate) use paging::{downlink_data, page_if_awaited};
-pub(crate) use reach::sleeps_for;
-pub(crate) use slices::ALLOWED_SLICES_MAX;
-pub(crate) use target::{awaits_source, handover_over, has_left};

@@ -10,22 +10,15 @@ use super::nas;
 use super::ran_node::error_indication;
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, Effect};
-use crate::event::{Dropped, Event};
 use crate::procedure::Ue;
-use crate::smf;
 use crate::state::{Phase, Security, UeContext, bits};
-
-pub(crate) fn out_of_state(ue: Ue) {
-    let subject = ue.with(|p| p.subject());
-    ue.event(Event::Dropped { subject, why: Dropped::OutOfState });
-}
 
 /// The identities of the UE's connection.
 pub(crate) fn ids(ue: Ue) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     ue.with(|p| p.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)))
 }
 
-/// The gNB was told to let the UE go.
+/// UE CONTEXT RELEASE COMMAND was sent.
 pub(crate) fn is_releasing(ue: Ue) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.releasing))
 }
@@ -55,14 +48,14 @@ pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
     send(ue, &transport.into(), count);
 }
 
-/// The UE-AMBR for a message that sets these sessions up; `None` where it was told before (TS 38.413 §8.2.1.2).
+/// The UE-AMBR for a message that sets these sessions up; `None` where the gNB has it (TS 38.413 §8.2.1.2).
 pub(crate) fn ue_ambr(ue: Ue, sessions: &[PduSessionId]) -> Option<UeAggregateMaximumBitRate> {
-    let config = ue.config();
+    let (config, sum) = (ue.config(), ue.smf().ue_ambr(ue, sessions));
     ue.with(|p| {
         let emergency = config.amf.access.emergency.as_ref().filter(|_| p.amf.emergency).map(|e| e.ambr);
-        let ambr = emergency.or_else(|| smf::aggregate(p, sessions))?;
+        let ambr = emergency.or(sum)?;
         let connection = p.amf.connection.as_mut()?;
-        if connection.ambr_told.replace(ambr) == Some(ambr) {
+        if connection.ambr_sent.replace(ambr) == Some(ambr) {
             return None;
         }
         Some(UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps)))
@@ -83,16 +76,16 @@ pub(crate) fn refuse_names(
 }
 
 /// A connection is over, and its gNB has yet to hear of it, or to answer.
-pub(crate) fn part(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId) {
+pub(crate) fn note_released(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId) {
     let now = ue.now();
-    ue.with(|p| p.amf.parted.get_or_insert_default().add(now, association, amf_ue_ngap_id));
+    ue.with(|p| p.amf.recently_released.get_or_insert_default().add(now, association, amf_ue_ngap_id));
 }
 
 pub(crate) fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextReleaseCommand {
     UeContextReleaseCommand::new(UeNgapIds::UeNgapIdPair(ids), cause.into())
 }
 
-/// Tells the gNB to let the connection go (TS 38.413 §8.3.3).
+/// UE CONTEXT RELEASE COMMAND to the serving gNB (TS 38.413 §8.3.3).
 pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
     let Some((amf, ran)) = ids(ue) else { return };
     send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause).into(), None);
@@ -114,7 +107,7 @@ pub fn release_of_first(octets: &[u8], connection: AmfUeNgapId) -> Message {
     release_of(connection, peek(octets).and_then(|n| n.ran_ue_ngap_id))
 }
 
-/// The answer to a message whose AMF-UE-NGAP-ID nobody bears (TS 38.413 §10.6).
+/// The answer to a message with an unknown AMF-UE-NGAP-ID (TS 38.413 §10.6).
 pub fn unknown_local_id(octets: &[u8]) -> Message {
     let named = peek(octets);
     let mut m = error_indication(CauseRadioNetwork::UnknownLocalUeNgapId);
@@ -144,7 +137,7 @@ fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
     true
 }
 
-/// What is being repeated need not be said twice; what is too much, its timer repeats.
+/// A message that is being retransmitted is held once; beyond the limit, its timer repeats it.
 fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security: Security) {
     if held.len() < HELD_MAX && !held.iter().any(|(held, _)| held == message) {
         held.push((message.clone(), security));
@@ -153,7 +146,7 @@ fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security
 
 /// Keeps a message for a UE whose state is under way: its keys may not say anything that the target does not know of.
 fn hold_for_transfer(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
-    let Some(d) = ue.amf.departure_mut() else { return false };
+    let Some(d) = ue.amf.outbound_mut() else { return false };
     if d.phase == Phase::Waiting {
         return false;
     }

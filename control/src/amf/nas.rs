@@ -19,7 +19,7 @@ pub(crate) struct Received {
     pub(crate) message: mm::Message,
     /// Its MAC was right.
     pub(crate) protected: bool,
-    /// A digest of what an initial message says, whatever protects it: tells a repetition (TS 24.501 §5.5.1.2.8).
+    /// A digest of an initial message's content, whatever protects it: recognises a retransmission (TS 24.501 §5.5.1.2.8).
     pub(crate) content: u64,
     /// A first message that is protected under keys that are not here, as it came: another AMF may have them.
     pub(crate) sealed: Option<Box<[u8]>>,
@@ -30,7 +30,7 @@ pub(crate) enum First {
     /// It may be acted upon here.
     Read(Box<Received>),
     /// It names this UE and does not prove to be from it.
-    Stranger,
+    OtherUe,
     /// It names the UE that bears this 5G-TMSI.
     Elsewhere(Tmsi),
     /// It is nothing that can begin a connection.
@@ -42,7 +42,7 @@ pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool)
     if known {
         return match read(ue, octets, true) {
             Ok(received) if received.protected => First::Read(Box::new(received)),
-            _ => First::Stranger,
+            _ => First::OtherUe,
         };
     }
     let (message, content) = match unprotected(octets) {

@@ -4,20 +4,19 @@
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};
 
-use super::n2::{out_of_state, send_nas};
+use super::n2::send_nas;
 use super::nas::Received;
-use super::{deregistration, end, nas_transport, registration, service_request};
+use super::{deregistration, end, nas_transport, registration, service_request, session_resources};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::procedure::{Lane, Procedure, Ue};
-use crate::smf;
+use crate::procedure::{Lane, Procedure, Ue, out_of_state};
 use crate::state::Security;
 
 /// A 5GMM message that passed the security rules.
 pub(crate) fn received(ue: Ue, received: Received) {
     let Received { message, protected, content, sealed } = received;
     let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
-    let repeated = ue.with(|p| p.amf.answering == content);
+    let repeated = ue.with(|p| p.amf.initial_nas_digest == content);
     if ue.with(|p| p.awaits_release()) {
         match message {
             Message::RegistrationRequest(_) => end::registers_in_time(ue, protected),
@@ -51,7 +50,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
                 registration::settle_tmsi(ue, guti.tmsi);
             }
             if m.registration_type.kind == RegistrationKind::Initial {
-                smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
+                session_resources::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
                 deregistration::begins_anew(ue);
             }
             registration::start(ue, Box::new(m), protected, content, sealed);
@@ -65,7 +64,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
             service_request::start(ue, m, content);
         }
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => {
-            service_request::reject_stranger(ue)
+            service_request::reject_unknown_ue(ue)
         }
         // §5.5.2.2.7 b: whatever runs, the UE leaves.
         Message::DeregistrationRequestUeOriginating(m) => deregistration::by_ue(ue, &m),
@@ -113,10 +112,10 @@ pub(crate) fn received(ue: Ue, received: Received) {
 pub(crate) fn duplicate(ue: Ue) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
-    ue.remark(|b| b.no_effect = true);
+    ue.update_batch(|b| b.no_effect = true);
 }
 
-/// TS 24.501 §7.4: 5GMM STATUS, if the UE proved to be itself; strangers get no echo.
+/// TS 24.501 §7.4: 5GMM STATUS, if the message was protected; unauthenticated UEs get no answer.
 fn incompatible(ue: Ue, protected: bool) {
     out_of_state(ue);
     if protected {

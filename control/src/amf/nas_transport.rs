@@ -7,10 +7,11 @@ use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 
 use super::mobility_restrictions::service_allowed;
 use super::n2::send_nas;
+use super::session_resources::has_session;
 use crate::event::{Dropped, Event};
 use crate::procedure::{Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::smf::{self, SmContextCreateData};
+use crate::services::nsmf::{SmContextCreateData, SmContextReleaseData, SmContextUpdateData};
 use crate::state::Security;
 
 /// A payload from the UE.
@@ -22,36 +23,36 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     }
     let Some(psi) = m.pdu_session_id else {
         // TS 24.501 §7.7.2: an element that this payload makes mandatory is missing.
-        super::n2::out_of_state(ue);
+        crate::procedure::out_of_state(ue);
         return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), Security::Current);
     };
     if !ue.with(|p| p.amf.registered) {
-        return super::n2::out_of_state(ue);
+        return crate::procedure::out_of_state(ue);
     }
-    let known = ue.with(|p| p.sessions.contains_key(&psi));
+    let known = has_session(ue, psi);
     match m.request_type {
         Some(RequestType::InitialRequest) => create(ue, psi, &m),
         Some(RequestType::InitialEmergencyRequest) => create_emergency(ue, psi, m.payload_container),
-        // §5.4.5.2.5: an emergency session that nobody has.
+        // §5.4.5.2.5: an emergency session that does not exist.
         Some(RequestType::ExistingEmergencyPduSession) if !known => {
             not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded);
         }
         Some(RequestType::ExistingPduSession) if !known => {
             create(ue, psi, &m) // its context was lost: answered by the SMF with 5GSM cause #54
         }
-        // §5.4.5.2.5 a 1 iv: a session that nobody has.
+        // §5.4.5.2.5 a 1 iv: a session that does not exist.
         None if !known => not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded),
         // §5.4.5.2.5 #28: nor is a session changed where no services may be started.
         Some(RequestType::ModificationRequest) if is_barred(ue, psi) => {
             not_forwarded(ue, psi, m.payload_container, MmCause::RestrictedServiceArea);
         }
-        _ => smf::update_sm_context(ue, psi, &m.payload_container),
+        _ => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::N1Sm(&m.payload_container)),
     }
 }
 
 /// Whether the UE may not start services where it is, and the session is no emergency's.
 fn is_barred(ue: Ue, psi: PduSessionId) -> bool {
-    service_allowed(ue).is_err() && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| !s.emergency))
+    service_allowed(ue).is_err() && ue.smf().sm_contexts(ue).iter().any(|s| s.psi == psi && !s.emergency)
 }
 
 /// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
@@ -60,7 +61,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
     match choose(ue, psi, m).and_then(|chosen| uncongested(ue, chosen)) {
         Ok((s_nssai, dnn)) => {
             let existing = matches!(m.request_type, Some(RequestType::ExistingPduSession));
-            smf::create_sm_context(
+            ue.smf().create_sm_context(
                 ue,
                 SmContextCreateData { psi, s_nssai, dnn, existing, emergency: false },
                 &m.payload_container,
@@ -91,11 +92,12 @@ fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
     let Some(emergency) = &config.amf.access.emergency else {
         return not_forwarded(ue, psi, payload, MmCause::PayloadWasNotForwarded);
     };
-    let former: Vec<_> = ue.with(|p| p.sessions.values().filter(|s| s.emergency).map(|s| s.psi).collect());
-    former.into_iter().filter(|f| *f != psi).for_each(|f| smf::release_locally(ue, f));
+    for former in ue.smf().sm_contexts(ue).iter().filter(|s| s.emergency && s.psi != psi) {
+        ue.smf().release_sm_context(ue, former.psi, SmContextReleaseData::Local);
+    }
     let (s_nssai, dnn) = (emergency.s_nssai, emergency.dnn.clone());
     let data = SmContextCreateData { psi, s_nssai, dnn, existing: false, emergency: true };
-    smf::create_sm_context(ue, data, &payload);
+    ue.smf().create_sm_context(ue, data, &payload);
 }
 
 /// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69; TS 24.501 §5.3.10, TS 24.501 §5.3.11: what is not urgent waits.
@@ -113,17 +115,18 @@ fn uncongested(ue: Ue, (s_nssai, dnn): (SNssai, Dnn)) -> Result<(SNssai, Dnn), R
 
 fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn), Refusal> {
     service_allowed(ue)?; // §5.4.5.2.5: #28
-    let config = ue.config();
+    let (config, contexts) = (ue.config(), ue.smf().sm_contexts(ue));
+    let context = |psi: PduSessionId| contexts.iter().find(|s| s.psi == psi);
     ue.with(|p| {
         // Registered for emergency services: no other (TS 23.501 §5.16.4.9).
         if p.amf.emergency {
             return Err(Refusal::Protocol("a session that is no emergency's, of a UE that is here for one"));
         }
         // The successor of a session of SSC mode 3 is beside it for a while (TS 23.502 §4.3.5.2 step 4), and is of its data network.
-        let former = m.old_pdu_session_id.and_then(|old| p.sessions.get(&old));
-        let former = former.filter(|s| s.is_leaving());
-        let room = p.sessions.len() < usize::from(config.limits.sessions_per_ue);
-        if !room && former.is_none() && !p.sessions.contains_key(&psi) {
+        let former = m.old_pdu_session_id.and_then(context);
+        let former = former.filter(|s| s.leaving);
+        let room = contexts.len() < usize::from(config.limits.sessions_per_ue);
+        if !room && former.is_none() && context(psi).is_none() {
             return Err(Refusal::Limit("sessions_per_ue"));
         }
         let subscription = p.amf.subscription.as_ref().ok_or(Refusal::NoIdentity)?;

@@ -11,24 +11,24 @@ use whimbrel_ngap::{Message, peek};
 
 use super::connection::{adopt, lost};
 use super::context_setup::context_answered;
-use super::n2::{emit, ids, is_releasing, out_of_state, refuse_names, release_command, send, send_nas};
+use super::n2::{emit, ids, is_releasing, refuse_names, release_command, send, send_nas};
 use super::nas::{self, First};
 use super::ran_node::error_indication;
 use super::user_location::locate;
 use super::{
     an_release, handover, location_reporting, nas_dispatch, paging, path_switch, radio_capability_check,
-    rrc_inactive, session_indication, target,
+    rrc_inactive, session_indication, session_resources, target,
 };
 use crate::envelope::{AssociationId, Disposition, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::procedure::{Lane, Ue};
-use crate::smf;
+use crate::procedure::{Lane, Ue, out_of_state};
+use crate::services::nsmf::N2Outcome;
 use crate::state::{Security, UeContext};
 
 /// The first message of a connection.
 ///
-/// It touches the UE that it names only if it proves to come from that UE; else it is a stranger's, and runs
+/// It changes the UE that it names only if it proves to come from that UE; else it is of an unauthenticated UE, and runs
 /// in a slot of its own.
 pub(crate) fn initial_ue_message(
     ue: Ue,
@@ -44,19 +44,19 @@ pub(crate) fn initial_ue_message(
     };
     let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
     // One whose former AMF has it still is that one's.
-    let is_here = |p: &mut UeContext| p.amf.between.is_none() || p.amf.tmsi.is_some();
+    let is_here = |p: &mut UeContext| p.amf.context_transfer.is_none() || p.amf.tmsi.is_some();
     let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
-    // One that is still proving who it is bears no 5G-TMSI: what names it by one means whoever had its slot before.
+    // A UE that is not authenticated yet has no 5G-TMSI: a message that names it by one means the UE that had the slot before.
     if known && !ue.with(bears) || !known && connected {
-        return ue.remark(|b| b.disposition = Disposition::Stranger);
+        return ue.update_batch(|b| b.disposition = Disposition::OtherUe);
     }
     match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
-        First::Stranger => ue.remark(|b| b.disposition = Disposition::Stranger),
-        First::Elsewhere(tmsi) => ue.remark(|b| b.disposition = Disposition::Elsewhere(tmsi)),
+        First::OtherUe => ue.update_batch(|b| b.disposition = Disposition::OtherUe),
+        First::Elsewhere(tmsi) => ue.update_batch(|b| b.disposition = Disposition::Elsewhere(tmsi)),
         First::Unreadable(unread) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: unread.why });
-            // Nothing follows on such a connection: the gNB is told to let it go (TS 24.501 §7.2.1).
+            // Nothing follows on such a connection: the gNB is to release it (TS 24.501 §7.2.1).
             refuse_first(ue, association, None);
             if let Some(answer) = unread.answer() {
                 let mut pdu = Vec::new();
@@ -80,7 +80,7 @@ fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndicati
         emit(ue, association, &answer.into(), None);
     }
     if ue.with(|p| p.amf.security.is_none() && p.amf.connection.is_none()) {
-        ue.remark(|b| b.disposition = Disposition::Ended);
+        ue.update_batch(|b| b.disposition = Disposition::Ended);
     }
 }
 
@@ -108,30 +108,36 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
         Err(cause) => {
             // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
             let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
-            let silent = ids.is_some_and(|(amf_id, _)| has_parted(ue, association, amf_id, ends)) || ends;
+            let silent =
+                ids.is_some_and(|(amf_id, _)| was_recently_released(ue, association, amf_id, ends)) || ends;
             if let Some((amf_id, ran_id)) = ids
                 && !silent
             {
                 refuse_names(ue, association, cause, amf_id, ran_id);
             }
             if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
-                lost(ue); // both sides let go of a connection whose names they do not agree on (§10.6)
+                lost(ue); // both sides release a connection whose identities they do not agree on (§10.6)
             }
         }
     }
 }
 
 /// Whether a gNB names a connection that was over before it could know. `ends`: it knows by now.
-fn has_parted(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId, ends: bool) -> bool {
+fn was_recently_released(
+    ue: Ue,
+    association: AssociationId,
+    amf_ue_ngap_id: AmfUeNgapId,
+    ends: bool,
+) -> bool {
     let now = ue.now();
     ue.with(|p| {
-        let Some(parted) = &mut p.amf.parted else { return false };
-        let crossed = parted.has(now, association, amf_ue_ngap_id);
+        let Some(recently_released) = &mut p.amf.recently_released else { return false };
+        let crossed = recently_released.has(now, association, amf_ue_ngap_id);
         if ends {
-            parted.confirmed(association, amf_ue_ngap_id);
+            recently_released.confirmed(association, amf_ue_ngap_id);
         }
-        if parted.forget(now) {
-            p.amf.parted = None;
+        if recently_released.forget(now) {
+            p.amf.recently_released = None;
         }
         crossed
     })
@@ -199,20 +205,24 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             context_answer(ue, message)
         }
         Message::PduSessionResourceSetupResponse(m) => {
-            smf::n2_items(ue, m.pdu_session_resource_setup_list_su_res, smf::N2Outcome::SetUp);
-            smf::n2_items(
+            session_resources::n2_items(ue, m.pdu_session_resource_setup_list_su_res, N2Outcome::SetUp);
+            session_resources::n2_items(
                 ue,
                 m.pdu_session_resource_failed_to_setup_list_su_res,
-                smf::N2Outcome::SetupFailed,
+                N2Outcome::SetupFailed,
             );
         }
         Message::PduSessionResourceReleaseResponse(m) => {
-            smf::n2_items(ue, m.pdu_session_resource_released_list_rel_res, smf::N2Outcome::Released);
+            session_resources::n2_items(
+                ue,
+                m.pdu_session_resource_released_list_rel_res,
+                N2Outcome::Released,
+            );
         }
         Message::PduSessionResourceModifyResponse(m) => {
-            smf::n2_items(ue, m.pdu_session_resource_modify_list_mod_res, smf::N2Outcome::Modified);
+            session_resources::n2_items(ue, m.pdu_session_resource_modify_list_mod_res, N2Outcome::Modified);
             let failed = m.pdu_session_resource_failed_to_modify_list_mod_res;
-            smf::n2_items(ue, failed, smf::N2Outcome::ModifyFailed);
+            session_resources::n2_items(ue, failed, N2Outcome::ModifyFailed);
         }
         Message::PduSessionResourceModifyIndication(m) => session_indication::start(ue, m),
         Message::UeContextReleaseComplete(ref m) => {
@@ -235,8 +245,8 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             }
         }
         Message::PduSessionResourceNotify(m) => {
-            smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
-            smf::notified(ue, m.pdu_session_resource_notify_list);
+            session_resources::n2_items(ue, m.pdu_session_resource_released_list_not, N2Outcome::Lost);
+            session_resources::notified(ue, &m.pdu_session_resource_notify_list);
         }
         // What is being repeated anyway is sent again now (TS 38.413 §8.6.4).
         Message::NasNonDeliveryIndication(_) => {
@@ -255,12 +265,12 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
         Message::LocationReport(m) => location_reporting::reported(ue, &m),
         Message::LocationReportingFailureIndication(m) => location_reporting::failed(ue, &m),
-        // §8.11.4: whom the trace is of, the operator learns with it.
+        // §8.11.4: the event has the trace and its subscriber.
         Message::CellTrafficTrace(m) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::CellTraffic { subject, trace: m.ngran_trace_id, cell: m.ngran_cgi });
         }
-        // Nobody suspends here: there is no CIoT optimisation (TS 23.501 §5.31.18), and the UE stays as it is.
+        // There is no CIoT optimisation (TS 23.501 §5.31.18): the UE is not suspended and stays as it is.
         Message::UeContextSuspendRequest(m) => {
             let failure = UeContextSuspendFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
             send(ue, &failure.into(), None);
@@ -270,8 +280,10 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             send(ue, &failure.into(), None);
         }
         Message::RrcInactiveTransitionReport(m) => rrc_inactive::reported(ue, &m),
-        Message::SecondaryRatDataUsageReport(m) => smf::secondary_rat_usage(ue, m),
-        // There is no LMF to whom it could go, and the procedure has no answer (TS 38.413 §8.10.3).
+        Message::SecondaryRatDataUsageReport(m) => {
+            session_resources::secondary_rat_usage(ue, &m.pdu_session_resource_secondary_rat_usage_list)
+        }
+        // There is no LMF, and the procedure has no answer (TS 38.413 §8.10.3).
         Message::UplinkUeAssociatedNrppaTransport(_) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
@@ -312,7 +324,7 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
     }
 }
 
-/// To the procedure that awaits it; one that a session's setup caused is awaited by nobody but the sessions in it.
+/// To the procedure that awaits it; one that a session's setup caused is for the sessions in it alone.
 fn context_answer(ue: Ue, message: Message) {
     let input = Input::Ngap(Box::new(message));
     if let Err(Input::Ngap(message)) = ue.with(|p| p.lanes.deliver(Lane::Mobility, input))
@@ -322,7 +334,7 @@ fn context_answer(ue: Ue, message: Message) {
     }
 }
 
-/// What a UE said before it heard that its connection ends, and what counts all the same. A request is made again on the
+/// Messages that a UE sent before the release of its connection, and that are processed all the same. A request is repeated by the UE on the
 /// next connection, for it cannot be answered on this one.
 const fn crosses_release(message: &mm::Message) -> bool {
     matches!(

@@ -37,8 +37,8 @@ use crate::input::Input;
 use crate::open::{Answer, Question, Request, Unreachable};
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
+use crate::services::nudm::Identity;
 use crate::state::{Ambr, Arp, Security, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
-use crate::udm::Identity;
 
 /// After how long without an answer the broker is asked again: a question or an answer may have been lost with a process.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
@@ -73,10 +73,10 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
 /// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way.
 pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
     let suci = match &claim {
-        Claim::Told(Identity::Suci(suci @ Suci::Nai { .. })) => suci.clone(),
+        Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) => suci.clone(),
         Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => ask_suci(ue, Security::Current).await?,
         _ => {
-            let proof = authentication::authenticate(ue, claim, offered, Failure::Told).await?;
+            let proof = authentication::authenticate(ue, claim, offered, Failure::Rejected).await?;
             return Ok(Authentication { proof, granted: None });
         }
     };

@@ -13,8 +13,7 @@ use super::{deregistration, location_reporting, reach};
 use crate::envelope::Effect;
 use crate::event::Deregistered;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
-use crate::smf;
-use crate::state::UpState;
+use crate::services::nsmf::SmContextUpdateData;
 
 /// How often a UE is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
 const PAGINGS: u8 = 4;
@@ -47,32 +46,28 @@ pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
 
 /// Downlink packets wait for a session: its user plane is set up, after paging where the UE is idle.
 pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
-    let (waits, connected, releasing) = ue.with(|p| {
-        let waits = p.sessions.get_mut(&psi).is_some_and(|s| {
-            s.awaited = s.up == UpState::Inactive;
-            s.awaited
-        });
+    let (connected, releasing) = ue.with(|p| {
         let releasing = p.lanes.procedure(Lane::Mobility) == Some(Procedure::AnRelease);
-        (waits, p.amf.connection.is_some(), releasing)
+        (p.amf.connection.is_some(), releasing)
     });
-    match (waits, connected, releasing) {
-        (false, ..) | (_, _, true) => {} // once released, the UE is paged
-        // Packets that came before the UPF was led to the gNB leave with that.
-        (true, true, false) if smf::is_coming_up(ue, psi) => {}
-        (true, true, false) => smf::reactivate(ue, psi),
-        (true, false, _) => page_if_awaited(ue),
+    match (connected, releasing) {
+        (_, true) => {} // once released, the UE is paged
+        // Packets that came before the UPF had the gNB's tunnel leave when it has.
+        (true, false) if ue.smf().is_coming_up(ue, psi) => {}
+        (true, false) => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate),
+        (false, false) => page_if_awaited(ue),
     }
 }
 
 /// Pages an idle UE for which packets or the network wait, unless something with it is under way.
 pub(crate) fn page_if_awaited(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
-    let now = ue.now();
+    let (now, needed) = (ue.now(), ue.smf().needs_ue(ue));
     let wanted = ue.with(|p| {
-        // A procedure that just lost the connection is at its end and in nobody's way.
+        // A procedure that just lost the connection is about to end.
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
-        let awaited = smf::awaited(p) || smf::is_wanted(p) || p.amf.deregistration_wanted;
-        let awaited = awaited || location_reporting::is_wanted(p, now);
+        let awaited = needed || p.amf.deregistration_requested;
+        let awaited = awaited || location_reporting::is_requested(p, now);
         p.amf.connection.is_none() && p.amf.registered && awaited && !busy
     });
     if !wanted {
@@ -82,17 +77,17 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     if ue.with(|p| !reach::is_reachable(p, now)) {
         let why = "the UE does not listen to paging now (MICO mode)";
         location_reporting::unreachable(ue);
-        smf::deferred(ue, why);
-        if ue.with(|p| p.amf.deregistration_wanted) {
+        ue.smf().paging_deferred(ue, why);
+        if ue.with(|p| p.amf.deregistration_requested) {
             give_up(ue, why);
         }
         return;
     }
     // TS 23.501 §5.3.4.1.1, §5.6.5: it is not woken for what it may not have anywhere in its registration area.
-    if ue.with(|p| !p.amf.deregistration_wanted) && where_to_page(ue).is_empty() {
+    if ue.with(|p| !p.amf.deregistration_requested) && where_to_page(ue).is_empty() {
         return give_up(ue, "the UE may not have it anywhere in its registration area, so it is not paged");
     }
-    // TS 24.501 §5.3.7: once the mobile reachable timer has expired, nobody is paged.
+    // TS 24.501 §5.3.7: once the mobile reachable timer has expired, the UE is not paged.
     let patience = ue.config().timers.implicit_deregistration;
     if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
         return give_up(ue, "the mobile reachable timer of the UE has expired, so it is not paged");
@@ -104,7 +99,7 @@ async fn paging(ue: Ue) {
     let near = is_near(ue);
     for attempt in 0..PAGINGS {
         page(ue, attempt, near && attempt == 0);
-        // Between two windows of its extended cycle the UE hears nothing: the next page waits for the next one.
+        // ContextTransfer two windows of its extended cycle the UE hears nothing: the next page waits for the next one.
         let cycle = ue.with(|p| reach::edrx_cycle(p)).unwrap_or_default();
         match ue.receive(|_| false, ue.config().timers.t3513 + cycle).await {
             Ok(_) | Err(Interrupt::TimedOut) => {} // §5.6.2.3 b
@@ -116,12 +111,11 @@ async fn paging(ue: Ue) {
 
 /// The UE cannot be reached (TS 23.502 §4.2.3.3 step 5).
 fn give_up(ue: Ue, why: &'static str) {
-    if ue.with(|p| p.amf.deregistration_wanted) {
+    if ue.with(|p| p.amf.deregistration_requested) {
         return deregistration::implicitly(ue, Deregistered::ByOperator);
     }
     location_reporting::unreachable(ue);
-    smf::deferred(ue, why);
-    smf::give_up_waiting(ue);
+    ue.smf().paging_failed(ue, why);
 }
 
 /// Whether the UE is paged first where it was seen last, and in its whole registration area only if it does not answer
@@ -136,11 +130,12 @@ fn is_near(ue: Ue) -> bool {
 
 /// The tracking areas in which what waits for the UE may be had.
 fn where_to_page(ue: Ue) -> Vec<Tai> {
-    let (config, now) = (ue.config(), ue.now());
-    ue.with(|p| {
-        let everywhere = p.amf.deregistration_wanted || location_reporting::is_wanted(p, now);
-        if everywhere { p.amf.registration_area.to_vec() } else { smf::where_awaited(p, &config) }
-    })
+    let now = ue.now();
+    let everywhere = ue.with(|p| {
+        let everywhere = p.amf.deregistration_requested || location_reporting::is_requested(p, now);
+        everywhere.then(|| p.amf.registration_area.to_vec())
+    });
+    everywhere.unwrap_or_else(|| ue.smf().paging_area(ue))
 }
 
 /// By turns under the 5G-TMSI that the UE surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
@@ -159,8 +154,8 @@ fn page(ue: Ue, attempt: u8, near: bool) {
     let scope = if near { NextPagingAreaScope::Changed } else { NextPagingAreaScope::Same };
     attempts.next_paging_area_scope = (attempt + 1 < PAGINGS).then_some(scope);
     assistance.paging_attempt_information = Some(attempts);
+    message.paging_priority = ue.smf().paging_priority(ue).and_then(priority);
     ue.with(|p| {
-        message.paging_priority = smf::awaited_priority(p).and_then(priority);
         if let Some(aid) = &p.amf.paging_aid {
             message.ue_radio_capability_for_paging = aid.capability.clone();
             assistance.assistance_data_for_recommended_cells.clone_from(&aid.recommended);

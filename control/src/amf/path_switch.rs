@@ -11,23 +11,24 @@ use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 
 use super::as_security::{advance_chain, ue_security_capabilities};
 use super::mobility_restrictions::permitted;
-use super::n2::{emit, part, refuse_names, send};
+use super::n2::{emit, note_released, refuse_names, send};
 use super::target;
 use super::user_location::{locate, location};
-use super::{end, location_reporting, rrc_inactive};
+use super::{end, location_reporting, pending_setup, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event, Sign};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::smf::{self, Switched};
-use crate::state::{By, Connection, Further, Target};
+use crate::services::nsmf::Switched;
+use crate::state::{By, Connection, QueuedPathSwitch, Target};
 
 /// Step 1b: the target names the UE by the identity that its source had for it. A handover that still runs ends with that (TS 38.413 §8.4.4): the UE is
 /// at another gNB than the one it was sent to.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     // The UE came to its source through the core, and the source's word of that is under way.
-    let Some(Further { association, request: m }) = target::further(ue, Further { association, request: m })
+    let Some(QueuedPathSwitch { association, request: m }) =
+        target::further(ue, QueuedPathSwitch { association, request: m })
     else {
         return;
     };
@@ -36,7 +37,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
         // The UE's gNBs moved it while its connection ended here: the target learns that it has got nothing.
         let now = ue.now();
-        if ue.with(|p| p.amf.parted.as_ref().is_some_and(|c| c.names(now, amf_id))) {
+        if ue.with(|p| p.amf.recently_released.as_ref().is_some_and(|c| c.names(now, amf_id))) {
             return send_failure(ue, &target);
         }
         return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
@@ -91,7 +92,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
                 settle(ue, &m, *target, switched, began);
             }
         }
-        // Whoever else ends it has told the target.
+        // All other causes have informed the target.
         Err(Interrupt::Superseded(_)) => {
             if let Some(target) = ue.with(|p| p.amf.target.take()) {
                 send_failure(ue, &target);
@@ -102,13 +103,13 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     }
 }
 
-/// Steps 2 to 6. What the source has said of the UE may still be under way.
+/// Steps 2 to 6. Messages of the source about the UE may still be in transit.
 async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
-    target::come_up(ue, &asked(m)).await?;
+    target::await_setups(ue, &asked(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source was asked for its context, and has never had it
     }
-    smf::switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
+    ue.smf().switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
 }
 
 fn same(a: &Target, b: &Target) -> bool {
@@ -130,7 +131,7 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE that has no context at a gNB"));
     }
-    if ue.with(|p| p.amf.arrival().is_some()) {
+    if ue.with(|p| p.amf.inbound().is_some()) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE whose sessions are on their way here"));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
@@ -161,8 +162,8 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     move_to(ue, m, &target);
     acknowledge(ue, m, &switched);
     target::over(ue, target);
-    smf::not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
-    end::let_go_when_unused(ue);
+    ue.smf().not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
+    end::arm_inactivity_timer(ue);
     let subject = ue.with(|p| p.subject());
     let took = ue.now().since(began);
     ue.event(Event::Completed { procedure: Procedure::PathSwitch, subject, took });
@@ -173,7 +174,7 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
     if let Some((association, amf_id)) =
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
     {
-        part(ue, association, amf_id); // the target tells the source (TS 38.423 §8.2.7)
+        note_released(ue, association, amf_id); // the target informs the source (TS 38.423 §8.2.7)
     }
     let pending = ue.with(|p| {
         p.amf.connection.take().map(|mut c| {
@@ -190,7 +191,7 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
             pending
         })
     });
-    smf::gnb_left(ue, &pending.unwrap_or_default());
+    pending_setup::gnb_left(ue, &pending.unwrap_or_default());
     if let Some(l) = &m.user_location_information {
         locate(ue, l);
         location_reporting::found(ue);
@@ -213,7 +214,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     answer.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
     answer.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
     // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: a target that has other capabilities than the UE gave us gets ours, and
-    // somebody looks into it.
+    // the operator is notified.
     if m.ue_security_capabilities != ours {
         answer.ue_security_capabilities = ours;
         let subject = ue.with(|p| p.subject());
@@ -254,12 +255,12 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
 }
 
 /// The UE never was at the gNB from which this one has it.
-pub(crate) fn refuse(ue: Ue, further: &Further) {
+pub(crate) fn refuse(ue: Ue, further: &QueuedPathSwitch) {
     send_failure(ue, &target(further.association, &further.request));
     refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
 }
 
-/// The answer to PATH SWITCH REQUEST for a UE that was let go while it moved.
+/// The answer to PATH SWITCH REQUEST for a UE that was released while it moved.
 pub fn came_too_late(m: &PathSwitchRequest) -> Message {
     failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
 }

@@ -1,8 +1,8 @@
-//! Who goes before others: TS 23.501 §5.22.2 (by subscription), TS 23.501 §5.22.3 (by establishment cause); access identities of
+//! Priority: TS 23.501 §5.22.2 (by subscription), TS 23.501 §5.22.3 (by establishment cause); access identities of
 //! TS 24.501 §4.5.2; what congestion control lets pass, TS 23.501 §5.19.7.2, TS 24.501 §5.3.9.
 //!
-//! A subscriber of multimedia priority or mission critical services is told so at registration, and from then on sets its
-//! connections up with a cause that says so. Before the UE has proved who it is, the cause is believed; afterwards its
+//! A subscriber of multimedia priority or mission critical services learns it at registration, and from then on sets
+//! connections up with the matching cause. Before the UE is authenticated the cause is trusted; afterwards its
 //! subscription decides.
 
 use whimbrel_nas::ie::NetworkFeatureSupport;
@@ -12,7 +12,7 @@ use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::state::{Priority, UeContext};
 
-/// Keeps back what is not urgent, where the network is congested: as far as is known before the UE proves who it is.
+/// Rejects what is not urgent while the network is congested, as far as is known before the UE is authenticated.
 pub(crate) fn uncongested(ue: Ue) -> Result<(), Refusal> {
     uncongested_for(ue, |p| cause(p).is_some_and(claims_urgency))
 }
@@ -40,7 +40,7 @@ fn claims_urgency(cause: RrcEstablishmentCause) -> bool {
     is_urgent(cause, Priority { mps: true, mcs: true })
 }
 
-/// Emergencies, what answers paging, and access identities 11 to 15 (which the USIM has, and no subscription tells) pass; 1 and
+/// Emergencies, answers to paging, and access identities 11 to 15 (stored on the USIM, not in the subscription) pass; 1 and
 /// 2 where they are subscribed.
 fn is_urgent(cause: RrcEstablishmentCause, subscribed: Priority) -> bool {
     match cause {

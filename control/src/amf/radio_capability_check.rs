@@ -6,8 +6,8 @@
 use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
 use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
 
-use super::n2::{ids, out_of_state, send};
-use crate::procedure::Ue;
+use super::n2::{ids, send};
+use crate::procedure::{Ue, out_of_state};
 use crate::state::VoiceMatch;
 
 /// The UE's radio is another: what was known of it holds no longer.
@@ -15,7 +15,7 @@ pub(crate) fn forget(ue: Ue) {
     ue.with(|p| p.amf.voice_match = VoiceMatch::Unknown);
 }
 
-/// UE RADIO CAPABILITY CHECK REQUEST, where that is not known and wanted.
+/// UE RADIO CAPABILITY CHECK REQUEST, where the operator configures it and the answer is not known.
 pub(crate) fn begin(ue: Ue) {
     let config = ue.config();
     if !config.amf.ims_vops || !config.amf.access.voice_match {
@@ -45,7 +45,7 @@ pub(crate) fn answered(ue: Ue, m: &UeRadioCapabilityCheckResponse) {
     ue.with(|p| p.amf.voice_match = known);
 }
 
-/// Whether the UE is told that voice over IMS works here.
+/// Whether REGISTRATION ACCEPT indicates IMS voice over PS sessions.
 pub(crate) fn carries_voice(ue: Ue) -> bool {
     ue.config().amf.ims_vops && ue.with(|p| p.amf.voice_match != VoiceMatch::NotSupported)
 }

@@ -26,7 +26,7 @@ pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut Regi
     let now = ue.now();
     let reach = ue.with(|p| {
         let mut reach = p.amf.reach();
-        reach.strictly_periodic = reach.strictly_periodic.map(|_| now); // each registration starts it anew
+        reach.strictly_periodic = reach.strictly_periodic.map(|_| now); // each registration restarts it
         p.amf.set_reach(reach);
         reach
     });
@@ -140,7 +140,7 @@ fn cycle(octet: u8) -> Option<NrPagingEdrxCycle> {
     })
 }
 
-/// The extended cycle as a time: between two windows nobody can reach the UE.
+/// The extended cycle as a time: between two paging time windows the UE cannot be reached.
 pub(crate) fn edrx_cycle(ue: &UeContext) -> Option<Duration> {
     let hyperframes = match ue.amf.reach().edrx? & 0x0f {
         0 => return Some(Duration::from_millis(5120)),

@@ -1,24 +1,24 @@
-//! Who asked is told when the UE can be reached: TS 23.502 §4.2.5.2 (UE reachability notification request), TS 23.502 §4.2.5.3
+//! The operator is notified when the UE becomes reachable: TS 23.502 §4.2.5.2 (UE reachability notification request), TS 23.502 §4.2.5.3
 //! (UE activity notification).
 //!
-//! The operator asks; a UE that is connected can be reached now, of another one it is told once it has shown itself. It is
-//! told once.
+//! A connected UE is reachable at once, an idle one after its next contact. There is one
+//! notification per request.
 
 use crate::event::Event;
 use crate::procedure::{Lane, Ue};
 use crate::state::UeContext;
 
-/// Somebody wants to know when the UE can be reached.
+/// A reachability notification is requested.
 pub(crate) fn wanted(ue: Ue) {
-    ue.with(|p| p.amf.reachability_wanted = p.amf.registered);
-    tell_if_wanted(ue);
+    ue.with(|p| p.amf.reachability_requested = p.amf.registered);
+    report_if_requested(ue);
 }
 
 /// After each input: the UE has proved to be there, and has done what it came with.
-pub(crate) fn tell_if_wanted(ue: Ue) {
-    let due = ue.with(|p| p.amf.reachability_wanted && is_there(p));
+pub(crate) fn report_if_requested(ue: Ue) {
+    let due = ue.with(|p| p.amf.reachability_requested && is_there(p));
     if due {
-        ue.with(|p| p.amf.reachability_wanted = false);
+        ue.with(|p| p.amf.reachability_requested = false);
         let subject = ue.with(|p| p.subject());
         ue.event(Event::Reachable { subject });
     }

@@ -20,15 +20,14 @@ use super::service_request::Activation;
 use super::slices::{self, Slices};
 use super::{
     an_release, configuration_update, emergency, end, equipment, ladn, n14, open_attach, priority,
-    radio_capability_check, reach, udm_client, ue_context_modification,
+    radio_capability_check, reach, session_resources, udm_client, ue_context_modification,
 };
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
-use crate::smf;
+use crate::services::nudm::Identity;
 use crate::state::Security;
-use crate::udm::Identity;
 
 /// Begins the registration that a message asks for.
 /// `sealed`: it as it came, where its keys are not here.
@@ -39,13 +38,13 @@ pub(crate) fn start(
     digest: u64,
     sealed: Option<Box<[u8]>>,
 ) {
-    ue.with(|p| p.amf.answering = digest);
+    ue.with(|p| p.amf.initial_nas_digest = digest);
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::Registration, async move {
         let began = ue.now();
         let kind = request.registration_type.kind;
         let initial = kind == RegistrationKind::Initial;
-        // What it had stands until it is accepted anew.
+        // Its earlier registration stands until this one is accepted.
         let moved = protected && !initial && kind != RegistrationKind::Emergency;
         let admitted = match admission(ue, request.into(), protected, sealed).await {
             Ok(admitted) => admitted,
@@ -59,9 +58,9 @@ pub(crate) fn start(
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Registration, subject, took });
                 if initial {
-                    configuration_update::tell_network_name(ue);
+                    configuration_update::send_network_name(ue);
                 }
-                end::let_go_when_unused(ue);
+                end::arm_inactivity_timer(ue);
                 // A gNB that had the UE's context before hears of its new 5G-GUTI and area.
                 if context
                     && let Err(End::Interrupted(why)) = ue_context_modification::new_assistance(ue).await
@@ -112,7 +111,7 @@ async fn admission(
     judged(ue, request, protected, tai).await
 }
 
-/// Who the UE is, and whether it may register here.
+/// Identifies and authenticates the UE, and judges whether it may register here.
 async fn judged(
     ue: Ue,
     request: Rc<RegistrationRequest>,
@@ -120,10 +119,10 @@ async fn judged(
     tai: Tai,
 ) -> Result<Admitted, End> {
     let request = if protected && !must_authenticate(ue) {
-        known(ue, request)? // the context in force proved who it is: step 9 may be skipped
+        known(ue, request)? // the security context in force identifies the UE: step 9 may be skipped
     } else {
         let started = (request.ng_ksi, protected);
-        let claim = if started.1 { own(ue)? } else { identify_stranger(ue, &request).await? };
+        let claim = if started.1 { own(ue)? } else { identify_unknown_ue(ue, &request).await? };
         let open_attach::Authentication { proof, granted } =
             open_attach::authenticate(ue, claim, started.0).await?; // step 9: 5G-AKA or EAP-AKA'; or SAP
         let Secured { initial_message } = secure_nas(ue, Some(&request), proof, !protected).await?; // step 9
@@ -143,7 +142,7 @@ async fn judged(
 const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
 
 /// Whether a UE that is known has to prove its key: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
-/// registration, whose keys may be nobody's, and as often as the operator wants it (TS 33.501 §6.1.2).
+/// registration, whose keys may not be those of the SUPI, and as often as the operator configures it (TS 33.501 §6.1.2).
 fn must_authenticate(ue: Ue) -> bool {
     let policy = ue.config().amf.access.authentication;
     let now = ue.now();
@@ -159,12 +158,12 @@ fn must_authenticate(ue: Ue) -> bool {
 }
 
 /// Steps 6 and 7: IDENTITY REQUEST.
-async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
+async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
     started_over(request)?;
-    identify(ue, request).await.map(Claim::Told)
+    identify(ue, request).await.map(Claim::Received)
 }
 
-/// Who the UE has proved to be.
+/// The authenticated identity.
 fn own(ue: Ue) -> Result<Claim, End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     Ok(Claim::Remembered(Identity::Supi(supi)))
@@ -182,7 +181,7 @@ fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequ
     if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
 }
 
-/// A periodic registration does not bring what a new context needs: the UE is told to register initially
+/// A periodic registration does not bring what a new context needs: the UE has to register initially
 /// (TS 24.501 §5.5.1.3.5, cause #9).
 fn started_over(request: &RegistrationRequest) -> Result<(), End> {
     let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
@@ -200,7 +199,7 @@ async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), 
         p.amf.subscription = Some(subscription);
         p.amf.subscription_stale = false;
     });
-    ue.remark(|b| b.authenticated = true);
+    ue.update_batch(|b| b.authenticated = true);
     Ok(())
 }
 
@@ -229,7 +228,7 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
 async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
     let Admitted { request, tai, slices } = admitted;
     if let Some(status) = request.pdu_session_status {
-        smf::keep_only(ue, |psi| status.contains(psi)); // step 17
+        session_resources::keep_only(ue, |psi| status.contains(psi)); // step 17
     }
     // TS 24.501 §5.3.5.2: no user plane where the UE may not start services.
     let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, false);
@@ -307,13 +306,13 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
     // Its pause after five attempts in vain (TS 24.501 §5.3.8).
     m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
     if let Some(slices) = slices {
-        tell_slices(ue, slices, &mut m);
+        send_slices(ue, slices, &mut m);
     }
     m
 }
 
 /// TS 24.501 §4.6.2.2, TS 24.501 §5.5.1.2.4: allowed, rejected and configured slices, and that the subscription has changed.
-fn tell_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
+fn send_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
     let config = ue.config();
     let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slicing_changed));
     m.allowed_nssai = Some(slices::nssai(&slices.allowed));
@@ -326,11 +325,11 @@ fn tell_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
 
 /// The sessions that the network has for this UE.
 pub(crate) fn sessions(ue: Ue) -> PduSessionSet {
-    ue.with(|p| p.sessions.keys().copied().collect())
+    ue.smf().session_ids(ue).into_iter().collect()
 }
 
 /// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the UE's context. The UE counts as
-/// registered, under both its 5G-GUTIs, and its connection is let go.
+/// registered, under both its 5G-GUTIs, and its connection is released.
 fn unconfirmed(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
@@ -349,10 +348,10 @@ pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
     });
 }
 
-/// TS 24.501 §5.5.1.2.5, §5.5.1.3.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.
+/// TS 24.501 §5.5.1.2.5, §5.5.1.3.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was sent.
 /// `moved`: the UE was registered and stays so until this is judged.
 fn reject(ue: Ue, refusal: Refusal, moved: bool) {
-    if refusal.was_told() {
+    if refusal.reject_was_sent() {
         return end::refused(ue, Procedure::Registration, refusal);
     }
     let config = ue.config();

@@ -8,7 +8,7 @@ use super::{an_release, end, open_attach, ue_context_modification};
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::udm::Identity;
+use crate::services::nudm::Identity;
 
 /// After each message of a UE: where its COUNTs come near their end and nothing else runs, it is challenged.
 pub(crate) fn begin_if_due(ue: Ue) {
@@ -31,10 +31,10 @@ fn start(ue: Ue) {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Authentication, subject, took });
-                end::let_go_when_unused(ue);
+                end::arm_inactivity_timer(ue);
             }
             // A UE that does not prove its key is not the one that is registered.
-            Err(End::Refused(refusal)) if refusal.was_told() => {
+            Err(End::Refused(refusal)) if refusal.reject_was_sent() => {
                 end::refused(ue, Procedure::Authentication, refusal);
             }
             // It does not answer: what is left of its COUNTs is for when it comes back.

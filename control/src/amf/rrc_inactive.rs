@@ -84,7 +84,7 @@ mod tests {
     use crate::envelope::Batch;
     use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness, n2, registration_request};
 
-    /// A UE registers over a connection whose gNB has its context: what the gNB is told then.
+    /// A UE registers over a connection whose gNB has its context: the assistance information for that gNB.
     fn registered_anew() -> (UeHarness, Batch, Box<UeContextModificationRequest>) {
         let mut config = crate::ue_harness::config();
         config.amf.access.rrc_inactive = true;
@@ -98,7 +98,7 @@ mod tests {
         (harness, batch, told.expect("its 5G-GUTI is another one"))
     }
 
-    #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and tells the UE's state along with it
+    #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and reports the UE's state with it
     fn a_gnb_takes_the_change() {
         let (mut harness, _, told) = registered_anew();
         assert!(told.core_network_assistance_information_for_inactive.is_some());

@@ -43,14 +43,14 @@ pub(crate) async fn secure_nas(
 /// (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only emergency services may ask for it.
 pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Result<Secured, End> {
     let capability = capability(ue, Some(request))?;
-    let k_amf = KAmf::new([0; 32]); // a value that nobody takes for a secret
+    let k_amf = KAmf::new([0; 32]); // a fixed value, which is no secret
     ue.with(|p| p.amf.supi = None);
     let algorithms = (CipheringAlgorithm::Nea0, IntegrityAlgorithm::Nia0);
     let keys = Keys { supi: None, k_amf, ng_ksi: NO_KEYS_KSI, eap_success: None };
     command(ue, capability, algorithms, keys, true).await
 }
 
-/// As the UE tells it, or told it before.
+/// As the UE sends it, or sent it before.
 fn capability(ue: Ue, request: Option<&RegistrationRequest>) -> Result<UeSecurityCapability, Refusal> {
     let told = request.and_then(|r| r.ue_security_capability);
     let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };

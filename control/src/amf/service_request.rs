@@ -7,16 +7,15 @@ use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
 use super::n2::send_nas;
-use super::{configuration_update, end, priority, registration};
+use super::{configuration_update, end, priority, registration, session_resources};
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::smf;
 use crate::state::Security;
 
 /// Begins the service request that a message asks for. It came protected, from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
-    ue.with(|p| p.amf.answering = digest);
+    ue.with(|p| p.amf.initial_nas_digest = digest);
     let ue = ue.on(Lane::Mobility);
     let paged = request.service_type == ServiceType::MobileTerminatedServices;
     ue.start(Lane::Mobility, Procedure::ServiceRequest, async move {
@@ -26,8 +25,8 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ServiceRequest, subject, took });
-                end::let_go_when_unused(ue);
-                if paged && !ue.with(|p| p.amf.deregistration_wanted) {
+                end::arm_inactivity_timer(ue);
+                if paged && !ue.with(|p| p.amf.deregistration_requested) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
                 }
             }
@@ -60,7 +59,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
         priority::entitled(ue)?;
     }
     if let Some(status) = request.pdu_session_status {
-        smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the UE has no more
+        session_resources::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the UE has no more
     }
     let prioritised = is_prioritised(request.service_type);
     let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, prioritised); // steps 5 to 11
@@ -112,39 +111,34 @@ pub(crate) struct Failed {
 impl Activation {
     /// What the UE asks for and what waits for it, as far as it may be had where the UE is (TS 24.501 §5.6.1.4.1).
     pub(crate) fn of(ue: Ue, uplink_data: Option<PduSessionSet>, prioritised: bool) -> Self {
-        let config = ue.config();
         let asked = uplink_data.unwrap_or_default();
         let mut set = asked;
         let (mut sessions, mut errors) = (Vec::new(), Vec::new());
-        let all: Vec<PduSessionId> = ue.with(|p| p.sessions.keys().copied().collect());
-        let stays: Vec<PduSessionId> =
-            all.into_iter().filter(|&psi| !smf::is_being_released(ue, psi)).collect();
-        ue.with(|p| {
-            for (&psi, s) in &p.sessions {
-                if !stays.contains(&psi) || !(s.awaited || asked.contains(psi)) {
-                    continue;
-                }
-                let barred = p.amf.tai.and_then(|tai| smf::barred(p, s, &config, tai.tac));
-                match barred {
-                    Some(cause) if cause != MmCause::RestrictedServiceArea || !prioritised => {
-                        errors.extend(asked.contains(psi).then_some((psi, cause)));
-                    }
-                    _ if smf::can_be_activated(s) => {
-                        sessions.push(psi);
-                        set.remove(psi);
-                    }
-                    _ if smf::is_active(s) => set.remove(psi), // it has what it asks for
-                    _ => {}
-                }
+        let tai = ue.with(|p| p.amf.tai);
+        for s in ue.smf().sm_contexts(ue) {
+            let psi = s.psi;
+            if s.being_released || !(s.awaited || asked.contains(psi)) {
+                continue;
             }
-        });
+            match tai.and_then(|tai| ue.smf().barred(ue, psi, tai.tac)) {
+                Some(cause) if cause != MmCause::RestrictedServiceArea || !prioritised => {
+                    errors.extend(asked.contains(psi).then_some((psi, cause)));
+                }
+                _ if s.can_be_activated => {
+                    sessions.push(psi);
+                    set.remove(psi);
+                }
+                _ if s.active => set.remove(psi),
+                _ => {}
+            }
+        }
         let errors = (!errors.is_empty()).then_some(ReactivationErrors(errors));
         Self { sessions, failed: Failed { set, errors } }
     }
 }
 
 /// Its gNB did not take its context (TS 38.413 §8.3.1.3, §8.3.1.4): that is no fault of the UE's. Its registration stands, the
-/// connection is let go, and T3517 has it ask again (TS 24.501 §5.6.1.7 b).
+/// connection is released, and on T3517 it asks again (TS 24.501 §5.6.1.7 b).
 fn not_served(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
@@ -158,8 +152,8 @@ fn refuse(ue: Ue, refusal: Refusal) {
     end::refused_with(ue, Procedure::ServiceRequest, refusal, cause, true);
 }
 
-/// SERVICE REJECT to a UE that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).
-pub(crate) fn reject_stranger(ue: Ue) {
+/// SERVICE REJECT #9 to a UE whose identity and keys are unknown: it is to register again (TS 24.501 §5.6.1.5).
+pub(crate) fn reject_unknown_ue(ue: Ue) {
     reject(ue, MmCause::UeIdentityCannotBeDerived, None);
     end::dismiss_later(ue, end::Keys::Removed);
 }

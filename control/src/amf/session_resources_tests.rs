@@ -1,4 +1,4 @@
-//! A gNB and a UE's sessions and context, in order and out of it: TS 38.413 §8.2, §8.3, and what it tells of its own accord.
+//! A gNB and a UE's sessions and context, in order and out of it: TS 38.413 §8.2, §8.3, and messages that the gNB starts.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid, Tmsi};
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, PayloadContainer, PayloadContainerType, ServiceType};

@@ -9,7 +9,7 @@ use whimbrel_nas::mm::RegistrationRequest;
 use crate::config::Config;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::state::Subscription;
+use crate::state::{ALLOWED_SLICES_MAX, Subscription};
 
 /// The slices that the UE may use here, and those that it asked for in vain.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,8 +20,6 @@ pub(crate) struct Slices {
     pub(crate) full: Vec<SNssai>,
 }
 
-/// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
-pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 /// The configured NSSAI holds sixteen (TS 24.501 §9.11.3.37).
 const CONFIGURED_SLICES_MAX: usize = 16;
 
@@ -88,7 +86,7 @@ pub(crate) fn configured(config: &Config, subscription: &Subscription) -> Vec<SN
     subscribed.filter(|s| config.amf.slices.contains(s)).take(CONFIGURED_SLICES_MAX).collect()
 }
 
-/// As a message has it. Who is at home needs no mapping (TS 24.501 §4.6.2.3).
+/// In the form of a message. A subscriber in its home network needs no mapping (TS 24.501 §4.6.2.3).
 pub(crate) fn nssai(slices: &[SNssai]) -> Nssai {
     Nssai(slices.iter().copied().map(MappedSNssai::from).collect())
 }
@@ -144,7 +142,7 @@ mod tests {
         assert!(full_nssai(&[]).is_none());
     }
 
-    #[test] // TS 24.501 §4.6.2.3: who is at home is told no mapping
+    #[test] // TS 24.501 §4.6.2.3: a subscriber in its home network gets no mapping
     fn no_mapping_at_home() {
         let told = nssai(&[SNssai::sst(1), SNssai::new(2, Some(7))]);
         assert!(told.0.iter().all(|s| *s == MappedSNssai::from(s.s_nssai)) && told.0.len() == 2);

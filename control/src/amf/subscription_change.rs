@@ -1,5 +1,5 @@
 //! The subscription has changed while the UE is registered: TS 23.502 §4.5.1, TS 23.502 §4.2.2.3.3,
-//! TS 23.501 §5.15.5.2.2; told by TS 24.501 §5.4.4.
+//! TS 23.501 §5.15.5.2.2; sent by TS 24.501 §5.4.4.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{an_release, configuration_update, deregistration, end, udm_client, u
 use crate::event::{Deregistered, Event};
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::smf;
+use crate::services::nsmf::{SmContextReleaseData, SmContextStatus};
 use crate::state::Subscription;
 
 /// Nudm_SDM_Notification. One that comes while something else runs on the UE waits until that is over.
@@ -46,17 +46,17 @@ fn start(ue: Ue) {
                 if released {
                     an_release::start(ue, CauseNas::NormalRelease.into());
                 } else {
-                    end::let_go_when_unused(ue);
+                    end::arm_inactivity_timer(ue);
                 }
             }
-            // The subscriber is gone or barred, or has no slice left here: the UE leaves, and is told why.
+            // The subscriber is deleted or barred, or has no slice left here: the UE is deregistered with the cause.
             Err(End::Refused(refusal)) if ends_registration(&refusal) => {
                 let cause = refusal.mm_cause(&ue.config());
                 deregistration::by_network_with(ue, Some(cause), Deregistered::BySubscription);
             }
             // The store does not answer: what was subscribed stays. The UE does not answer: it learns at its next
             // registration.
-            Err(End::Refused(_)) => end::let_go_when_unused(ue),
+            Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
@@ -66,7 +66,7 @@ fn ends_registration(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::UnknownSubscriber | Refusal::Barred | Refusal::NoSlice { .. })
 }
 
-/// Takes the new terms; says whether the connection is to be let go, so that the UE registers anew.
+/// Applies the new terms; returns whether the connection is to be released so that the UE registers again.
 async fn change(ue: Ue) -> Result<bool, End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let new = udm_client::subscription(ue, supi).await?;
@@ -74,7 +74,7 @@ async fn change(ue: Ue) -> Result<bool, End> {
     if old == new {
         return Ok(false);
     }
-    smf::subscription_changed(ue, &old);
+    ue.smf().subscription_changed(ue, &old);
     let told = slices_changed(ue, &old, &new).await?;
     let connected = ue.with(|p| p.amf.connection.is_some());
     if old.ue_ambr != new.ue_ambr && connected {
@@ -100,24 +100,20 @@ async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Resul
     if ue.with(|p| p.amf.connection.is_none()) {
         return Ok(false);
     }
-    configuration_update::tell_slices(ue, slices, configured(&config, new)).await?;
+    configuration_update::send_slices(ue, slices, configured(&config, new)).await?;
     ue.with(|p| p.amf.slicing_changed = false);
     Ok(true)
 }
 
 /// Sessions that the new terms do not have any more (TS 23.502 §4.3.4.2, requested by the network). Emergency sessions are
-/// nobody's terms.
+/// not of the subscription.
 fn withdraw_sessions(ue: Ue, new: &Subscription) {
-    let gone: Vec<_> = ue.with(|p| {
-        let allowed = &p.amf.allowed_nssai;
-        let subscribed = |s: &crate::state::SmContext| {
-            let slice = new.slice(s.s_nssai).filter(|_| allowed.contains(&s.s_nssai));
-            slice.is_some_and(|slice| slice.dnns.iter().any(|d| d.dnn == s.dnn))
-        };
-        let sessions = p.sessions.values().filter(|s| !s.emergency && !subscribed(s));
-        sessions.map(|s| s.psi).collect()
-    });
-    for psi in gone {
-        smf::withdraw(ue, psi, SmCause::RegularDeactivation);
+    let allowed = ue.with(|p| p.amf.allowed_nssai.clone());
+    let subscribed = |s: &SmContextStatus| {
+        let slice = new.slice(s.s_nssai).filter(|_| allowed.contains(&s.s_nssai));
+        slice.is_some_and(|slice| slice.dnns.iter().any(|d| d.dnn == s.dnn))
+    };
+    for s in ue.smf().sm_contexts(ue).iter().filter(|s| !s.emergency && !subscribed(s)) {
+        ue.smf().release_sm_context(ue, s.psi, SmContextReleaseData::Command(SmCause::RegularDeactivation));
     }
 }

@@ -1,7 +1,7 @@
 //! The gNB that takes a connected UE over, as long as it is not certain that it does.
 //!
 //! A UE in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
-//! stands in the UE's context, so that whatever ends the handover finds whom to tell.
+//! stands in the UE's context, so that whatever ends the handover can release the target.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
@@ -9,23 +9,23 @@ use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextRel
 
 use super::connection::lost;
 use super::context_setup::is_context_pending;
-use super::n2::{emit, ids, out_of_state, part, release_command, send, send_nas};
+use super::n2::{emit, ids, note_released, release_command, send, send_nas};
 use super::{handover, location_reporting, n14, path_switch};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Ue};
+use crate::procedure::{End, Interrupt, Lane, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::smf;
-use crate::state::{By, Connection, Further, Phase, Security, Target, UeContext};
+use crate::services::namf::HANDOVER_EXECUTION;
+use crate::state::{By, Connection, Phase, QueuedPathSwitch, Security, Target, UeContext};
 
 /// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
 /// §4.9.1.3.1).
 pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
     // A handover waits for its source, its target, its UE and its UPF, each for a bounded time.
     let timers = ue.config().timers;
-    let patience = handover::EXECUTION + timers.gnb_answer + timers.guard * 4;
-    while ue.with(|p| p.amf.target.is_some() || p.amf.departure().is_some()) {
+    let patience = HANDOVER_EXECUTION + timers.gnb_answer + timers.guard * 4;
+    while ue.with(|p| p.amf.target.is_some() || p.amf.outbound().is_some()) {
         match ue.receive(|i| matches!(i, Input::HandoverOver), patience).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => return Err(Refusal::RadioFailure("a handover does not end").into()),
@@ -36,11 +36,11 @@ pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
 }
 
 /// Awaits what is on its way up at the gNB that the UE leaves: its context, and the user planes of these sessions. What that
-/// gNB has said of them may have come over another association and be later here (TS 23.502 §4.9.1.2.2), or its UPF has yet to
+/// gNB has answered may arrive later over another association (TS 23.502 §4.9.1.2.2), or its UPF has yet to
 /// answer. What is not up after the guard time is judged as it is then.
-pub(crate) async fn come_up(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Interrupt> {
+pub(crate) async fn await_setups(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Interrupt> {
     let until = ue.now() + ue.config().timers.guard;
-    while is_context_pending(ue) || sessions.iter().any(|&psi| smf::is_coming_up(ue, psi)) {
+    while is_context_pending(ue) || sessions.iter().any(|&psi| ue.smf().is_coming_up(ue, psi)) {
         let changes = |i: &Input| matches!(i, Input::ContextSetUp | Input::SessionSettled);
         match ue.receive(changes, until.since(ue.now())).await {
             Ok(_) => {}
@@ -56,7 +56,7 @@ pub(crate) fn has_left(ue: &UeContext) -> bool {
     ue.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
-/// Whether a handover waits for what its source has set up ([`come_up`]). The UPF is led there first: the last packets in the
+/// Whether a handover waits for what its source has set up ([`await_setups`]). The UPF is led there first: the last packets in the
 /// source's tunnel are end markers, for which the target waits (TS 23.502 §4.9.1.2.2 step 5).
 pub(crate) fn awaits_source(ue: &UeContext) -> bool {
     ue.lanes.awaits(Lane::Handover, &Input::SessionSettled)
@@ -109,11 +109,11 @@ pub(crate) fn gone(ue: Ue) {
         let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
         handover::preparation_failure(ue, cause.into(), None);
     }
-    smf::stop_forwarding(ue);
+    ue.smf().stop_forwarding(ue);
     back(ue, *target);
 }
 
-/// The handover is off: the UE's connection ends, the UE is found elsewhere, or its source wants so. The target is told.
+/// The handover ends: the UE's connection ends, the UE is found elsewhere, or its source cancels it. The target is released.
 /// What is left of a handover before goes, too.
 pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     release_source(ue);
@@ -123,7 +123,7 @@ pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
         By::PathSwitch(_) => path_switch::send_failure(ue, &target),
         By::N2(_) => release_target(ue, &target, CauseRadioNetwork::HandoverCancelled.into()),
     }
-    smf::stop_forwarding(ue);
+    ue.smf().stop_forwarding(ue);
     Some(target)
 }
 
@@ -133,12 +133,12 @@ fn take(ue: Ue) -> Option<Box<Target>> {
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(target)
     })?;
-    nobody_further(ue, &mut target);
+    reject_queued_path_switch(ue, &mut target);
     Some(target)
 }
 
-/// The target never had the UE, so nobody has it from there.
-pub(crate) fn nobody_further(ue: Ue, target: &mut Target) {
+/// The target never had the UE, so no gNB has it from there.
+pub(crate) fn reject_queued_path_switch(ue: Ue, target: &mut Target) {
     if let Some(further) = target.further.take() {
         path_switch::refuse(ue, &further);
     }
@@ -146,10 +146,10 @@ pub(crate) fn nobody_further(ue: Ue, target: &mut Target) {
 
 /// A gNB wants the path of a UE that it has from its target, from which nothing was heard yet: it waits for that. Gives it back where
 /// the UE cannot have been at the target.
-pub(crate) fn further(ue: Ue, further: Further) -> Option<Further> {
+pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwitch> {
     enum Kept {
         Duplicate,
-        InsteadOf(Option<Further>),
+        InsteadOf(Option<QueuedPathSwitch>),
     }
     let kept = ue.with(|p| {
         let names = |t: &&mut Box<Target>| {
@@ -157,7 +157,7 @@ pub(crate) fn further(ue: Ue, further: Further) -> Option<Further> {
                 && t.amf_ue_ngap_id == further.request.source_amf_ue_ngap_id
         };
         let Some(target) = p.amf.target.as_mut().filter(names) else { return Err(further) };
-        let same = |f: &Further| {
+        let same = |f: &QueuedPathSwitch| {
             f.association == further.association && f.request.ran_ue_ngap_id == further.request.ran_ue_ngap_id
         };
         match target.further.as_ref().is_some_and(same) {
@@ -186,7 +186,7 @@ pub(crate) fn back(ue: Ue, target: Target) {
     }
 }
 
-/// The UE is somewhere: what was kept for it is said, and what waited goes on.
+/// The UE is at a gNB: messages held for it are sent, and waiting procedures continue.
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
         // Keys that are proposed no more are not proposed.
@@ -199,17 +199,18 @@ pub(crate) fn over(ue: Ue, target: Target) {
 
 /// What waited for the end of a handover goes on.
 pub(crate) fn go_on(ue: Ue) {
-    smf::no_departure(ue); // of what went along nothing is held any more
+    ue.smf().handover_ended(ue); // of what went along nothing is held any more
     location_reporting::resume(ue);
+    let sessions = ue.smf().session_ids(ue);
     ue.with(|p| {
-        for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+        for psi in sessions {
             // Those that do not wait for it give it back.
             let _ = p.lanes.deliver(Lane::Session(psi), Input::HandoverOver);
         }
     });
 }
 
-/// UE CONTEXT RELEASE COMMAND to the target, by both names where it has told its own (TS 38.413 §8.3.3). One that was not asked
+/// UE CONTEXT RELEASE COMMAND to the target, with both identities where the target has given its own (TS 38.413 §8.3.3). One that was not asked
 /// knows nothing of the UE.
 pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     if target.by.phase() == Some(Phase::Waiting) {
@@ -220,13 +221,13 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
         None => UeNgapIds::AmfUeNgapId(target.amf_ue_ngap_id),
     };
     emit(ue, target.association, &UeContextReleaseCommand::new(ids, cause).into(), None);
-    part(ue, target.association, target.amf_ue_ngap_id);
+    note_released(ue, target.association, target.amf_ue_ngap_id);
 }
 
-/// The UE has come: the gNB that it has left lets go of it once what is still under way there has passed. The UE rests meanwhile, so it
+/// The UE has arrived: the source gNB is released once forwarded packets have passed. The UE is at rest meanwhile, so it
 /// may change its CPF, or be handed over again.
-pub(crate) fn let_source_go(ue: Ue) {
-    if smf::is_forwarding(ue) && !ue.with(|p| has_left(p)) {
+pub(crate) fn release_source_later(ue: Ue) {
+    if ue.smf().is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
         ue.with(|p| p.amf.source.get_or_insert_default().until = Some(until));
     } else {
@@ -234,16 +235,16 @@ pub(crate) fn let_source_go(ue: Ue) {
     }
 }
 
-/// The gNB that the UE has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
+/// The source gNB is released, and forwarding ends (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
     if let Some(source) = ue.with(|p| p.amf.source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);
-        part(ue, source.association, source.amf_ue_ngap_id);
+        note_released(ue, source.association, source.amf_ue_ngap_id);
     }
     if ue.with(|p| p.amf.target.as_ref().is_none_or(|t| t.by.phase().is_none())) {
-        smf::stop_forwarding(ue);
+        ue.smf().stop_forwarding(ue);
     }
 }
 
@@ -281,5 +282,5 @@ pub(crate) fn serving_lost(ue: Ue) {
 
 /// Whether the UE has a gNB that can be asked for something.
 pub(crate) fn is_settled(ue: Ue) -> bool {
-    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.departure().is_none())
+    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.outbound().is_none())
 }

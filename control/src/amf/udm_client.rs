@@ -8,8 +8,8 @@ use crate::envelope::Effect;
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::Refusal;
+use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError};
 use crate::state::Subscription;
-use crate::udm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError};
 
 /// Nudm_UEAuthentication_Get.
 pub(crate) async fn auth_data(

@@ -24,7 +24,7 @@ pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {
     answered(ue, m).await
 }
 
-/// The UE-AMBR of a subscription that has changed (TS 23.501 §5.7.2.6), where it is another than the gNB was told.
+/// The UE-AMBR of a subscription that has changed (TS 23.501 §5.7.2.6), where it differs from the one that the gNB has.
 pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &[]);

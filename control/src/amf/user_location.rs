@@ -7,7 +7,7 @@ use super::location_reporting;
 use crate::procedure::Ue;
 use crate::state::Seen;
 
-/// The tracking area that a gNB tells.
+/// The tracking area in user location information.
 pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
     match location {
         UserLocationInformation::UserLocationInformationNr(nr) => Some(nr.tai),

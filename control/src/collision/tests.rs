@@ -17,7 +17,7 @@ use whimbrel_security::{
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
 use crate::event::{Dropped, Event};
 use crate::procedure::Procedure;
-use crate::udm::{Answer, AuthData, Request, Vector};
+use crate::services::nudm::{Answer, AuthData, Request, Vector};
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
 const TMSI: Tmsi = Tmsi(0x1234);
@@ -74,7 +74,7 @@ fn accepted(harness: &mut UeHarness, batch: &Batch) -> bool {
     told(harness, batch, |m| matches!(m, Message::RegistrationAccept(_)))
 }
 
-fn let_go(harness: &mut UeHarness, batch: &Batch) -> bool {
+fn deactivate_at_gnb(harness: &mut UeHarness, batch: &Batch) -> bool {
     let accept = told(harness, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
     accept && batch.disposition == Disposition::Ended
 }
@@ -168,7 +168,7 @@ fn a_deregistration_before_the_completion() {
         let batch = harness.nas(CIPHERED, registration_request(kind));
         assert!(accepted(&mut harness, &batch));
         let batch = harness.nas(CIPHERED, deregistration(false));
-        assert!(let_go(&mut harness, &batch));
+        assert!(deactivate_at_gnb(&mut harness, &batch));
     }
 }
 
@@ -199,7 +199,7 @@ fn deregistrations_from_both_sides() {
     let mut harness = UeHarness::registered();
     harness.input(Payload::Command(Command::Deregister));
     let batch = harness.nas(CIPHERED, deregistration(false));
-    assert!(let_go(&mut harness, &batch));
+    assert!(deactivate_at_gnb(&mut harness, &batch));
     assert!(harness.context().is_none());
 }
 
@@ -215,7 +215,7 @@ fn a_service_request_during_a_deregistration_by_the_network() {
 fn a_deregistration_during_a_configuration_update() {
     let (mut harness, _) = being_updated();
     let batch = harness.nas(CIPHERED, deregistration(false));
-    assert!(let_go(&mut harness, &batch));
+    assert!(deactivate_at_gnb(&mut harness, &batch));
 }
 
 #[test] // TS 24.501 §5.4.4.6 d: a registration during a configuration update goes first; either 5G-GUTI finds the UE

@@ -1,4 +1,4 @@
-//! Who may come in, how often each must prove itself, and what is kept back: the AMF's policies of access.
+//! Access policies of the AMF: which UEs are admitted, how often they are authenticated, and what is rejected under congestion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::state::{Ambr, Arp, SessionTypes, SubscribedDnn};
 /// The policies; the default asks for nothing beyond the standard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
-    /// How often a UE proves its key anew.
+    /// How often a UE is authenticated again.
     pub authentication: AuthenticationPolicy,
     /// Equipment that gets no service, by the first digits of its IMEI (TS 23.501 §6.2.16, the 5G-EIR's list).
     pub refused_equipment: Vec<EquipmentPrefix>,
@@ -31,7 +31,7 @@ pub struct Access {
     pub edrx: bool,
     /// The longest periodic registration timer that a UE may ask for.
     pub t3512_max: Duration,
-    /// gNBs are told what they need to let UEs rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
+    /// gNBs get what they need to keep UEs in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
     pub rrc_inactive: bool,
     /// gNBs are asked whether a UE's radio carries IMS voice (TS 23.502 §4.2.8a).
     pub voice_match: bool,
@@ -52,10 +52,10 @@ impl Default for Access {
             congestion: Congestion::default(),
             mico: true,
             edrx: true,
-            t3512_max: Duration::from_secs(3 * 24 * 3600), // a UE that is longer away holds its context for nobody
+            t3512_max: Duration::from_secs(3 * 24 * 3600), // a UE that is away for longer would hold its context without use
             rrc_inactive: true,
             voice_match: false, // an IMS whose UEs are known to fit needs no message for each
-            rrc_reports: false, // each is a message that nobody but the operator reads
+            rrc_reports: false, // each is a message that only the operator reads
             paging_near: Duration::from_secs(5 * 60), // most UEs are where they were; who drives a car is not
         }
     }
@@ -102,7 +102,7 @@ impl EquipmentPrefix {
 /// Emergency service (TS 23.501 §5.16.4). Its terms are the AMF's, not the subscriber's (§5.16.4.3).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Emergency {
-    /// UEs that cannot prove who they are may have it too; then NAS has neither integrity nor cipher
+    /// UEs that cannot authenticate may have it too; then NAS has neither integrity nor cipher
     /// (TS 33.501 §5.5.2, §10.2.2).
     pub unauthenticated: bool,
     /// Its slice.

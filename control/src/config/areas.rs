@@ -1,4 +1,4 @@
-//! Areas within the network: where a UE may move without telling.
+//! Areas within the network: where a UE may move without registering.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Tac, Tai};

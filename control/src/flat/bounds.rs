@@ -5,9 +5,8 @@ use std::time::Duration;
 use whimbrel_nas::ie::TAI_LIST_MAX;
 
 use super::FlatError;
-use crate::amf::ALLOWED_SLICES_MAX;
 use crate::policy::{APPLICATION_NAME_MAX, FILTERS_MAX};
-use crate::state::{DEFAULT_RULE, FlowRule, QosFlow, SmContext, UeContext};
+use crate::state::{ALLOWED_SLICES_MAX, DEFAULT_RULE, FlowRule, QosFlow, SmContext, UeContext};
 
 /// QoS flows of a session: their identifiers are of six bits, and one is the default flow's (TS 24.501 §9.11.4.12).
 const FLOWS_MAX: usize = 63;
@@ -18,7 +17,7 @@ const RULES_MAX: usize = 254;
 /// A session's markings: a DSCP is of six bits.
 const MARKS_MAX: usize = 64;
 
-/// The longest timer that a UE can be told: 31 times 320 hours (TS 24.008 §10.5.7.4a).
+/// The longest timer that a UE can get: 31 times 320 hours (TS 24.008 §10.5.7.4a).
 const TIMER_MAX: Duration = Duration::from_secs(31 * 320 * 3600);
 
 /// Whether there can be such a UE.
@@ -49,5 +48,5 @@ fn has_room(s: &SmContext) -> bool {
             && rules().count() <= RULES_MAX
             && rules().all(|r| r.id > DEFAULT_RULE && r.filters.len() <= FILTERS_MAX && is_named(r))
     };
-    s.marks.len() <= MARKS_MAX && fits(&s.flows) && s.wanted.as_ref().is_none_or(|w| fits(&w.flows))
+    s.marks.len() <= MARKS_MAX && fits(&s.flows) && s.pending_change.as_ref().is_none_or(|w| fits(&w.flows))
 }

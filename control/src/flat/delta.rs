@@ -25,7 +25,7 @@ pub struct Delta {
     edits: usize,
 }
 
-/// Between which checkpoints it leads. The CRCs tell them from others of the same clock.
+/// ContextTransfer which checkpoints it leads. The CRCs tell them from others of the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     ue: UeId,

@@ -42,7 +42,7 @@ impl Envelope {
             Payload::InitialUeMessage { octets, .. }
             | Payload::Ngap { octets, .. }
             | Payload::HandoverRequired { octets, .. }
-            | Payload::Neighbour { octets, .. }
+            | Payload::PeerAmf { octets, .. }
             | Payload::PfcpAnswer { octets: Some(octets), .. }
             | Payload::PfcpReport { octets, .. } => octets.len(),
             Payload::PfcpAnswer { octets: None, .. } | Payload::Tick | Payload::Command(_) => 0,
@@ -81,7 +81,7 @@ impl Batch {
             | Effect::N4Answer { octets, .. }
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
-            Effect::Neighbour { octets, .. } => octets.octets().len(),
+            Effect::PeerAmf { octets, .. } => octets.octets().len(),
             Effect::Broker(_) => 4 * BESIDE,
         };
         BESIDE + self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>()

@@ -55,7 +55,7 @@ pub enum Form {
     N14 = 6,
 }
 
-/// The version of each form that this program writes to others of its cluster: who writes another is not understood.
+/// The version of each form that this program writes to others of its cluster: a program that writes another is not understood.
 pub const FORMS: [u16; 5] = [
     checkpoint::VERSION,
     delta::VERSION,

@@ -16,7 +16,7 @@ pub struct Packed(Box<[u8]>);
 /// What all inputs of a log have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOf {
-    /// Version of the code of who runs them.
+    /// Version of the code that runs them.
     pub code_version: u32,
     /// The UE.
     pub ue: UeId,

@@ -424,13 +424,13 @@ fn fill(ue: &mut UeContext) {
         s.forwarding = Some(255);
         s.usage = (u64::MAX, u64::MAX);
         s.secondary_usage = Some(Box::new((u64::MAX, u64::MAX)));
-        let rule = crate::smf::FlowRule {
+        let rule = crate::state::FlowRule {
             id: 2,
             precedence: 0,
             filters: vec![any_packet(); 15],
             application: Some("x".into()),
         };
-        let flow = crate::smf::QosFlow {
+        let flow = crate::state::QosFlow {
             qfi: whimbrel_ids::Qfi::new(63).unwrap(),
             name: Default::default(),
             five_qi: s.five_qi,

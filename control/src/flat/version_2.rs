@@ -11,8 +11,7 @@ use whimbrel_nas::sm::Pti;
 use crate::config::UpSecurity;
 use crate::envelope::UeId;
 use crate::policy::{FlowGate, FlowName, Gbr};
-use crate::smf;
-use crate::state::{Ambr, AmfContext, Arp, Counted, Marks, Tunnel, UpState};
+use crate::state::{self, Ambr, AmfContext, Arp, Counted, Marks, Tunnel, UpState};
 use crate::upf::UpfId;
 
 #[derive(Deserialize)]
@@ -37,7 +36,7 @@ struct SmContext {
     arp: Arp,
     ambr: Ambr,
     flows: Vec<QosFlow>,
-    wanted: Option<Box<Wanted>>,
+    wanted: Option<Box<PendingChange>>,
     filters_max: u16,
     upf: UpfId,
     cp_seid: Seid,
@@ -80,7 +79,7 @@ struct FlowRule {
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct PendingChange {
     flows: Vec<QosFlow>,
     ambr: Ambr,
     five_qi: FiveQi,
@@ -88,13 +87,13 @@ struct Wanted {
     leaving: bool,
 }
 
-impl From<FlowRule> for smf::FlowRule {
+impl From<FlowRule> for state::FlowRule {
     fn from(r: FlowRule) -> Self {
         Self { id: r.id, precedence: r.precedence, filters: r.filters, application: None }
     }
 }
 
-impl From<QosFlow> for smf::QosFlow {
+impl From<QosFlow> for state::QosFlow {
     fn from(f: QosFlow) -> Self {
         Self {
             qfi: f.qfi,
@@ -112,8 +111,8 @@ impl From<QosFlow> for smf::QosFlow {
     }
 }
 
-impl From<Wanted> for smf::Wanted {
-    fn from(w: Wanted) -> Self {
+impl From<PendingChange> for state::PendingChange {
+    fn from(w: PendingChange) -> Self {
         let flows = w.flows.into_iter().map(Into::into).collect();
         Self { flows, ambr: w.ambr, five_qi: w.five_qi, arp: w.arp, leaving: w.leaving }
     }
@@ -126,7 +125,7 @@ impl From<UeContext> for crate::UeContext {
     }
 }
 
-impl From<SmContext> for smf::SmContext {
+impl From<SmContext> for state::SmContext {
     fn from(s: SmContext) -> Self {
         Self {
             psi: s.psi,
@@ -141,7 +140,7 @@ impl From<SmContext> for smf::SmContext {
             ambr: s.ambr,
             flows: s.flows.into_iter().map(Into::into).collect(),
             marks: Marks::default(),
-            wanted: s.wanted.map(|w| Box::new((*w).into())),
+            pending_change: s.wanted.map(|w| Box::new((*w).into())),
             filters_max: s.filters_max,
             upf: s.upf,
             cp_seid: s.cp_seid,

@@ -14,6 +14,7 @@ use whimbrel_ids::{Instant, Tmsi};
 use super::{Lane, Procedure};
 use crate::config::Config;
 use crate::envelope::{Batch, Envelope};
+use crate::services::NetworkFunctions;
 use crate::state::UeContext;
 use crate::upf::UpfStates;
 
@@ -39,6 +40,7 @@ pub(crate) struct Active {
     pub(crate) seed: [u8; 16],
     pub(crate) draws: u8,
     pub(crate) upfs: UpfStates,
+    pub(crate) functions: NetworkFunctions,
 }
 
 thread_local! {
@@ -46,7 +48,13 @@ thread_local! {
 }
 
 /// Brings a UE in for one input.
-pub(crate) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
+pub(crate) fn enter(
+    ue: Box<UeContext>,
+    queued: Vec<Spawned>,
+    config: Arc<Config>,
+    envelope: &Envelope,
+    functions: NetworkFunctions,
+) {
     let active = Active {
         ue,
         config,
@@ -58,6 +66,7 @@ pub(crate) fn enter(ue: Box<UeContext>, queued: Vec<Spawned>, config: Arc<Config
         seed: envelope.seed,
         draws: 0,
         upfs: envelope.upfs,
+        functions,
     };
     // Whatever a panic may have left here is dropped: its UE is lost, its thread is not.
     ACTIVE.with_borrow_mut(|a| *a = Some(active));

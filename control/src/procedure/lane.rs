@@ -63,7 +63,7 @@ pub enum Procedure {
     PduSessionReleaseByNetwork,
     /// TS 23.502 §4.2.3.2 steps 14 to 18: a session's user plane set up again.
     UpConnectionActivation,
-    /// TS 23.502 §4.2.6 steps 5 to 7: a session's user plane let go.
+    /// TS 23.502 §4.2.6 steps 5 to 7: a session's user plane is deactivated.
     UpConnectionDeactivation,
     /// TS 38.413 §8.2.1: a setup whose answer only decides whether the gNB has to release what it set up.
     PduSessionResourceSetup,
@@ -225,7 +225,7 @@ impl Lanes {
         }
     }
 
-    /// Tells the awaits that repeat their message that one was not delivered; which, its cipher hides.
+    /// Wakes the awaits that repeat their message: one was not delivered; the report does not identify it, as it is ciphered.
     pub(crate) fn undelivered(&mut self) {
         for o in self.0.iter_mut().filter(|o| o.repeats.is_some() && o.mail.is_none()) {
             o.mail = Some(Err(Interrupt::NotDelivered));

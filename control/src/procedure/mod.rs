@@ -7,7 +7,7 @@ mod ue;
 
 use std::time::Duration;
 
-use crate::event::Event;
+use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::refusal::Refusal;
 
@@ -84,4 +84,10 @@ pub(crate) async fn attempt(
     }
     ue.event(Event::Repeated(repeated.what));
     Ok(None)
+}
+
+/// A message does not fit the state of the UE: it is dropped, with an event.
+pub(crate) fn out_of_state(ue: Ue) {
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Dropped { subject, why: Dropped::OutOfState });
 }

@@ -16,6 +16,8 @@ use crate::envelope::{Effect, Output, OutputId};
 use crate::event::Event;
 use crate::input::Input;
 use crate::prf::Prf;
+use crate::services::namf::NamfCommunication;
+use crate::services::nsmf::NsmfPduSession;
 use crate::state::UeContext;
 use crate::upf::UpfStates;
 
@@ -50,6 +52,16 @@ impl Ue {
     /// The configuration that the envelope names.
     pub(crate) fn config(self) -> Arc<Config> {
         active::with(|a| a.config.clone())
+    }
+
+    /// The service operations of the AMF.
+    pub(crate) fn amf(self) -> &'static dyn NamfCommunication {
+        active::with(|a| a.functions.amf)
+    }
+
+    /// The service operations of the SMF.
+    pub(crate) fn smf(self) -> &'static dyn NsmfPduSession {
+        active::with(|a| a.functions.smf)
     }
 
     /// When the running input arrived.
@@ -87,13 +99,13 @@ impl Ue {
         })
     }
 
-    /// Tells what happened.
+    /// Emits an event.
     pub(crate) fn event(self, event: Event) {
         active::with(|a| a.batch.events.push(event));
     }
 
-    /// Changes the batch's remarks to the CTA.
-    pub(crate) fn remark(self, f: impl FnOnce(&mut crate::envelope::Batch)) {
+    /// Updates the batch's fields for the CTA.
+    pub(crate) fn update_batch(self, f: impl FnOnce(&mut crate::envelope::Batch)) {
         active::with(|a| f(&mut a.batch));
     }
 

@@ -81,7 +81,7 @@ impl Shard {
         assert!(envelope.clock > slot.ue.clock, "the CTA's clock runs forwards");
         (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
-        active::enter(slot.ue, slot.queued, self.config.clone(), envelope);
+        active::enter(slot.ue, slot.queued, self.config.clone(), envelope, dispatch::NETWORK_FUNCTIONS);
         dispatch::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut slot.tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
@@ -104,7 +104,7 @@ impl Shard {
 
     /// Buries the UE on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
     /// peers, nothing to go on with. The shard and its other UEs are as before that input.
-    pub fn bury(&mut self, id: UeId) -> Option<Box<UeContext>> {
+    pub fn discard_after_panic(&mut self, id: UeId) -> Option<Box<UeContext>> {
         if let Some(ue) = active::abandon() {
             self.ues -= 1;
             return Some(ue);

@@ -1,7 +1,7 @@
 //! Where a session's packets may flow: service areas (TS 23.501 §5.3.4.1.1, TS 24.501 §5.3.5) and local area data networks
 //! (TS 23.501 §5.6.5, TS 24.501 §6.2.6).
 //!
-//! A session whose user plane may not be had where the UE is keeps its context: it is not set up, and one that is is let go
+//! A session whose user plane is not allowed where the UE is keeps its context: it is not activated, and an active one is deactivated
 //! (TS 23.502 §4.3.7), or the session ends if the operator wants so for its data network.
 
 use whimbrel_ids::{PduSessionId, Tac, Tai};
@@ -43,7 +43,7 @@ pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
 /// The part of the registration area in which something that waits for the UE may be had: it is paged there and nowhere else
 /// (TS 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
 pub(crate) fn where_awaited(p: &UeContext, config: &Config) -> Vec<Tai> {
-    let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.wanted.is_some();
+    let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.pending_change.is_some();
     let may = |tai: &&Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, config, tai.tac).is_none());
     p.amf.registration_area.iter().filter(may).copied().collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn area_changed(ue: Ue) {
         } else if ends && why == MmCause::LadnNotAvailable {
             release::withdraw(ue, psi, SmCause::OutOfLadnServiceArea);
         } else {
-            up_connection::let_go(ue, psi);
+            up_connection::deactivate_at_gnb(ue, psi);
         }
     }
 }

@@ -35,7 +35,7 @@ impl SmContext {
         Some(transfer)
     }
 
-    /// TS 38.413 §9.3.1.27. The rate is told where integrity may be protected.
+    /// TS 38.413 §9.3.1.27. The rate is included where integrity may be protected.
     pub(super) fn security_indication(&self) -> Option<SecurityIndication> {
         let s = self.up_security?;
         let integrity = match s.integrity {

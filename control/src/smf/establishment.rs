@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::{Dnn, Instant, PduSessionId, SNssai};
+use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_nas::ie::{
     AllowedSscMode, AlwaysOn, CongestionReattemptIndicator, GprsTimer, GprsTimer3, IntegrityDataRate,
     IntegrityMaxDataRate, PduAddress, PduAddressKind, PduSessionType, QosFlowDescriptions, QosRules,
@@ -11,45 +11,32 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
 use super::qos::{Ground, initial_flows, marks};
-use super::up_connection::{Answer, lead, set_up};
+use super::up_connection::{Answer, set_downlink_tunnel, set_up};
 use super::{
-    area, families, n4, pco, release, release_locally, send,
+    area, families, n4, pco,
+    release::{self, release_locally},
+    send,
     status::{self, status},
 };
-use crate::amf;
 use crate::config::{Config, UpProtection, UpSecurity};
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::{Refusal, UPF_CONGESTED};
+use crate::services::nsmf::SmContextCreateData;
 use crate::state::{SessionTypes, SmContext, SubscribedDnn, UpState};
 use crate::upf::UpfId;
-
-/// What the AMF tells the SMF of a session to be (TS 29.502 §6.1.6.2.2).
-#[derive(Clone, Debug)]
-pub(crate) struct SmContextCreateData {
-    /// Its identity.
-    pub(crate) psi: PduSessionId,
-    /// Its slice, allowed and subscribed.
-    pub(crate) s_nssai: SNssai,
-    /// Its data network, subscribed and configured.
-    pub(crate) dnn: Dnn,
-    /// The UE believes that it has the session already.
-    pub(crate) existing: bool,
-    /// It is an emergency session: the operator's terms hold, not the subscriber's (TS 23.501 §5.16.4.3).
-    pub(crate) emergency: bool,
-}
 
 /// Nsmf_PDUSession_CreateSMContext (step 3).
 pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
     let psi = data.psi;
     let (pti, request) = match sm::Message::decode(n1) {
-        Ok(m) if status::is_of_nobody(&m) => return amf::out_of_state(ue),
+        Ok(m) if status::is_unaddressed(&m) => return out_of_state(ue),
         // §7.3.2: the message names another session than its envelope.
         Ok(m) if m.pdu_session_id != Some(psi) => {
             return status(ue, psi, m.pti, SmCause::InvalidPduSessionIdentity);
         }
-        // §7.3.1 a: a request without transaction is told so and dropped.
+        // §7.3.1 a: a request without transaction identity is answered with 5GSM STATUS and dropped.
         Ok(m) if !m.pti.is_assigned() => return status(ue, psi, m.pti, SmCause::InvalidPtiValue),
         Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) => (pti, request),
         // §7.4: nothing else begins a session.
@@ -65,9 +52,9 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
     let again = running == Some(Procedure::PduSessionEstablishment)
         && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pti == pti));
     if again {
-        return amf::out_of_state(ue);
+        return out_of_state(ue);
     }
-    release_locally(ue, psi); // §6.4.1.7 a, c: the identity was in use; the UE has begun anew
+    release_locally(ue, psi); // §6.4.1.7 a, c: the identity was in use; the UE has started again
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::PduSessionEstablishment, async move {
         let began = ue.now();
@@ -100,12 +87,12 @@ async fn establishment(
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
-        // A gNB that refuses has not told the UE; one that is silent may have.
+        // A gNB that refuses has not delivered the accept; one that does not answer may have.
         Err(Answer::Refused(refusal)) => return Err(refusal.into()),
         Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
         Err(Answer::Interrupted(why)) => return Err(why.into()),
     };
-    match lead(ue, psi, &tunnel).await {
+    match set_downlink_tunnel(ue, psi, &tunnel).await {
         Err(End::Refused(refusal)) => Err(undo(ue, psi, refusal)),
         done => done, // steps 15 and 16: the gNB's tunnel reaches the UPF
     }
@@ -175,7 +162,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         ambr: subscribed.session_ambr,
         flows,
         marks,
-        wanted: None,
+        pending_change: None,
         filters_max,
         upf: UpfId::default(),
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
@@ -202,7 +189,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
 }
 
 /// A UE that cannot protect the integrity of any packet has no session that must be protected (TS 24.501 §6.4.1.4.1 #82,
-/// §9.11.4.7). One that can at 64 kbit/s has: its gNB is told the rate.
+/// §9.11.4.7). A UE that can at 64 kbit/s has: its gNB gets the rate.
 fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result<(), Refusal> {
     let required = policy.is_some_and(|p| p.integrity == UpProtection::Required);
     let never = rate.uplink == IntegrityDataRate::Null || rate.downlink == IntegrityDataRate::Null;
@@ -221,7 +208,7 @@ fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refus
     })
 }
 
-/// The interface identifier that the UE would like: nobody else is on its link (TS 24.501 §6.4.1.3).
+/// The interface identifier that the UE suggests: no other host is on its link (TS 24.501 §6.4.1.3).
 fn suggested(request: &EstablishmentRequest) -> Option<[u8; 8]> {
     match request.suggested_interface_identifier.as_ref()?.kind {
         PduAddressKind::Ipv6 { interface_id } | PduAddressKind::Ipv4v6 { interface_id, .. } => {
@@ -384,7 +371,7 @@ fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<Re
 /// §6.2.8): long enough that a thousand of them do not come back at once, short enough that nobody calls.
 const CONGESTED_S: u8 = 60;
 
-/// T3396. A minute and up to four more, so that those who were refused together do not return together.
+/// T3396. A minute and up to four more, so that UEs that were refused together do not return together.
 fn back_off(refusal: &Refusal, config: &Config, random: [u8; 16]) -> Option<Duration> {
     let congested =
         matches!(refusal, Refusal::PoolEmpty(_) | Refusal::Limit(_) | Refusal::Upf(Some(UPF_CONGESTED)));
@@ -396,7 +383,7 @@ fn refused(ue: Ue, refusal: Refusal) {
     super::refused(ue, Procedure::PduSessionEstablishment, refusal);
 }
 
-/// Tells what became of a session.
+/// Emits the change of a session.
 pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
     let told = ue.with(|p| p.sessions.get(&psi).map(|s| (p.subject(), s.dnn.clone())));
     if let Some((subject, dnn)) = told {

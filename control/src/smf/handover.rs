@@ -7,10 +7,7 @@ use whimbrel_ids::{PduSessionId, SNssai};
 use whimbrel_ngap::ie::{
     Cause, CauseProtocol, CauseRadioNetwork, DataForwardingResponseDrbItem, UpTransportLayerInformation,
 };
-use whimbrel_ngap::transfer::{
-    HandoverCommandTransfer, HandoverRequestAcknowledgeTransfer,
-    HandoverResourceAllocationUnsuccessfulTransfer,
-};
+use whimbrel_ngap::transfer::{HandoverCommandTransfer, HandoverRequestAcknowledgeTransfer};
 use whimbrel_pfcp::ie::FTeid;
 use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::CreatedPdr;
@@ -18,30 +15,13 @@ use whimbrel_pfcp::rule::CreatedPdr;
 use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use super::path_switch::{end_without_gnb, is_being_released};
-use super::{rule_change, up_connection};
-use crate::amf;
+use super::{release_at_gnb, rule_change, up_connection};
 use crate::config::HandoverDownlink;
 use crate::envelope::OutputId;
 use crate::procedure::{Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
+use crate::services::nsmf::Admitted;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UpState};
-
-/// A session that the target takes.
-pub(crate) struct Admitted {
-    /// Which.
-    pub(crate) psi: PduSessionId,
-    /// What the source is told of it: where to forward what it still has.
-    pub(crate) command: HandoverCommandTransfer,
-    /// Where the target awaits its packets.
-    tunnel: Tunnel,
-}
-
-impl Admitted {
-    /// Where the target awaits its packets.
-    pub(super) fn tunnel(&self) -> Tunnel {
-        self.tunnel
-    }
-}
 
 /// What a target needs to know of a session that its source wants handed over; `None`: there is nothing to hand over.
 pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
@@ -77,18 +57,13 @@ pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Adm
     Ok(Admitted { psi, command, tunnel })
 }
 
-/// Why the target does not take a session.
-pub(crate) fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
-    HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
-}
-
 /// §4.9.1.3.2 steps 11 and 12: the UPF is ready for a UE that leaves. It holds what comes for the UE from now on, unless the
 /// operator wants all of it forwarded; and where the source does not reach the target itself, it passes on what the source forwards.
 ///
 /// Not before the target has said that it takes the session: until then the UE is at its source, for as long as the target
 /// thinks. And not later: when HANDOVER COMMAND is with the source, the UE is gone within milliseconds, and nobody says when.
 /// A session for which the UPF has no tunnels is handed over without forwarding.
-pub(crate) async fn ready_for_departure(
+pub(crate) async fn start_forwarding(
     ue: Ue,
     admitted: Vec<Admitted>,
     direct: Vec<PduSessionId>,
@@ -152,7 +127,7 @@ fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> Sessi
 pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     let config = ue.config();
     let expected = ue.with(|p| {
-        // Between tunnels of one address nothing shows where the UE is.
+        // ContextTransfer tunnels of one address nothing shows where the UE is.
         let s = p
             .sessions
             .get_mut(&psi)
@@ -166,14 +141,14 @@ pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
 }
 
 /// The UE stays where it was: what was held for it goes there, before anything newer.
-pub(crate) fn no_departure(ue: Ue) {
+pub(crate) fn handover_ended(ue: Ue) {
     let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
         let source =
             |s: &mut SmContext| std::mem::take(&mut s.departing).then(|| s.an.as_deref().copied())?;
         p.sessions.iter_mut().filter_map(|(&psi, s)| Some((psi, source(s)?))).collect()
     });
     for (psi, source) in held {
-        n4::post(ue, psi, n4::leading(ue, psi, Downlink::To(source)));
+        n4::post(ue, psi, n4::downlink_update(ue, psi, Downlink::To(source)));
     }
 }
 
@@ -236,10 +211,10 @@ pub(crate) fn stop_forwarding(ue: Ue) {
 
 /// §4.9.1.3.3 steps 7 to 10: the UE is at the target, and its packets follow, those that were held first. The last in the former
 /// tunnels are end markers.
-pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
+pub(crate) fn request_path_updates(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
     for Admitted { psi, tunnel, .. } in admitted {
-        let request = n4::leading(ue, *psi, Downlink::SwitchTo(*tunnel));
+        let request = n4::downlink_update(ue, *psi, Downlink::SwitchTo(*tunnel));
         match n4::ask_modification(ue, *psi, request) {
             Some(request) => {
                 ue.with(|p| p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel)));
@@ -250,11 +225,6 @@ pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (),
         }
     }
     asked
-}
-
-/// The gNB keeps resources for a session that has no use of them.
-pub(crate) fn release_at_gnb(ue: Ue, psi: PduSessionId) {
-    amf::release_session_resources(ue, psi, None);
 }
 
 /// The UPF's answers. A session that it lost ends; one that did not come along waits for the UE to ask for it (step 8).

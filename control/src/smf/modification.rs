@@ -1,7 +1,7 @@
 //! PDU session modification: TS 23.502 §4.3.3.2, §4.3.5.1, TS 38.413 §8.2.3; NAS part TS 24.501 §6.3.2 (by the network), §6.4.2
 //! (by the UE).
 //!
-//! What a session is to have stands in its context ([`Wanted`]) until UE, gNB and UPF have it. So a change that meets an
+//! What a session is to have stands in its context ([`PendingChange`]) until UE, gNB and UPF have it. So a change that meets an
 //! idle UE, another procedure or the loss of the connection is not lost: it is made as soon as it can be.
 
 use whimbrel_ids::{PduSessionId, Qfi};
@@ -18,26 +18,28 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyUnsuccessfulTransfer,
 };
 
+use super::pending_change::{policies, want, without};
 use super::qos::{Ground, level_qos};
+use super::release::release_locally;
 use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
-use super::wanted::{policies, want, without};
-use super::{N2Outcome, n4, operation, pco, reanchoring, release, release_locally, up_connection};
-use crate::amf;
+use super::{n4, operation, pco, reanchoring, release, up_connection};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
-use crate::state::{DEFAULT_QFI, QosFlow, UeContext, UpState, Wanted, bits};
+use crate::services::namf::N2SmInformation;
+use crate::services::nsmf::N2Outcome;
+use crate::state::{DEFAULT_QFI, PendingChange, QosFlow, UeContext, UpState, bits};
 
 /// Whether a change waits for an idle UE.
-pub(crate) fn is_wanted(ue: &UeContext) -> bool {
-    ue.sessions.values().any(|s| s.wanted.is_some())
+pub(crate) fn has_pending_change(ue: &UeContext) -> bool {
+    ue.sessions.values().any(|s| s.pending_change.is_some())
 }
 
 /// Begins the changes that can be made now: the UE is connected, and neither it nor the session is at something else.
-pub(crate) fn begin_wanted(ue: Ue) {
-    if !ue.with(|p| is_wanted(p)) {
+pub(crate) fn begin_pending_changes(ue: Ue) {
+    if !ue.with(|p| has_pending_change(p)) {
         return;
     }
     let ready: Vec<PduSessionId> = ue.with(|p| {
@@ -45,10 +47,9 @@ pub(crate) fn begin_wanted(ue: Ue) {
             matches!(p.lanes.procedure(Lane::Mobility), None | Some(Procedure::ConfigurationUpdate))
                 && p.lanes.procedure(Lane::Handover).is_none(); // TS 23.502 §4.9.1.2.1: not while the gNB changes
         let there = p.amf.connection.as_ref().is_some_and(|c| c.secured) && p.amf.registered;
-        let due = p
-            .sessions
-            .iter()
-            .filter(|(psi, s)| s.wanted.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none());
+        let due = p.sessions.iter().filter(|(psi, s)| {
+            s.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
+        });
         due.map(|(&psi, _)| psi).filter(|_| at_rest && there).collect()
     });
     for psi in ready {
@@ -60,7 +61,7 @@ fn by_network(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     let procedure = Procedure::PduSessionModificationByNetwork;
     ue.start(Lane::Session(psi), procedure, async move {
-        let Some(wanted) = ue.with(|p| p.sessions.get(&psi)?.wanted.clone()) else { return };
+        let Some(wanted) = ue.with(|p| p.sessions.get(&psi)?.pending_change.clone()) else { return };
         let began = ue.now();
         let done = modify(ue, psi, CommandToUe::by_network(), wanted).await;
         finish(ue, psi, procedure, began, done);
@@ -84,7 +85,7 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
         if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_))) =
             &done
         {
-            // Nothing was told to the UE, or it does not hold (TS 24.501 §6.4.2.4).
+            // The UE got no command, or it does not hold (TS 24.501 §6.4.2.4).
             let reject = ModificationReject::new(SmCause::InsufficientResources);
             super::send(ue, psi, sm::Message::new(psi, pti, reject));
         }
@@ -93,7 +94,7 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
 }
 
 /// What the session has once the UE's request is granted (TS 24.501 §6.4.2.3). What a UE says of itself is kept.
-fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box<Wanted>, SmCause> {
+fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box<PendingChange>, SmCause> {
     let rules = request.qos_rules.as_ref().map_or(Ok(Vec::new()), QosRules::rules)?;
     let flows = request.qos_flow_descriptions.as_ref();
     let descriptions = flows.map_or(Ok(Vec::new()), QosFlowDescriptions::flows)?;
@@ -104,7 +105,7 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
         let ground = Ground { filters_max, ..Ground::of(s, &config) };
         let terms = Terms { ground, policies: policies(p, s, &config) };
         let flows = requested_qos::grant(&terms, &s.flows, &rules, &descriptions)?;
-        let wanted = Box::new(Wanted { flows, ..Wanted::of(s) });
+        let wanted = Box::new(PendingChange { flows, ..PendingChange::of(s) });
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.filters_max = filters_max;
             if let Some(rate) = request.integrity_max_data_rate {
@@ -121,7 +122,7 @@ fn refuse(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Proced
     super::refused(ue, procedure, Refusal::Qos(cause));
 }
 
-/// What the UE is told beside the change: in the answer to its request, what it asked for.
+/// Content of the command besides the change: in the answer to the UE's request, what it asked for.
 struct CommandToUe {
     pti: Pti,
     command: Option<Box<ModificationCommand>>,
@@ -153,14 +154,14 @@ async fn modify(
     ue: Ue,
     psi: PduSessionId,
     mut told: CommandToUe,
-    mut wanted: Box<Wanted>,
+    mut wanted: Box<PendingChange>,
 ) -> Result<AtGnb, End> {
     let mut at_gnb = AtGnb::default();
     loop {
-        amf::handover_over(ue).await?; // the gNB is asked where the UE then is (TS 38.413 §8.4.1.2)
+        ue.amf().handover_over(ue).await?; // the gNB is asked where the UE then is (TS 38.413 §8.4.1.2)
         let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(at_gnb) };
         if let Err(end) = n4_half(ue, psi, &wanted, Half::Before).await {
-            return Err(unwanted(ue, psi, &wanted, end)); // step 2a: nobody has been told anything
+            return Err(unwanted(ue, psi, &wanted, end)); // step 2a: neither UE nor gNB has a command yet
         }
         let outcome = Box::pin(command(ue, psi, step)).await; // steps 3 to 11
         let not_taken = match outcome {
@@ -183,7 +184,7 @@ async fn modify(
 }
 
 /// UE and UPF have it.
-fn keep(ue: Ue, psi: PduSessionId, wanted: &Wanted) {
+fn keep(ue: Ue, psi: PduSessionId, wanted: &PendingChange) {
     let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
@@ -195,19 +196,19 @@ fn keep(ue: Ue, psi: PduSessionId, wanted: &Wanted) {
     });
 }
 
-/// Whether the UPF said no, and has the session as it was (TS 29.244 §6.3.3.3). One that is silent, or has lost the session, has
-/// not: nobody knows what it has.
+/// Whether the UPF refused, and has the session as it was (TS 29.244 §6.3.3.3). One that does not answer, or has lost the session,
+/// has not: its state is unknown.
 fn stands_at_upf(end: &End) -> bool {
     let lost = whimbrel_pfcp::ie::Cause::SessionContextNotFound as u8;
     matches!(end, End::Refused(Refusal::Upf(Some(cause))) if *cause != lost)
 }
 
 /// What was refused is not tried again.
-fn unwanted(ue: Ue, psi: PduSessionId, wanted: &Wanted, end: End) -> End {
+fn unwanted(ue: Ue, psi: PduSessionId, wanted: &PendingChange, end: End) -> End {
     if let End::Refused(_) = end {
         ue.with(|p| {
             if let Some(s) = p.sessions.get_mut(&psi) {
-                s.wanted = s.wanted.take().filter(|w| **w != *wanted);
+                s.pending_change = s.pending_change.take().filter(|w| **w != *wanted);
             }
         });
     }
@@ -215,13 +216,13 @@ fn unwanted(ue: Ue, psi: PduSessionId, wanted: &Wanted, end: End) -> End {
 }
 
 /// The UPF refused the second half of a change that UE and gNB have made already: they go back to what stands.
-async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
+async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<PendingChange>, end: End) -> End {
     if !stands_at_upf(&end) {
         return end; // the session ends
     }
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((Change { session, flows: &wanted.flows, ambr: wanted.ambr }.undo(), Wanted::of(session)))
+        Some((Change { session, flows: &wanted.flows, ambr: wanted.ambr }.undo(), PendingChange::of(session)))
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
@@ -239,7 +240,7 @@ enum Half {
     After,
 }
 
-async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &Wanted, half: Half) -> Result<(), End> {
+async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &PendingChange, half: Half) -> Result<(), End> {
     let request = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
         let change = Change { session, flows: &wanted.flows, ambr: wanted.ambr };
@@ -255,7 +256,7 @@ async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &Wanted, half: Half) -> Resu
     }
 }
 
-/// One round of a modification: what UE and gNB are told.
+/// One round of a modification: the messages for UE and gNB.
 struct Step {
     command: sm::Message,
     /// For the gNB, where it has the session and sees a difference.
@@ -264,12 +265,18 @@ struct Step {
 
 impl Step {
     /// From what the session has. `None` where there is nothing to do.
-    fn towards(ue: Ue, psi: PduSessionId, told: &CommandToUe, wanted: &Wanted) -> Option<Self> {
-        let has = ue.with(|p| p.sessions.get(&psi).map(|s| Wanted::of(s)))?;
+    fn towards(ue: Ue, psi: PduSessionId, told: &CommandToUe, wanted: &PendingChange) -> Option<Self> {
+        let has = ue.with(|p| p.sessions.get(&psi).map(|s| PendingChange::of(s)))?;
         Self::between(ue, psi, told, &has, wanted)
     }
 
-    fn between(ue: Ue, psi: PduSessionId, told: &CommandToUe, from: &Wanted, to: &Wanted) -> Option<Self> {
+    fn between(
+        ue: Ue,
+        psi: PduSessionId,
+        told: &CommandToUe,
+        from: &PendingChange,
+        to: &PendingChange,
+    ) -> Option<Self> {
         let lifetime = ue.config().timers.pdu_session_address_lifetime;
         ue.with(|p| {
             let session = p.sessions.get_mut(&psi)?;
@@ -297,15 +304,15 @@ impl Step {
     }
 }
 
-/// What the UE is told (TS 24.501 §9.11.4.12, §9.11.4.13): first what goes, so that its names are free for what comes.
-fn differences(from: &Wanted, to: &Wanted) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
+/// The rules and descriptions for the UE (TS 24.501 §9.11.4.12, §9.11.4.13): first deletions, so that their identifiers are free.
+fn differences(from: &PendingChange, to: &PendingChange) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
     let (mut rules, mut descriptions) = (Vec::new(), Vec::new());
     if from.five_qi != to.five_qi {
         let operation = FlowOperation::Modify;
         let parameters = vec![FlowParameter::FiveQi(to.five_qi)];
         descriptions.push(QosFlowDescription { qfi: DEFAULT_QFI, operation, e_bit: true, parameters });
     }
-    let told = |w: &Wanted| w.flows.iter().filter_map(QosFlow::told).collect::<Vec<_>>();
+    let told = |w: &PendingChange| w.flows.iter().filter_map(QosFlow::for_ue).collect::<Vec<_>>();
     let (from, to) = (&told(from), &told(to));
     let same = |f: &QosFlow, g: &QosFlow| (f.qfi, f.name) == (g.qfi, g.name);
     for old in from {
@@ -342,8 +349,8 @@ fn differences(from: &Wanted, to: &Wanted) -> (Vec<QosRule>, Vec<QosFlowDescript
     (rules, descriptions)
 }
 
-/// What the gNB is told (TS 38.413 §9.3.4.3); `None` where it would see no difference.
-fn transfer(from: &Wanted, to: &Wanted) -> Option<Vec<u8>> {
+/// The transfer for the gNB (TS 38.413 §9.3.4.3); `None` where it would see no difference.
+fn transfer(from: &PendingChange, to: &PendingChange) -> Option<Vec<u8>> {
     let mut t = PduSessionResourceModifyRequestTransfer::new();
     t.pdu_session_aggregate_maximum_bit_rate = (from.ambr != to.ambr)
         .then(|| PduSessionAggregateMaximumBitRate::new(bits(to.ambr.dl_kbps), bits(to.ambr.ul_kbps)));
@@ -371,7 +378,7 @@ fn transfer(from: &Wanted, to: &Wanted) -> Option<Vec<u8>> {
 enum GnbHas {
     /// All but these flows, with the cause of each.
     AllBut(Vec<(Qfi, Cause)>),
-    /// Nobody knows, for this reason: it gets the session anew.
+    /// Unknown, for this reason: it gets the session again.
     Unknown(Refusal),
 }
 
@@ -384,7 +391,7 @@ struct AtGnb {
 
 impl AtGnb {
     /// Notes the flows that failed in one round. Gives their identifiers.
-    fn add(&mut self, failed: Vec<(Qfi, Cause)>, wanted: &Wanted) -> Vec<Qfi> {
+    fn add(&mut self, failed: Vec<(Qfi, Cause)>, wanted: &PendingChange) -> Vec<Qfi> {
         let not_taken = failed.iter().map(|(qfi, _)| *qfi).collect();
         self.failed_flows.extend(failed.into_iter().map(|(qfi, cause)| FailedFlow {
             qfi,
@@ -395,7 +402,7 @@ impl AtGnb {
     }
 }
 
-/// Steps 3 to 11: UE and gNB are told, and both answer.
+/// Steps 3 to 11: UE and gNB get the command, and both answer.
 ///
 /// After the fifth expiry of T3591 the procedure is given up (TS 24.501 §6.3.2.5 a). A gNB that has not answered by then, or says
 /// no to what the UE has, gives the session's resources up: whatever it answers later, they are set up anew as they are to be
@@ -404,7 +411,7 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     let Step { command, transfer } = step;
     let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
     let mut not_taken = if let Some(transfer) = transfer {
-        amf::modify_session_resources(ue, psi, transfer, Some(&command));
+        ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Modify(transfer));
         None
     } else {
         super::send(ue, psi, command.clone());
@@ -430,7 +437,7 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
                 _ => completed = true,
             },
             Ok(Some(Input::N2Sm(N2Outcome::Modified, transfer))) => not_taken = Some(failed_flows(&transfer)),
-            // The UE has it: a gNB that has not, or is silent, is not asked again but gets the session anew.
+            // The UE has it: a gNB that has not, or does not answer, is not asked again but gets the session again.
             Ok(answer @ (None | Some(_))) if completed => {
                 up_connection::give_up_at_gnb(ue, psi);
                 let silent = Refusal::RadioFailure("no answer to PDU SESSION RESOURCE MODIFY REQUEST");
@@ -468,17 +475,17 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
 
 /// The change was not made: the UPF goes back, and a gNB that has it already too. One that was refused is not tried again; one
 /// that was interrupted, and may be known to the UE, is made once it can be.
-fn undo(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
+fn undo(ue: Ue, psi: PduSessionId, wanted: Box<PendingChange>, end: End) -> End {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
         let change = Change { session, flows: &wanted.flows, ambr: wanted.ambr };
         let at_gnb = session.up == UpState::Active && matches!(end, End::Refused(_));
-        Some((change.undo(), at_gnb.then(|| transfer(&wanted, &Wanted::of(session))).flatten()))
+        Some((change.undo(), at_gnb.then(|| transfer(&wanted, &PendingChange::of(session))).flatten()))
     });
     let Some((at_upf, at_gnb)) = back else { return end };
     n4::post(ue, psi, at_upf);
     if let Some(transfer) = at_gnb {
-        amf::modify_session_resources(ue, psi, transfer, None);
+        ue.amf().n1_n2_message_transfer(ue, psi, None, N2SmInformation::Modify(transfer));
     }
     unwanted(ue, psi, &wanted, end)
 }
@@ -491,14 +498,14 @@ fn finish(
     began: whimbrel_ids::Instant,
     done: Result<AtGnb, End>,
 ) {
-    let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.wanted.is_some()));
+    let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some()));
     match done {
         Ok(AtGnb { failed_flows, refusal }) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Completed { procedure, subject, took: ue.now().since(began) });
             let outcome = SessionOutcome::Completed { failed_flows, not_at_gnb: refusal, more };
             operation::ended(ue, psi, procedure, outcome);
-            amf::let_go_when_unused(ue);
+            ue.amf().arm_inactivity_timer(ue);
         }
         Err(End::Interrupted(Interrupt::Superseded(_) | Interrupt::ConnectionLost)) => {}
         Err(End::Interrupted(_)) => {}
@@ -506,7 +513,7 @@ fn finish(
             let (gone, lost) = match &refusal {
                 // The UE does not have the session (TS 24.501 §6.3.2.4).
                 Refusal::ModificationRejected(c) => (*c == SmCause::InvalidPduSessionIdentity, false),
-                // Nobody knows what the UPF has: the session begins anew. One that it refused to change stands.
+                // The UPF's state is unknown: the session is set up again. One that it refused to change stands.
                 Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),
                 _ => (false, false),
             };
@@ -518,7 +525,7 @@ fn finish(
             } else if lost {
                 release::by_network(ue, psi, SmCause::ReactivationRequested);
             }
-            amf::let_go_when_unused(ue);
+            ue.amf().arm_inactivity_timer(ue);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The SMF's part of a PDU session resource modify indication: TS 38.413 §8.2.5, §9.3.4.6, §9.3.4.7: a gNB moves its end of
 //! sessions' tunnels, as it does for dual connectivity (TS 37.340 §10.14.2).
 
-use whimbrel_ids::{PduSessionId, Qfi};
+use whimbrel_ids::Qfi;
 use whimbrel_ngap::ie::{
     Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, PduSessionResourceItem, QosFlowWithCauseItem,
 };
@@ -12,15 +12,8 @@ use whimbrel_ngap::transfer::{
 use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use crate::procedure::{Interrupt, Ue};
+use crate::services::nsmf::Moved;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
-
-/// What became of a session's tunnel: the transfer of the confirmation, or why it stays where it was.
-pub(crate) struct Moved {
-    /// Which.
-    pub(crate) psi: PduSessionId,
-    /// For the gNB.
-    pub(crate) transfer: Result<Vec<u8>, Cause>,
-}
 
 /// Leads each session's downlink packets into the tunnel that the gNB names now.
 pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Result<Vec<Moved>, Interrupt> {
@@ -34,11 +27,12 @@ pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Re
             judge(ue, item)
         };
         match judged {
-            Ok((to, transfer)) => match n4::ask_modification(ue, psi, n4::leading(ue, psi, Downlink::To(to)))
-            {
-                Some(request) => asked.push((psi, (to, transfer), request)),
-                None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
-            },
+            Ok((to, transfer)) => {
+                match n4::ask_modification(ue, psi, n4::downlink_update(ue, psi, Downlink::To(to))) {
+                    Some(request) => asked.push((psi, (to, transfer), request)),
+                    None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
+                }
+            }
             Err(cause) => moved.push(Moved { psi, transfer: Err(cause) }),
         }
     }

@@ -19,17 +19,17 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
+use super::release_at_gnb;
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
 use super::usage::count;
-use crate::amf;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
 use crate::policy::DEFAULT_PRECEDENCE;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::state::{Marks, SubscribedDnn, Tunnel};
+use crate::state::{Marks, SubscribedDnn, Tunnel, UpState};
 use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
@@ -39,7 +39,7 @@ pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedD
     loop {
         let upf = match selection::choose(ue, psi, &tried) {
             Ok(upf) => upf,
-            // Nobody else: what the last one said is why.
+            // No further UPF: the answer of the last one is the reason.
             Err(none) => return Err(refusal.unwrap_or(none).into()),
         };
         match establish_at(ue, psi, upf, &subscribed).await {
@@ -118,7 +118,7 @@ fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> R
     }
     let complete = ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return false };
-        // The UPF tells what it chose; a subscriber's static address it was told.
+        // The UPF reports what it chose; a subscriber's static address was in the request.
         (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4.or(s.ipv4), v6.or(s.ipv6));
         let (v4, v6) = super::families(s.session_type);
         seid.is_some() && tunnel.is_some() && (!v4 || s.ipv4.is_some()) && (!v6 || s.ipv6.is_some())
@@ -145,15 +145,15 @@ pub enum Downlink {
     SwitchTo(Tunnel),
     /// Nowhere.
     Discard,
-    /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
+    /// Into the buffer; the first packet is reported (TS 23.502 §4.2.6 step 6a).
     Buffer,
-    /// Into the buffer; nobody need be told, for the UE is on its way.
+    /// Into the buffer, without report: the UE is in handover.
     Hold,
 }
 
 /// N4 session modification (TS 23.502 §4.4.1.3).
 pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
-    change(ue, psi, leading(ue, psi, downlink)).await
+    change(ue, psi, downlink_update(ue, psi, downlink)).await
 }
 
 /// Changes a session's rules at the UPF.
@@ -170,7 +170,7 @@ pub(super) async fn change(
 }
 
 /// The request that leads a session's downlink packets elsewhere.
-pub(super) fn leading(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
+pub(super) fn downlink_update(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
     ue.with(|p| {
         let none = Marks::default();
         modification(downlink, p.sessions.get(&psi).map_or(&none, |s| &s.marks))
@@ -179,11 +179,11 @@ pub(super) fn leading(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionM
 
 /// The request that leads the downlink packets of a session with these markings elsewhere.
 pub fn modification(downlink: Downlink, marks: &Marks) -> SessionModificationRequest {
-    let update_fars = marks.fars().map(|(far, marking)| led(far, downlink, marking)).collect();
+    let update_fars = marks.fars().map(|(far, marking)| update_far(far, downlink, marking)).collect();
     SessionModificationRequest { update_fars, ..Default::default() }
 }
 
-fn led(far: FarId, downlink: Downlink, marking: Option<TransportLevelMarking>) -> UpdateFar {
+fn update_far(far: FarId, downlink: Downlink, marking: Option<TransportLevelMarking>) -> UpdateFar {
     let mut far = UpdateFar::new(far);
     match downlink {
         Downlink::To(tunnel) | Downlink::SwitchTo(tunnel) => {
@@ -205,7 +205,7 @@ fn led(far: FarId, downlink: Downlink, marking: Option<TransportLevelMarking>) -
 
 /// The same for when the UE has come to where they lead, as a packet of it will show.
 pub(super) fn predicted(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
-    SessionModificationRequest { on_arrival: Some(OnArrival), ..leading(ue, psi, downlink) }
+    SessionModificationRequest { on_arrival: Some(OnArrival), ..downlink_update(ue, psi, downlink) }
 }
 
 fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionModificationResponse>, Refusal> {
@@ -303,7 +303,7 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 /// CTA repeats the request until the UPF has it.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::tell(ue, psi, SessionChange::Released);
-    super::pending_setup::session_ended(ue, psi);
+    ue.amf().sm_context_released(ue, psi);
     if let Some((upf, seid)) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| Some((s.upf, s.up_seid?)))) {
         delete_at_upf(ue, upf, seid);
     }
@@ -327,18 +327,18 @@ async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result
     }
 }
 
-/// An answer of the UPF: to the lane that asked. If nobody waits any more, what it set up is taken down again.
+/// An answer of the UPF: to the lane that asked. If none waits any more, what it set up is deleted.
 pub(crate) fn answered(ue: Ue, to: OutputId, upf: UpfId, octets: Option<&[u8]>) {
     let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
     let input = Input::Pfcp(to, message.map(Box::new));
     let Err(Input::Pfcp(_, Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
-    if let Some(seid) = set_up_in_vain(&message) {
+    if let Some(seid) = orphaned_session(&message) {
         delete_at_upf(ue, upf, seid);
     }
 }
 
 /// The UPF's session that an accepted establishment has made.
-fn set_up_in_vain(message: &Message) -> Option<Seid> {
+fn orphaned_session(message: &Message) -> Option<Seid> {
     match message {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
             m.up_f_seid.map(|f| f.seid)
@@ -350,7 +350,7 @@ fn set_up_in_vain(message: &Message) -> Option<Seid> {
 /// The request that takes down what an answer says was set up for a UE that is gone.
 pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
     let message = Message::parse(&Frame::parse(octets).ok()?).ok()?;
-    set_up_in_vain(&message).map(deletion)
+    orphaned_session(&message).map(deletion)
 }
 
 /// Whether a request names another CP F-SEID, which is the first of its IEs where it has one (TS 29.244 §7.5.4.1).
@@ -377,22 +377,32 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let mut response = SessionReportResponse::new(Cause::RequestAccepted);
     response.update_bar = m.downlink_data_report.is_some().then(|| extended(ue)).flatten();
     answer_report(ue, upf, seid, frame.header.sequence, response);
-    if m.downlink_data_report.is_some() {
-        amf::downlink_data(ue, psi);
+    if m.downlink_data_report.is_some() && await_user_plane(ue, psi) {
+        ue.amf().downlink_data(ue, psi);
     }
     if m.report_type.has(ReportType::UPIR) {
         super::up_connection::inactive(ue, psi);
     }
-    // The gNB does not know the tunnel: packets wait until the UE asks anew (TS 23.527 §5.3.3.1). A former gNB's tunnel,
-    // to which packets were still on their way, concerns nobody.
+    // The gNB does not know the tunnel: packets wait until the UE asks again (TS 23.527 §5.3.3.1). An error about a former gNB's tunnel,
+    // to which packets were still in transit, is ignored.
     let current = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.an.as_deref().copied()));
     if m.error_indication_report
         .is_some_and(|r| r.remote_f_teids.iter().any(|f| current.is_some_and(|an| is(f, an))))
     {
-        // A gNB that holds the UE still gives the session's resources up, so that they can be set up anew.
-        amf::release_session_resources(ue, psi, None);
+        // A gNB that still has the UE releases the session's resources, so that they can be set up again.
+        release_at_gnb(ue, psi);
         super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
     }
+}
+
+/// Downlink packets wait for a session. Whether they do: a session with a user plane takes them.
+fn await_user_plane(ue: Ue, psi: PduSessionId) -> bool {
+    ue.with(|p| {
+        p.sessions.get_mut(&psi).is_some_and(|s| {
+            s.awaited = s.up == UpState::Inactive;
+            s.awaited
+        })
+    })
 }
 
 /// Whether an F-TEID is this tunnel.
@@ -405,10 +415,9 @@ fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
 }
 
 /// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): a UE that sleeps for long is not reached before so many seconds, and
-/// what comes for it until then is kept, and not told again.
+/// and packets that arrive until then are kept without a further report.
 fn extended(ue: Ue) -> Option<UpdateBarInReportResponse> {
-    let now = ue.now();
-    let sleeps = ue.with(|p| amf::sleeps_for(p, now))?;
+    let sleeps = ue.amf().unreachable_for(ue)?;
     let packets = ue.config().smf.buffering.extended_packets;
     let seconds = u32::try_from(sleeps.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
     Some(UpdateBarInReportResponse {
@@ -424,7 +433,7 @@ fn answer_report(ue: Ue, upf: UpfId, seid: Seid, sequence: u32, response: Sessio
     ue.emit(Effect::N4Answer { upf, octets }, None);
 }
 
-/// The answer to a report on a session that nobody has.
+/// The answer to a report on an unknown session.
 pub fn no_such_session(octets: &[u8]) -> Option<Vec<u8>> {
     let frame = Frame::parse(octets).ok()?;
     let response = SessionReportResponse::new(Cause::SessionContextNotFound);

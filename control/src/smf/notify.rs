@@ -1,32 +1,29 @@
-//! A gNB tells of flows that it does not serve as promised: TS 38.413 §8.2.4, TS 23.502 §4.3.3.2 step 1e.
+//! A gNB reports flows that it does not serve as agreed: TS 38.413 §8.2.4, TS 23.502 §4.3.3.2 step 1e.
 
-use whimbrel_ids::Qfi;
-use whimbrel_ngap::ie::{NotificationCause, PduSessionResourceItem};
+use whimbrel_ids::{PduSessionId, Qfi};
+use whimbrel_ngap::ie::NotificationCause;
 use whimbrel_ngap::transfer::PduSessionResourceNotifyTransfer;
 
-use super::{up_connection, wanted};
+use super::{pending_change, up_connection};
 use crate::procedure::Ue;
 use crate::state::DEFAULT_QFI;
 
 /// Flows that the gNB released are taken from UE and UPF; of the others it is noted whether their rates are kept. A gNB
 /// that released the default flow has no use for the session's packets.
-pub(crate) fn notified(ue: Ue, items: Vec<PduSessionResourceItem>) {
-    for item in items {
-        let psi = item.pdu_session_id;
-        let Ok(transfer) = PduSessionResourceNotifyTransfer::decode(&item.transfer) else { continue };
-        ue.with(|p| {
-            let Some(s) = p.sessions.get_mut(&psi) else { return };
-            for told in &transfer.qos_flow_notify_list {
-                let of = s.flows.iter_mut().find(|f| f.qfi == told.qos_flow_identifier);
-                if let Some(flow) = of {
-                    flow.fulfilled = told.notification_cause == NotificationCause::Fulfilled;
-                }
+pub(crate) fn notified(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
+    let Ok(transfer) = PduSessionResourceNotifyTransfer::decode(transfer) else { return };
+    ue.with(|p| {
+        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        for item in &transfer.qos_flow_notify_list {
+            let of = s.flows.iter_mut().find(|f| f.qfi == item.qos_flow_identifier);
+            if let Some(flow) = of {
+                flow.fulfilled = item.notification_cause == NotificationCause::Fulfilled;
             }
-        });
-        let gone: Vec<Qfi> = transfer.qos_flow_released_list.iter().map(|f| f.qos_flow_identifier).collect();
-        if gone.contains(&DEFAULT_QFI) {
-            up_connection::gnb_let_go(ue, psi);
         }
-        wanted::without(ue, psi, &gone);
+    });
+    let gone: Vec<Qfi> = transfer.qos_flow_released_list.iter().map(|f| f.qos_flow_identifier).collect();
+    if gone.contains(&DEFAULT_QFI) {
+        up_connection::released_by_gnb(ue, psi);
     }
+    pending_change::without(ue, psi, &gone);
 }

@@ -12,15 +12,8 @@ use super::n4::{self, Downlink};
 use super::{release, up_connection};
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::services::nsmf::Switched;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
-
-/// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
-pub(crate) struct Switched {
-    /// Which.
-    pub(crate) psi: PduSessionId,
-    /// For the gNB.
-    pub(crate) transfer: Result<Vec<u8>, Cause>,
-}
 
 /// Steps 3 and 4: each session's downlink packets go to the target; the last in the former tunnel is an end marker. Sessions
 /// are asked for at once and answered in any order.
@@ -34,10 +27,10 @@ pub(crate) async fn switch_paths(
         let psi = item.pdu_session_id;
         match judge(ue, item) {
             Ok((tunnel, transfer)) => {
-                // In a tunnel that the source does not have nobody waits for an end marker.
+                // In a tunnel that the source does not have, no end marker is needed.
                 let leaves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| up_connection::is_active(s)));
                 let downlink = if leaves { Downlink::SwitchTo(tunnel) } else { Downlink::To(tunnel) };
-                match n4::ask_modification(ue, psi, n4::leading(ue, psi, downlink)) {
+                match n4::ask_modification(ue, psi, n4::downlink_update(ue, psi, downlink)) {
                     Some(request) => asked.push((psi, (tunnel, transfer), request)),
                     None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
                 }
@@ -58,7 +51,7 @@ fn no_user_plane() -> Cause {
     CauseMisc::NotEnoughUserPlaneProcessingResources.into()
 }
 
-/// Whether a session can be led into the tunnel that the target names; and what the target is told if so.
+/// Whether a session's downlink packets can go to the tunnel that the target names; and the transfer for the target if so.
 fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cause> {
     let psi = item.pdu_session_id;
     if is_being_released(ue, psi) {
@@ -76,7 +69,7 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
         let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
         answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
-        // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target that was told another policy than ours, or none, gets ours.
+        // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target that has another policy than ours, or none, gets ours.
         let told = asked.user_plane_security_information.map(|i| i.security_indication);
         answer.security_indication = session.security_indication().filter(|p| told.as_ref() != Some(p));
         Ok((to, answer.to_vec(), told.is_some() && answer.security_indication.is_some()))
@@ -91,7 +84,11 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
 
 /// Whether a session is on its way out.
 pub(crate) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
-    let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
+    is_releasing(ue.with(|p| p.lanes.procedure(Lane::Session(psi))))
+}
+
+/// Whether this procedure of a session releases it.
+pub(super) fn is_releasing(running: Option<Procedure>) -> bool {
     matches!(running, Some(Procedure::PduSessionReleaseByUe | Procedure::PduSessionReleaseByNetwork))
 }
 
@@ -118,7 +115,7 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
     }
 }
 
-/// A session ends that no gNB has: the UE alone is told.
+/// A session ends that no gNB has: only the UE gets a message.
 pub(super) fn end_without_gnb(ue: Ue, psi: PduSessionId, cause: SmCause) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {

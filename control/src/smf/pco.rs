@@ -1,4 +1,4 @@
-//! Protocol configuration options: what a UE asks to be told of its session (TS 24.008 §10.5.6.3).
+//! Protocol configuration options: parameters that a UE requests for its session (TS 24.008 §10.5.6.3).
 
 use whimbrel_nas::ie::{Container, ExtendedPco, Ipcp, PcoDirection, PduSessionType, container_id};
 
@@ -42,7 +42,7 @@ pub(super) fn answer(
     if out.is_empty() { None } else { ExtendedPco::new(PcoDirection::ToUe, &out) }
 }
 
-/// Old dial-up manners that UEs keep: they propose 0.0.0.0 for their DNS servers and are told better (RFC 1877).
+/// A relic of dial-up that UEs keep: they propose 0.0.0.0 for their DNS servers and get the right ones (RFC 1877).
 fn ipcp(container: &Container, network: &DataNetwork) -> Option<Container> {
     let asked = Ipcp::parse(&container.contents)?;
     let mut servers = network.dns_v4.iter().copied();

@@ -4,10 +4,9 @@
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
+use super::pending_change::{policies, want};
 use super::qos::{Ground, Numbering, flow_of};
 use super::release;
-use super::wanted::{policies, want};
-use crate::amf;
 use crate::config::{Config, DataNetwork};
 use crate::policy::{FlowPolicy, Setup};
 use crate::procedure::Ue;
@@ -34,7 +33,7 @@ pub(crate) fn policy_changed(ue: Ue) {
 fn bring_about(ue: Ue, former: Option<&Subscription>) {
     let config = ue.config();
     let verdicts: Vec<(PduSessionId, Verdict)> = ue.with(|p| {
-        // An emergency session is nobody's terms; one that is being set up has the new ones, or is changed next time.
+        // An emergency session has the operator's terms; one that is being set up has the new ones, or is changed next time.
         let sessions = p.sessions.values().filter(|s| !s.emergency && s.n3.is_some());
         sessions.map(|s| (s.psi, judge(p, s, &config, former))).collect()
     });
@@ -50,7 +49,7 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
             }
         }
     }
-    amf::page_if_awaited(ue);
+    ue.amf().page_if_awaited(ue);
 }
 
 fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
@@ -59,7 +58,7 @@ fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscrip
     let (Some(network), Some(now)) = (network, now) else {
         return Verdict::Release(SmCause::RegularDeactivation);
     };
-    // The UE asks anew and gets what there is, or is told why not.
+    // The UE asks again and gets what there is, or is refused with a cause.
     if !may_be(s.session_type, network, now) || moved(s, now) {
         return Verdict::Release(SmCause::ReactivationRequested);
     }
@@ -97,7 +96,7 @@ fn moved(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
 /// The flows that the policy has for a session: those that it has go on as the policy now says, what comes with each session is
 /// added, and what no policy has any more goes. A gate stays as it is.
 fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
-    let standing = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
+    let standing = s.pending_change.as_ref().map_or(&s.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();
     for at in 0..flows.len() {

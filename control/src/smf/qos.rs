@@ -1,4 +1,4 @@
-//! The QoS flows of a session: what the SMF keeps of them, and how UE and gNB are told (TS 23.501 §5.7.1, TS 24.501
+//! The QoS flows of a session: what the SMF stores of them, and their form for UE and gNB (TS 23.501 §5.7.1, TS 24.501
 //! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowName, FlowPolicy, Gbr, Setup, Treatment};
 use crate::state::{Arp, DEFAULT_QFI, DEFAULT_RULE, FlowRule, Marks, QosFlow, SmContext, bits};
 
-/// A 5QI with its priority and rates as the gNB is told.
+/// A 5QI with its priority and rates in the form for the gNB.
 pub(super) fn level_qos(
     five_qi: FiveQi,
     arp: Arp,
@@ -57,7 +57,7 @@ pub(super) fn level_qos(
 }
 
 impl QosFlow {
-    /// What the gNB is told of it.
+    /// Its form for the gNB.
     pub(super) fn level_qos(&self) -> QosFlowLevelQosParameters {
         level_qos(self.five_qi, self.arp, self.gbr, self.reflective)
     }
@@ -68,9 +68,9 @@ impl QosFlow {
         seen(self) != seen(other)
     }
 
-    /// What the UE is told of it: nothing, where it is to learn (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
+    /// Its form for the UE: none where the UE derives the rules (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
     /// which packets there are.
-    pub(super) fn told(&self) -> Option<Self> {
+    pub(super) fn for_ue(&self) -> Option<Self> {
         let rules: Vec<FlowRule> =
             self.rules.iter().filter(|r| r.application.is_none() && !self.reflective).cloned().collect();
         (!rules.is_empty()).then(|| Self { rules, ..self.clone() })
@@ -109,11 +109,11 @@ pub(super) fn default_rule() -> QosRule {
 }
 
 impl SmContext {
-    /// All rules and flows of the session, as a UE is told first.
+    /// All rules and flows of the session, for the establishment accept.
     pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
         let mut rules = vec![default_rule()];
         let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.five_qi)];
-        for flow in self.flows.iter().filter_map(QosFlow::told) {
+        for flow in self.flows.iter().filter_map(QosFlow::for_ue) {
             descriptions.push(flow.description(FlowOperation::Create));
             rules.extend(
                 flow.rules.iter().map(|r| r.rule(flow.qfi, RuleOperation::Create(r.filters.clone()))),
@@ -133,13 +133,13 @@ impl<'a> Numbering<'a> {
         Self { flows }
     }
 
-    /// A flow identifier that nobody has.
+    /// A free flow identifier.
     pub(super) fn qfi(&self) -> Option<Qfi> {
         let free = |q: &Qfi| *q != DEFAULT_QFI && self.flows.iter().all(|f| f.qfi != *q);
         (1..64).filter_map(Qfi::new).find(free)
     }
 
-    /// A rule identifier that nobody has.
+    /// A free rule identifier.
     pub(super) fn rule(&self) -> Option<u8> {
         self.rules().next()
     }

@@ -1,7 +1,7 @@
 //! SSC mode 3: a session's successor is there before it goes (TS 23.501 §5.6.9.2.3, TS 23.502 §4.3.5.2; NAS part TS 24.501
 //! §6.3.2.2, §6.4.1.2).
 //!
-//! PDU SESSION MODIFICATION COMMAND tells the UE how long the session stays; the UE sets another up under another
+//! PDU SESSION MODIFICATION COMMAND has the remaining lifetime of the session; the UE sets another up under another
 //! identity, and the former ends when the UE releases it, or with its lifetime.
 
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::release;
 use crate::procedure::Ue;
 use crate::state::{SmContext, UeContext};
 
-/// Step 2: the UE is told to set the successor up, and how long the session stays.
+/// Step 2: the UE is to set up the session that replaces this one, and gets the remaining lifetime.
 pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {
     m.cause = Some(SmCause::ReactivationRequested);
     let seconds = u16::try_from(lifetime.as_secs()).unwrap_or(u16::MAX);
     m.extended_pco = ExtendedPco::new(PcoDirection::ToUe, &[Container::address_lifetime(seconds)]);
 }
 
-/// Step 5: the lifetimes that are over end their sessions. A UE that has set no successor up is told to ask anew.
+/// Step 5: sessions whose lifetime has ended are released. A UE without a replacement is to ask again.
 pub(crate) fn lifetimes_over(ue: Ue) {
     let now = ue.now();
     let over: Vec<(PduSessionId, SmCause)> = ue.with(|p| {

@@ -1,6 +1,7 @@
 //! Sessions that go with their UE to the SMF of another AMF, and those that come: the UPF stays, and is told of the new CP F-SEID by
 //! who gives them away (TS 29.244 §7.5.4; TS 23.502 §4.9.1.3.3 steps 7 to 10).
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
@@ -10,7 +11,6 @@ use whimbrel_pfcp::ie::FSeid;
 use whimbrel_pfcp::msg::SessionModificationRequest;
 
 use super::establishment::tell;
-use super::handover::Admitted;
 use super::n4::{self, Downlink};
 use super::path_switch::end_without_gnb;
 use super::up_connection::{is_active, rest};
@@ -19,21 +19,20 @@ use crate::envelope::UeId;
 use crate::event::SessionChange;
 use crate::n14::Given;
 use crate::procedure::{Interrupt, Ue};
-use crate::state::{Coming, SmContext, UpState};
+use crate::services::nsmf::{Admitted, TakenOver};
+use crate::state::{IncomingSession, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
 /// Where each session is, by the address that another SMF knows its UPF by.
-pub(crate) fn upfs<'a>(
-    sessions: impl Iterator<Item = &'a SmContext>,
-    config: &Config,
-) -> Vec<(PduSessionId, IpAddr)> {
+pub(crate) fn upfs(ue: Ue) -> Vec<(PduSessionId, IpAddr)> {
+    let config = ue.config();
     let at = |s: &SmContext| Some((s.psi, config.smf.upfs.get(usize::from(s.upf.0))?.address?));
-    sessions.filter_map(at).collect()
+    ue.with(|p| p.sessions.values().filter_map(|s| at(s)).collect())
 }
 
 /// Gives the sessions away that another SMF takes, each under its name there. The packets of those that its gNB admits go there from now
 /// on, those of the others wait. Gives what is the other's when the UPF has agreed, with the forwarding rules that it has still.
-pub(crate) async fn give_away(
+pub(crate) async fn hand_over_sessions(
     ue: Ue,
     taken: &[(PduSessionId, Seid)],
     smf: IpAddr,
@@ -44,8 +43,8 @@ pub(crate) async fn give_away(
     for &(psi, seid) in taken {
         let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up != UpState::Inactive));
         let mut request = match admitted.iter().find(|a| a.psi == psi) {
-            Some(a) => n4::leading(ue, psi, Downlink::SwitchTo(a.tunnel())),
-            None if active => n4::leading(ue, psi, Downlink::Buffer),
+            Some(a) => n4::downlink_update(ue, psi, Downlink::SwitchTo(a.tunnel)),
+            None if active => n4::downlink_update(ue, psi, Downlink::Buffer),
             None => SessionModificationRequest::default(),
         };
         request.cp_f_seid = Some(FSeid::new(seid, smf));
@@ -71,15 +70,36 @@ pub(crate) async fn give_away(
     Ok(given)
 }
 
+/// The sessions of a UE that comes: those that can be taken over, and of the others why not.
+pub(crate) fn take_over(
+    ue: Ue,
+    mut sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    upfs: &[(PduSessionId, IpAddr)],
+) -> TakenOver {
+    let (config, states, own) = (ue.config(), ue.upfs(), ue.with(|p| (p.id, p.clock)));
+    let (mut coming, mut refused) = (Vec::new(), Vec::new());
+    sessions.retain(|psi, s| {
+        let at = upfs.iter().find(|(named, _)| named == psi).map(|(_, at)| *at);
+        let taken = take(s, at, own, &config, &states);
+        let ours = taken.is_ok();
+        match taken {
+            Ok(c) => coming.push(c),
+            Err(cause) => refused.push((*psi, cause)),
+        }
+        ours
+    });
+    TakenOver { sessions, coming, refused }
+}
+
 /// Whether a session can be taken over: its slice and data network are had here, and its UPF is one of ours. It is made ours but for what
 /// the UPF has.
-pub(crate) fn take(
+fn take(
     s: &mut SmContext,
     at: Option<IpAddr>,
     (ue, clock): (UeId, u64),
     config: &Config,
     states: &UpfStates,
-) -> Result<Coming, Cause> {
+) -> Result<IncomingSession, Cause> {
     if !config.amf.slices.contains(&s.s_nssai) {
         return Err(CauseRadioNetwork::SliceNotSupported.into());
     }
@@ -90,16 +110,16 @@ pub(crate) fn take(
         return Err(CauseMisc::NotEnoughUserPlaneProcessingResources.into());
     };
     let cp_seid = ue.seid(s.psi.value(), clock as u16);
-    (s.upf, s.cp_seid, s.up_seid, s.wanted, s.forwarding) = (upf, cp_seid, None, None, None);
-    Ok(Coming { psi: s.psi, cp_seid, upf, up_seid })
+    (s.upf, s.cp_seid, s.up_seid, s.pending_change, s.forwarding) = (upf, cp_seid, None, None, None);
+    Ok(IncomingSession { psi: s.psi, cp_seid, upf, up_seid })
 }
 
 /// The UE is at its gNB here: the packets of these sessions go there once they are ours, those of the others wait.
-pub(crate) fn await_paths(ue: Ue, admitted: &[Admitted]) {
+pub(crate) fn await_sessions(ue: Ue, admitted: &[Admitted]) {
     ue.with(|p| {
         for s in p.sessions.values_mut() {
             match admitted.iter().find(|a| a.psi == s.psi) {
-                Some(a) => s.active_at(a.tunnel()),
+                Some(a) => s.active_at(a.tunnel),
                 None => s.inactive(),
             }
         }
@@ -107,8 +127,8 @@ pub(crate) fn await_paths(ue: Ue, admitted: &[Admitted]) {
 }
 
 /// The sessions that are ours now, as their former SMF says. One that ended here meanwhile ends at the UPF; one that is not among them ends
-/// here, and the UE is told.
-pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
+/// here, and the UE gets a release command.
+pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[Given]) {
     for c in coming {
         let stands = ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
         let ours = given.iter().find(|g| (g.psi, g.up_seid) == (c.psi, c.up_seid));
@@ -125,18 +145,23 @@ pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
     }
 }
 
-/// Nobody says which sessions are ours: the UPF does.
-pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> Result<(), Interrupt> {
-    let stands = |c: &&Coming| ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
-    let here: Vec<Coming> = coming.iter().filter(stands).copied().collect();
+/// The former SMF does not say which sessions are ours: the UPF does.
+pub(crate) async fn claim(
+    ue: Ue,
+    coming: &[IncomingSession],
+    admitted: &[Admitted],
+) -> Result<(), Interrupt> {
+    let stands =
+        |c: &&IncomingSession| ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
+    let here: Vec<IncomingSession> = coming.iter().filter(stands).copied().collect();
     let mut asked = Vec::with_capacity(here.len());
     for c in here {
         own(ue, &c, None);
         let request = match admitted.iter().find(|a| a.psi == c.psi) {
             Some(a) if ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| is_active(s))) => {
-                n4::leading(ue, c.psi, Downlink::To(a.tunnel()))
+                n4::downlink_update(ue, c.psi, Downlink::To(a.tunnel))
             }
-            _ => n4::leading(ue, c.psi, Downlink::Buffer),
+            _ => n4::downlink_update(ue, c.psi, Downlink::Buffer),
         };
         if let Some(to) = n4::ask_modification(ue, c.psi, request) {
             asked.push((c.psi, c, to));
@@ -153,18 +178,18 @@ pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> R
 }
 
 /// The UE is gone before it was certain which sessions are ours: those that are, the UPF deletes.
-pub(crate) fn disown(ue: Ue, coming: &[Coming]) {
+pub(crate) fn disown(ue: Ue, coming: &[IncomingSession]) {
     coming.iter().for_each(|c| n4::delete_at_upf(ue, c.upf, c.up_seid));
 }
 
-/// A session did not come along, and the UE is told.
-fn lost(ue: Ue, c: &Coming) {
+/// A session was not handed over, and the UE gets a release command.
+fn lost(ue: Ue, c: &IncomingSession) {
     ue.with(|p| p.sessions.get_mut(&c.psi).iter_mut().for_each(|s| s.up_seid = None));
     super::release_at_gnb(ue, c.psi);
     end_without_gnb(ue, c.psi, SmCause::NetworkFailure);
 }
 
-fn own(ue: Ue, c: &Coming, forwarding: Option<u8>) {
+fn own(ue: Ue, c: &IncomingSession, forwarding: Option<u8>) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&c.psi) {
             (s.up_seid, s.forwarding) = (Some(c.up_seid), forwarding);

@@ -120,7 +120,7 @@ impl Request<'_> {
             return Err(SmCause::Unsupported5qiValue);
         }
         if !d.e_bit {
-            wish.extend(flow.gbr); // what is not said stays (TS 24.501 §9.11.4.12)
+            wish.extend(flow.gbr); // parameters that are absent stay (TS 24.501 §9.11.4.12)
         }
         flow.gbr = wish.within(policy)?;
         Ok(())
@@ -181,7 +181,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Changes the filters of a rule, and its precedence where that is said.
+    /// Changes the filters of a rule, and its precedence where one is given.
     fn filters_of(
         &mut self,
         r: &QosRule,
@@ -275,7 +275,7 @@ impl Wish {
         self.maximum.1.get_or_insert(maximum.dl_kbps);
     }
 
-    /// The rates that are granted: as wished, up to the policy's; what is not said is the policy's.
+    /// The rates that are granted: as requested, up to the policy's; absent ones are the policy's.
     fn within(&self, policy: &FlowPolicy) -> Result<Option<Gbr>, SmCause> {
         let Some(most) = policy.gbr else {
             let rates = [self.guaranteed.0, self.guaranteed.1];

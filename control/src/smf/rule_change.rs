@@ -40,7 +40,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Before gNB and UE are told: uplink rules of what comes, no more downlink rules of what goes.
+    /// Before gNB and UE change: uplink rules of new flows, no more downlink rules of removed ones.
     pub(super) fn before(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         self.add(true, &mut m);

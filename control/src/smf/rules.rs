@@ -24,7 +24,7 @@ use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext
 const UPLINK_FAR: FarId = FarId(1);
 /// Where packets for the UE go.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
-/// How they are kept while nobody is there.
+/// How packets are kept while the UE is idle.
 pub(super) const BAR: BarId = BarId(1);
 /// The session's AMBR.
 pub(super) const SESSION_QER: QerId = QerId(1);
@@ -89,7 +89,7 @@ pub(super) fn establishment(
 
     let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
     to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
-    // Nobody is there yet to send to: what comes early waits.
+    // There is no tunnel yet: early packets wait.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
     request.create_fars.extend(s.marks.fars().map(wait));

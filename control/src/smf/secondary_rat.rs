@@ -1,38 +1,32 @@
 //! Usage of a secondary radio: TS 38.413 §8.15.1.2, TS 23.501 §5.18.
 
-use whimbrel_ngap::msg::SecondaryRatDataUsageReport;
+use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::transfer::SecondaryRatDataUsageReportTransfer;
 
-use crate::amf;
-use crate::procedure::Ue;
+use crate::procedure::{Ue, out_of_state};
 
 /// What went over a secondary radio is counted, by session. All of it has passed the UPF, too: this is a part of what the session
 /// has used, not more of it.
-pub(crate) fn secondary_rat_usage(ue: Ue, m: SecondaryRatDataUsageReport) {
-    for item in m.pdu_session_resource_secondary_rat_usage_list {
-        let report = SecondaryRatDataUsageReportTransfer::decode(&item.transfer).ok();
-        let usage = report.and_then(|t| t.secondary_rat_usage_information);
-        let psi = item.pdu_session_id;
-        let (Some(usage), true) = (usage, ue.with(|p| p.sessions.contains_key(&psi))) else {
-            amf::out_of_state(ue);
-            continue;
-        };
-        // A report of the session as a whole contains its flows; where there is none, the flows make it up.
-        let periods = match usage.pdu_session_usage_report {
-            Some(whole) => whole.pdu_session_timed_report_list,
-            None => usage
-                .qos_flows_usage_report_list
-                .into_iter()
-                .flat_map(|f| f.qos_flows_timed_report_list)
-                .collect(),
-        };
-        ue.with(|p| {
-            let Some(session) = p.sessions.get_mut(&psi) else { return };
-            let so_far = session.secondary_usage.get_or_insert_default();
-            for period in &periods {
-                so_far.0 = so_far.0.saturating_add(period.usage_count_ul);
-                so_far.1 = so_far.1.saturating_add(period.usage_count_dl);
-            }
-        });
-    }
+pub(crate) fn secondary_rat_usage(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
+    let report = SecondaryRatDataUsageReportTransfer::decode(transfer).ok();
+    let usage = report.and_then(|t| t.secondary_rat_usage_information);
+    let (Some(usage), true) = (usage, ue.with(|p| p.sessions.contains_key(&psi))) else {
+        return out_of_state(ue);
+    };
+    // A report of the session as a whole contains its flows; where there is none, the flows make it up.
+    let periods = match usage.pdu_session_usage_report {
+        Some(whole) => whole.pdu_session_timed_report_list,
+        None => {
+            let flows = usage.qos_flows_usage_report_list.into_iter();
+            flows.flat_map(|f| f.qos_flows_timed_report_list).collect()
+        }
+    };
+    ue.with(|p| {
+        let Some(session) = p.sessions.get_mut(&psi) else { return };
+        let so_far = session.secondary_usage.get_or_insert_default();
+        for period in &periods {
+            so_far.0 = so_far.0.saturating_add(period.usage_count_ul);
+            so_far.1 = so_far.1.saturating_add(period.usage_count_dl);
+        }
+    });
 }

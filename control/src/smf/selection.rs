@@ -32,7 +32,7 @@ struct Wish<'a> {
     emergency: bool,
 }
 
-/// The UPF for a session that is to be. Errors: nobody serves it; those that do are not there, or asked to be spared.
+/// The UPF for a new session. Errors: no UPF serves it; those that do are not connected, or are overloaded.
 pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, Refusal> {
     let config = ue.config();
     let (upfs, states) = (&config.smf.upfs, ue.upfs());

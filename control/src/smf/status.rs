@@ -8,9 +8,9 @@ use whimbrel_nas::sm::{
     Body, EstablishmentReject, Message, MessageType, ModificationReject, Pti, ReleaseReject, SmStatus,
 };
 
-use super::{release_locally, send};
-use crate::amf;
-use crate::procedure::{Lane, Procedure, Ue};
+use super::release::release_locally;
+use super::send;
+use crate::procedure::{Lane, Procedure, Ue, out_of_state};
 
 /// 5GSM STATUS (§6.5.2).
 pub(super) fn status(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) {
@@ -18,7 +18,7 @@ pub(super) fn status(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) {
 }
 
 /// The UE found fault with a message of ours (§6.5.3): it does not have the session (#43), so neither have we.
-pub(super) fn told(ue: Ue, psi: PduSessionId, cause: SmCause) {
+pub(super) fn received(ue: Ue, psi: PduSessionId, cause: SmCause) {
     if cause == SmCause::InvalidPduSessionIdentity {
         release_locally(ue, psi);
     }
@@ -27,7 +27,7 @@ pub(super) fn told(ue: Ue, psi: PduSessionId, cause: SmCause) {
 /// A message that cannot be read: a request is rejected, anything else told so (§7.5.1); what is too short, or of no session,
 /// is ignored (§7.2.1, §7.3.2).
 pub(super) fn unreadable(ue: Ue, psi: PduSessionId, e: &NasError) {
-    let Some(cause) = e.sm_cause() else { return amf::out_of_state(ue) };
+    let Some(cause) = e.sm_cause() else { return out_of_state(ue) };
     let pti = e.sm_header.map_or(Pti::UNASSIGNED, |(_, pti)| Pti(pti));
     let body: Body = match e.message_type.and_then(MessageType::from_u8) {
         Some(MessageType::EstablishmentRequest) => EstablishmentReject::new(cause).into(),
@@ -40,7 +40,7 @@ pub(super) fn unreadable(ue: Ue, psi: PduSessionId, e: &NasError) {
 
 /// Whether a message is of nobody's transaction or session: then it is ignored (§7.3.1, a reserved transaction identity; §7.3.2,
 /// no session identity).
-pub(super) fn is_of_nobody(message: &Message) -> bool {
+pub(super) fn is_unaddressed(message: &Message) -> bool {
     message.pti == Pti::RESERVED || message.pdu_session_id.is_none()
 }
 

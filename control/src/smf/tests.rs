@@ -496,7 +496,7 @@ fn an_idle_ue_is_paged_for_a_modification() {
     harness.settle(batch);
     let batch = harness.input(add("voice"));
     assert!(batch.outputs.iter().any(|o| matches!(o.effect, Effect::Page { .. })));
-    assert!(harness.context().unwrap().sessions[&psi(1)].wanted.is_some());
+    assert!(harness.context().unwrap().sessions[&psi(1)].pending_change.is_some());
 }
 
 #[test] // TS 24.501 §6.3.2.5: the connection is lost in the middle; the change is made again when the UE is back
@@ -509,7 +509,7 @@ fn a_modification_outlives_the_connection() {
     let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
     let session = &harness.context().unwrap().sessions[&psi(1)];
-    assert!(session.flows.is_empty() && session.wanted.is_some());
+    assert!(session.flows.is_empty() && session.pending_change.is_some());
 }
 
 #[test] // TS 23.502 §4.3.5.1, TS 23.501 §5.6.9.2.2: SSC mode 2: the session is released with #39, and the UE asks for another

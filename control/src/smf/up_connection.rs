@@ -1,4 +1,4 @@
-//! The user plane of a session, set up at a gNB and let go: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
+//! The user plane of a session, set up at a gNB and released: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::SmCause;
@@ -8,24 +8,25 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
 
-use super::N2Outcome;
 use super::context::an_tunnel;
 use super::establishment::tell;
 use super::n4::{Downlink, modify};
 use super::path_switch::is_being_released;
-use super::wanted;
-use crate::amf;
+use super::pending_change;
+use super::release_at_gnb;
 use crate::event::SessionChange;
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
+use crate::services::namf::HANDOVER_EXECUTION;
+use crate::services::nsmf::N2Outcome;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UeContext, UpState};
 
 /// Why a gNB gave no tunnel.
 pub(super) enum Answer {
     /// It refused, and has not delivered what was to go to the UE with it.
     Refused(Refusal),
-    /// Nobody knows what it did.
+    /// It did not answer: its state is unknown.
     Unknown(Refusal),
     /// The wait was ended.
     Interrupted(Interrupt),
@@ -48,7 +49,7 @@ const ASKED_MAX: u8 = 3;
 /// comes between, the gNB that then serves the UE is asked (TS 23.502 §4.9.1.3.1).
 pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
     for asked in 1..=ASKED_MAX {
-        match amf::n1_n2_message_transfer(ue, psi, n1).await {
+        match ue.amf().set_up_session_resources(ue, psi, n1).await {
             Ok(()) => {}
             Err(End::Refused(refusal)) => return Err(Answer::Refused(refusal)),
             Err(End::Interrupted(why)) => return Err(Answer::Interrupted(why)),
@@ -66,7 +67,7 @@ pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) 
 
 /// Awaits the handover for whose sake a gNB has refused. If none comes, the gNB is asked again.
 async fn handed_over(ue: Ue) -> Result<(), Answer> {
-    match ue.receive(|i| matches!(i, Input::HandoverOver), amf::HANDOVER_EXECUTION).await {
+    match ue.receive(|i| matches!(i, Input::HandoverOver), HANDOVER_EXECUTION).await {
         Ok(_) | Err(Interrupt::TimedOut) => Ok(()),
         Err(other) => Err(Answer::Interrupted(other)),
     }
@@ -115,7 +116,7 @@ fn is_for_handover(transfer: &[u8]) -> bool {
 }
 
 /// Leads downlink packets into the gNB's tunnel.
-pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
+pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
     let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok();
     let named = transfer.as_ref().and_then(tunnel_of);
     let tunnel = named.ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
@@ -134,8 +135,8 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
             c.follow_on = false; // it has followed on
         }
     });
-    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: UE and UPF let go of what the gNB does not have.
-    wanted::without(ue, psi, &failed);
+    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: UE and UPF remove the flows that the gNB does not have.
+    pending_change::without(ue, psi, &failed);
     Ok(())
 }
 
@@ -200,7 +201,7 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
         if let Ok(transfer) = set_up(ue, psi, None).await {
-            led(ue, psi, &transfer).await;
+            activated(ue, psi, &transfer).await;
         }
     });
 }
@@ -222,19 +223,19 @@ async fn answered(ue: Ue, psi: PduSessionId) {
         Ok(GnbAnswer::HandsOver) | Err(_) => return,
     };
     if let Ok(transfer) = transfer {
-        led(ue, psi, &transfer).await;
+        activated(ue, psi, &transfer).await;
     }
 }
 
-async fn led(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
-    match lead(ue, psi, transfer).await {
+async fn activated(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
+    match set_downlink_tunnel(ue, psi, transfer).await {
         Ok(()) => tell(ue, psi, SessionChange::Activated),
         Err(End::Refused(_)) => lost_at_upf(ue, psi),
         Err(End::Interrupted(_)) => {}
     }
 }
 
-/// The UE could not be found: what waits is thrown away, and the next packet is told again (TS 23.502 §4.2.3.3 step 5).
+/// The UE could not be found: waiting packets are discarded, and the next one is reported (TS 23.502 §4.2.3.3 step 5).
 pub(crate) fn give_up_waiting(ue: Ue) {
     let waiting: Vec<PduSessionId> = ue.with(|p| {
         let sessions = p.sessions.iter_mut();
@@ -253,10 +254,10 @@ pub(crate) fn give_up_waiting(ue: Ue) {
 /// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The UE stays
 /// connected, and has it set up again when it has something to send.
 /// Says whether it had a user plane.
-pub(super) fn let_go(ue: Ue, psi: PduSessionId) -> bool {
+pub(super) fn deactivate_at_gnb(ue: Ue, psi: PduSessionId) -> bool {
     let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
     if active {
-        amf::release_session_resources(ue, psi, None);
+        release_at_gnb(ue, psi);
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
     active
@@ -267,7 +268,7 @@ pub(super) fn let_go(ue: Ue, psi: PduSessionId) -> bool {
 pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     ue.follow(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
-        if amf::handover_over(ue).await.is_err() {
+        if ue.amf().handover_over(ue).await.is_err() {
             return;
         }
         let (active, others, at_rest) = ue.with(|p| {
@@ -279,14 +280,14 @@ pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
         match (active, others || !at_rest) {
             (false, _) => {}
             (true, true) => {
-                let_go(ue, psi);
+                deactivate_at_gnb(ue, psi);
             }
-            (true, false) => amf::release(ue, CauseRadioNetwork::UserInactivity.into()),
+            (true, false) => ue.amf().release_for_inactivity(ue),
         }
     });
 }
 
-/// Nobody knows what the gNB has of a session: it gives all of it up, and the session is set up anew when packets want it. What
+/// The gNB's state of a session is unknown: it releases all of it, and the session is set up again when packets arrive. What
 /// the session is at goes on.
 pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     let held = ue.with(|p| {
@@ -294,14 +295,14 @@ pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
         session.map(|s| s.inactive()).is_some()
     });
     if held {
-        amf::release_session_resources(ue, psi, None);
-        super::n4::post(ue, psi, super::n4::leading(ue, psi, Downlink::Buffer));
+        release_at_gnb(ue, psi);
+        super::n4::post(ue, psi, super::n4::downlink_update(ue, psi, Downlink::Buffer));
         tell(ue, psi, SessionChange::Deactivated);
     }
 }
 
 /// The gNB let a session's resources go on its own (TS 38.413 §8.2.4): its packets wait.
-pub(super) fn gnb_let_go(ue: Ue, psi: PduSessionId) {
+pub(super) fn released_by_gnb(ue: Ue, psi: PduSessionId) {
     if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active)) {
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
@@ -311,11 +312,11 @@ pub(super) fn gnb_let_go(ue: Ue, psi: PduSessionId) {
 pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
-        led(ue, psi, &transfer).await;
+        activated(ue, psi, &transfer).await;
     });
 }
 
-/// The UPF has lost the session, or does not answer: it ends, and a UE that is there is told to ask anew (TS 23.527 §4.3.2).
+/// The UPF has lost the session, or does not answer: it ends, and a connected UE is to ask again (TS 23.527 §4.3.2).
 fn lost_at_upf(ue: Ue, psi: PduSessionId) {
     if ue.with(|p| p.amf.connection.is_some()) {
         super::release::by_network(ue, psi, SmCause::ReactivationRequested);
@@ -339,22 +340,15 @@ pub(crate) fn with_user_plane(ue: Ue) -> Vec<PduSessionId> {
     sessions
 }
 
-/// The connection is gone: the packets of these wait in the UPF.
-pub(crate) fn deactivate_all(ue: Ue, sessions: Vec<PduSessionId>) {
-    for psi in sessions {
-        deactivate(ue.on(Lane::Session(psi)), psi);
-    }
-}
-
 pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
     let ours = ue.with(|p| {
         p.sessions.get_mut(&psi).is_none_or(|s| {
             s.inactive();
             s.up_seid.is_some()
-        }) || p.amf.arrival().is_none()
+        }) || p.amf.inbound().is_none()
     });
     if !ours {
-        return; // its UPF is told when its former SMF has given it away
+        return; // its UPF is updated when its former SMF has handed it over
     }
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {

@@ -9,7 +9,7 @@ use crate::procedure::Ue;
 use crate::state::Counted;
 
 impl Counted {
-    /// Notes a report. Whether it is to be counted: what is too old to be told from one that was, is not.
+    /// Notes a report. Returns whether it is to be counted: a report too old to be distinguished from a counted one is not.
     ///
     /// Spec: TS 29.244 §8.2.71: numbers of one URR rise by one, from report to report, and wrap.
     fn note(counted: &mut Option<Box<Self>>, UrSeqn(number): UrSeqn) -> bool {
@@ -34,7 +34,7 @@ impl Counted {
     }
 }
 
-/// Adds the volumes of usage reports. Those of rules that nobody asked for are nobody's.
+/// Adds the volumes of usage reports. Those of unknown rules are ignored.
 pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };

@@ -9,18 +9,21 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi, RecommendedCellItem, UeRadioCapabilityForPaging};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
 
-use super::connection::{Connection, Parted, Source};
-use super::context_transfer::{Between, Departure, InboundTransfer, SAID_ELSEWHERE};
+use super::connection::{Connection, RecentlyReleased, Source};
+use super::context_transfer::{ContextTransfer, InboundTransfer, OutboundTransfer, PEER_AMF_DOWNLINK_COUNTS};
 use super::handover::Target;
 use super::subscription::Subscription;
 use crate::flat::octets;
+
+/// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
+pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 
 /// What the AMF knows of a UE (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AmfContext {
     /// The subscriber, once authenticated.
     pub supi: Option<Supi>,
-    /// The equipment, once told under protection.
+    /// The equipment, once received under protection.
     pub pei: Option<Pei>,
     /// 5GMM-REGISTERED.
     pub registered: bool,
@@ -44,7 +47,7 @@ pub struct AmfContext {
     pub(crate) locating: Option<Box<Locating>>,
     /// It was elsewhere before, and what may be had there has yet to be judged (TS 23.501 §5.3.4.1.1, §5.6.5).
     pub(crate) moved: bool,
-    /// The registration area: where the UE may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
+    /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The slices that the UE may use here.
     pub allowed_nssai: Vec<SNssai>,
@@ -57,7 +60,7 @@ pub struct AmfContext {
     pub(crate) registrations: u32,
     /// The UDM's notification that the subscription has changed waits to be looked into.
     pub(crate) subscription_stale: bool,
-    /// The UE is still to be told that its slices have changed.
+    /// The UE has yet to get its changed slices.
     pub(crate) slicing_changed: bool,
     /// What was agreed on reaching it while it is idle, where that is not what is agreed with everybody.
     pub(crate) reach: Option<Box<Reach>>,
@@ -70,12 +73,12 @@ pub struct AmfContext {
     pub(crate) voice_match: VoiceMatch,
     /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
     pub reachable_until: Option<Instant>,
-    /// When an unused connection is let go.
+    /// When an unused connection is released.
     pub connection_until: Option<Instant>,
-    /// Digest of the initial NAS message that the running or last procedure answers: tells a repetition
+    /// Digest of the initial NAS message that the running or last procedure answers: recognises a retransmission
     /// (TS 24.501 §5.5.1.2.8 d).
-    pub(crate) answering: u64,
-    /// Who the UE says that it is, before it proved it: for explanations only.
+    pub(crate) initial_nas_digest: u64,
+    /// The identity that the UE claims before it is authenticated: for explanations only.
     pub(crate) claimed: Option<Supi>,
     /// K_AMF of the context in force, from which the keys of the radio are derived.
     pub(crate) k_amf: Option<KAmf>,
@@ -87,17 +90,17 @@ pub struct AmfContext {
     pub target: Option<Box<Target>>,
     /// The other AMF of a handover between two. What is at something does not travel, so neither does this.
     #[serde(skip)]
-    pub(crate) between: Option<Box<Between>>,
+    pub(crate) context_transfer: Option<Box<ContextTransfer>>,
     /// The gNB that the UE has left, while packets of it are still forwarded.
     pub source: Option<Box<Source>>,
     /// The connections that it had until just now and whose gNBs may not have heard so yet.
-    pub(crate) parted: Option<Box<Parted>>,
-    /// What gNBs told that helps to page it.
+    pub(crate) recently_released: Option<Box<RecentlyReleased>>,
+    /// Reports of gNBs that help to page it.
     pub(crate) paging_aid: Option<Box<PagingAid>>,
     /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
-    pub(crate) deregistration_wanted: bool,
-    /// Somebody is to be told once it can be reached (TS 23.502 §4.2.5.2).
-    pub(crate) reachability_wanted: bool,
+    pub(crate) deregistration_requested: bool,
+    /// A reachability notification is requested (TS 23.502 §4.2.5.2).
+    pub(crate) reachability_requested: bool,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
     pub(crate) as_count: Option<NasCount>,
 }
@@ -109,37 +112,37 @@ impl AmfContext {
     }
 
     /// The AMF that takes the UE over, as long as its record is here.
-    pub(crate) fn departure(&self) -> Option<&Departure> {
-        match self.between.as_deref() {
-            Some(Between::Departure(d)) => Some(d),
+    pub(crate) fn outbound(&self) -> Option<&OutboundTransfer> {
+        match self.context_transfer.as_deref() {
+            Some(ContextTransfer::Outbound(d)) => Some(d),
             _ => None,
         }
     }
 
-    pub(crate) fn departure_mut(&mut self) -> Option<&mut Departure> {
-        match self.between.as_deref_mut() {
-            Some(Between::Departure(d)) => Some(d),
+    pub(crate) fn outbound_mut(&mut self) -> Option<&mut OutboundTransfer> {
+        match self.context_transfer.as_deref_mut() {
+            Some(ContextTransfer::Outbound(d)) => Some(d),
             _ => None,
         }
     }
 
     /// The UE does not leave. Where it may have been heard there, COUNTs of its keys may have been used.
-    pub(crate) fn take_departure(&mut self) -> Option<Departure> {
-        match *self.between.take_if(|b| matches!(**b, Between::Departure(_)))? {
-            Between::Departure(d) => {
+    pub(crate) fn take_outbound(&mut self) -> Option<OutboundTransfer> {
+        match *self.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
+            ContextTransfer::Outbound(d) => {
                 if d.may_have_come() {
-                    self.security.iter_mut().for_each(|s| s.leave_out(SAID_ELSEWHERE));
+                    self.security.iter_mut().for_each(|s| s.leave_out(PEER_AMF_DOWNLINK_COUNTS));
                 }
                 Some(d)
             }
-            Between::InboundTransfer(_) => None,
+            ContextTransfer::Inbound(_) => None,
         }
     }
 
     /// The AMF that the UE comes from, as long as it is not certain what came along.
-    pub(crate) fn arrival(&self) -> Option<&InboundTransfer> {
-        match self.between.as_deref() {
-            Some(Between::InboundTransfer(a)) => Some(a),
+    pub(crate) fn inbound(&self) -> Option<&InboundTransfer> {
+        match self.context_transfer.as_deref() {
+            Some(ContextTransfer::Inbound(a)) => Some(a),
             _ => None,
         }
     }
@@ -200,7 +203,7 @@ pub(crate) enum Security {
 /// What is known of a UE's radio and IMS voice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum VoiceMatch {
-    /// Nobody was asked.
+    /// No gNB was asked.
     #[default]
     Unknown,
     /// The gNB is asked.
@@ -214,7 +217,7 @@ pub(crate) enum VoiceMatch {
 /// Cells, and gNBs and areas, that a gNB recommends (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413 §9.4.7).
 pub(crate) const RECOMMENDED_MAX: usize = 16;
 
-/// What gNBs told that helps to page a UE: returned to them unread.
+/// Reports of gNBs that help to page a UE: returned to them unread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PagingAid {
     /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
@@ -238,12 +241,12 @@ pub(crate) const AREAS_MAX: usize = 16;
 /// What the operator wants to hear of a UE's place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Locating {
-    /// Where it is now is wanted, until then.
+    /// Its present location is requested, until then.
     pub(crate) now: Option<Instant>,
     /// Each change of its cell.
     pub(crate) cells: bool,
     /// Tracking areas that are watched, each under the reference of its place here.
     pub(crate) areas: Vec<Option<Tai>>,
-    /// The gNB could not be told yet: the UE is on its way to another, or its context is being set up.
-    pub(crate) unsaid: bool,
+    /// The request could not be sent yet: the UE is in handover, or its context is being set up.
+    pub(crate) unsent: bool,
 }

@@ -24,17 +24,17 @@ pub struct Connection {
     pub context_pending: bool,
     /// The gNB asked for one (UE Context Request, TS 38.413 §8.6.1).
     pub context_requested: bool,
-    /// The UE-AMBR that was told on this connection (TS 38.413 §8.2.1.2).
-    pub ambr_told: Option<Ambr>,
+    /// The UE-AMBR that the gNB has (TS 38.413 §8.2.1.2).
+    pub ambr_sent: Option<Ambr>,
     /// Mobile-originated data or signalling that follows: the connection is kept (TS 24.501 §5.5.1.2.4).
     pub follow_on: bool,
     /// The NAS messages on this connection are protected (TS 24.501 §4.4.4.1).
     pub secured: bool,
-    /// The gNB was told to let it go: nothing more is said on it (TS 38.413 §8.3.3).
+    /// UE CONTEXT RELEASE COMMAND was sent: nothing more is sent on it (TS 38.413 §8.3.3).
     pub releasing: bool,
-    /// Why it was set up, as the UE told its gNB (TS 38.413 §9.3.1.111).
+    /// Why it was set up, by the UE's RRC establishment cause (TS 38.413 §9.3.1.111).
     pub establishment_cause: RrcEstablishmentCause,
-    /// The gNB has told that the UE rests in RRC_INACTIVE (TS 38.413 §8.3.5).
+    /// The UE is in RRC_INACTIVE, as last reported (TS 38.413 §8.3.5).
     pub rrc_inactive: bool,
     /// Setups of session resources that the gNB has yet to answer. A lane awaits each of them, so no checkpoint has any.
     #[serde(skip)]
@@ -44,21 +44,21 @@ pub struct Connection {
 /// The gNB that a UE has left (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The connection there; none where the gNB has let go of it, or is another AMF's.
+    /// The connection there; none where the gNB has released it, or is another AMF's.
     pub(crate) connection: Option<Connection>,
     /// How long packets are still forwarded; none before the UE's paths have followed it.
     pub(crate) until: Option<Instant>,
 }
 
-/// Connections that have ended without their gNBs having said so.
+/// Connections that have ended, without the gNB's confirmation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Parted(pub(crate) Vec<(AssociationId, AmfUeNgapId, Instant)>);
+pub(crate) struct RecentlyReleased(pub(crate) Vec<(AssociationId, AmfUeNgapId, Instant)>);
 
 /// How long messages of a gNB may cross the one that lets it know that a connection is over: SCTP repeats what was lost after
 /// a second (RTO.Initial of RFC 9260 §16).
-pub const CROSSING: Duration = Duration::from_secs(2);
+pub const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
-impl Parted {
+impl RecentlyReleased {
     /// Connections that one UE can leave within that time, and that are kept in mind.
     const MAX: usize = 4;
 
@@ -68,7 +68,7 @@ impl Parted {
         if self.0.len() == Self::MAX {
             self.0.remove(0);
         }
-        self.0.push((association, id, now + CROSSING));
+        self.0.push((association, id, now + RELEASE_GRACE));
     }
 
     /// Whether a gNB may not have heard yet that this connection is over.
@@ -106,9 +106,9 @@ pub(crate) struct PendingSetup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetupUse {
     /// The session takes them.
-    Wanted,
+    Session,
     /// The session has ended: they are released.
-    Unwanted,
+    Obsolete,
     /// PDU SESSION RESOURCE RELEASE COMMAND was sent after the request: the gNB releases them itself.
     ReleaseSent,
 }

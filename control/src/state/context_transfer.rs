@@ -10,28 +10,28 @@ use crate::upf::UpfId;
 
 /// What a UE's record says of the other AMF, while the UE goes over.
 #[derive(Clone, Debug)]
-pub(crate) enum Between {
+pub(crate) enum ContextTransfer {
     /// It leaves.
-    Departure(Departure),
+    Outbound(OutboundTransfer),
     /// It comes.
-    InboundTransfer(InboundTransfer),
+    Inbound(InboundTransfer),
 }
 
 /// A UE that goes over to another AMF's gNB, as long as it has a record here.
 #[derive(Clone, Debug)]
-pub(crate) struct Departure {
+pub(crate) struct OutboundTransfer {
     pub(crate) to: PeerAmfId,
     pub(crate) relation: Relation,
     pub(crate) phase: Phase,
     /// The serving gNB is gone: the UE has nowhere else to be.
     pub(crate) source_lost: bool,
-    /// What is to be said to the UE if it stays.
+    /// NAS messages that are sent if the UE stays.
     pub(crate) held: Vec<(mm::Message, Security)>,
     /// It has come there, and these sessions with it.
     pub(crate) given: Option<Vec<Given>>,
 }
 
-impl Departure {
+impl OutboundTransfer {
     /// Of an idle UE that registers there.
     pub(crate) fn idle(to: PeerAmfId, relation: Relation) -> Self {
         Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
@@ -56,7 +56,7 @@ impl Departure {
 /// COUNTs that another AMF may have used before a UE's way there came to nothing: more than it says before it has keys of its own, two
 /// challenges, each five times (T3560), what it says to a message that it does not serve, a refusal. Ten such ways of which
 /// the UE hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
-pub(crate) const SAID_ELSEWHERE: u8 = 24;
+pub(crate) const PEER_AMF_DOWNLINK_COUNTS: u8 = 24;
 
 /// Where a UE comes from.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(crate) struct InboundTransfer {
     pub(crate) from: PeerAmfId,
     pub(crate) relation: Relation,
     /// The sessions that come along, from when the UE is here until it is certain that they are ours.
-    pub(crate) coming: Vec<Coming>,
+    pub(crate) coming: Vec<IncomingSession>,
     pub(crate) by: ArrivalBy,
 }
 
@@ -110,7 +110,7 @@ impl InboundTransfer {
 
 /// A session that may come, as its present SMF has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
+pub(crate) struct IncomingSession {
     /// Which.
     pub(crate) psi: PduSessionId,
     /// Our name of it towards the UPF.

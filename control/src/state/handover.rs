@@ -1,7 +1,7 @@
 //! The gNB that takes a connected UE over, as long as it is not certain that it does.
 //!
 //! A UE in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
-//! stands in the UE's context, so that whatever ends the handover finds whom to tell.
+//! stands in the UE's context, so that whatever ends the handover can release the target.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
@@ -18,17 +18,17 @@ pub struct Target {
     pub association: AssociationId,
     /// Our name of the UE there.
     pub amf_ue_ngap_id: AmfUeNgapId,
-    /// The gNB's name of it, once told.
+    /// The gNB's identity of it, once known.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
     /// The serving gNB is gone: the UE has nowhere else to be.
     pub source_lost: bool,
     /// How the UE comes there.
     pub(crate) by: By,
-    /// What is to be said to the UE once it is somewhere.
+    /// NAS messages that are sent when the handover has ended.
     pub(crate) held: Vec<(mm::Message, Security)>,
     /// The UE has gone on from here already. Nothing travels that is at something, so neither does this.
     #[serde(skip)]
-    pub(crate) further: Option<Further>,
+    pub(crate) further: Option<QueuedPathSwitch>,
 }
 
 impl Target {
@@ -49,7 +49,7 @@ impl Target {
 /// A gNB to which the UE went from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY,
 /// which comes over another association, and waits for that one (TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5).
 #[derive(Clone, Debug)]
-pub(crate) struct Further {
+pub(crate) struct QueuedPathSwitch {
     /// The gNB's association.
     pub(crate) association: AssociationId,
     /// What it asks for.
@@ -82,10 +82,10 @@ impl By {
 /// How far an N2 handover is (TS 23.502 §4.9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// Nobody was asked yet: a session that it takes along is on its way up at the source.
+    /// The target was not asked yet: a session to be handed over is being set up at the source.
     Waiting,
     /// The target is being asked (§4.9.1.3.2): the UE is at its source.
     Preparing,
-    /// The source was told to send the UE (§4.9.1.3.3): it is anywhere.
+    /// HANDOVER COMMAND was sent (§4.9.1.3.3): the UE is at either gNB.
     Executing,
 }

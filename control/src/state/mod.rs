@@ -17,19 +17,19 @@ mod subscription;
 mod ue_context;
 
 pub use amf_context::{AmfContext, Seen};
-pub use connection::{CROSSING, Connection, Source};
+pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
 pub use qos_flow::{FlowRule, Marks, QosFlow};
-pub use sm_context::{Counted, Modification, SmContext, Tunnel, UpState, Wanted};
+pub use sm_context::{Counted, Modification, PendingChange, SmContext, Tunnel, UpState};
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscription,
 };
 pub use ue_context::UeContext;
 
-pub(crate) use amf_context::{AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
+pub(crate) use amf_context::{ALLOWED_SLICES_MAX, AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
 pub(crate) use connection::{PendingSetup, SetupUse};
-pub(crate) use context_transfer::{Between, Coming, Departure, InboundTransfer};
-pub(crate) use handover::{By, Further, Phase};
+pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
+pub(crate) use handover::{By, Phase, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
 pub(crate) use subscription::bits;

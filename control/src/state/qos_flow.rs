@@ -26,11 +26,11 @@ pub struct QosFlow {
     pub rules: Vec<FlowRule>,
     /// The place of its DSCP among the session's markings.
     pub mark: u8,
-    /// The UE learns its uplink rules from its packets, and is told none.
+    /// The UE derives its uplink rules from downlink packets, and gets none (reflective QoS).
     pub reflective: bool,
     /// The UE asked for it, and may change it.
     pub of_ue: bool,
-    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
+    /// The gNB fulfils its guarantee, as last reported (TS 23.501 §5.7.2.4).
     pub fulfilled: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct FlowRule {
     pub precedence: u8,
     /// Which packets it takes.
     pub filters: Vec<PacketFilter>,
-    /// Instead: the packets of this application. UEs are not told of it.
+    /// Instead: the packets of this application. UEs do not get it.
     pub application: Option<Box<str>>,
 }
 

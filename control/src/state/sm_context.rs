@@ -41,7 +41,7 @@ pub struct SmContext {
     /// What its packets to the gNB are marked with.
     pub marks: Marks,
     /// What it is to have and has not yet.
-    pub wanted: Option<Box<Wanted>>,
+    pub pending_change: Option<Box<PendingChange>>,
     /// Packet filters that the UE can hold (TS 24.501 §9.11.4.9).
     pub filters_max: u16,
     /// The UPF that has it.
@@ -58,14 +58,14 @@ pub struct SmContext {
     pub forwarding: Option<u8>,
     /// Whether packets can flow.
     pub up: UpState,
-    /// Its UPF was told that the UE leaves for another gNB. That of no UE at rest was, so no checkpoint has it.
+    /// Its UPF prepares for the UE to leave for another gNB. That of no UE at rest does, so no checkpoint has it.
     #[serde(skip)]
     pub departing: bool,
     /// Downlink packets wait for a UE that is idle.
     pub awaited: bool,
     /// Whether its anchor stays (TS 23.501 §5.6.9).
     pub ssc_mode: SscMode,
-    /// When it ends: never, but in SSC mode 3, once the UE was told to set its successor up (TS 23.502 §4.3.5.2).
+    /// When it ends: never, but in SSC mode 3, once the UE was asked to set up the session that replaces it (TS 23.502 §4.3.5.2).
     pub until: Instant,
     /// Its user plane is set up whenever the UE returns (TS 23.501 §5.6.13).
     pub always_on: bool,
@@ -88,7 +88,7 @@ pub struct SmContext {
 }
 
 impl SmContext {
-    /// The UE was told to set its successor up.
+    /// The UE was asked to set up the session that replaces it.
     pub fn is_leaving(&self) -> bool {
         self.until != Instant::FAR_FUTURE
     }
@@ -141,7 +141,7 @@ pub struct Counted {
 
 /// What a session is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct PendingChange {
     /// Its QoS flows beside the default one.
     pub flows: Vec<QosFlow>,
     /// Its AMBR.
@@ -150,11 +150,11 @@ pub struct Wanted {
     pub five_qi: FiveQi,
     /// Priority of its default QoS flow.
     pub arp: Arp,
-    /// The UE was told to set its successor up (TS 23.502 §4.3.5.2).
+    /// The UE was asked to set up the session that replaces it (TS 23.502 §4.3.5.2).
     pub leaving: bool,
 }
 
-impl Wanted {
+impl PendingChange {
     /// What a session has.
     pub(crate) fn of(s: &SmContext) -> Self {
         let (ambr, five_qi, arp) = (s.ambr, s.five_qi, s.arp);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Instant, PduSessionId, Tmsi};
+use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 
 use super::amf_context::AmfContext;
 use super::connection::Connection;
@@ -42,9 +42,14 @@ impl UeContext {
         }
     }
 
-    /// Who it is, as far as is known.
+    /// Its subscriber and equipment, as far as known.
     pub fn subject(&self) -> Subject {
         Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
+    }
+
+    /// The serving gNB's name of the UE, while it is connected.
+    pub(crate) fn ran_ue_ngap_id(&self) -> Option<RanUeNgapId> {
+        self.amf.connection.as_ref().map(|c| c.ran_ue_ngap_id)
     }
 
     /// 5GMM-REGISTERED, 5GMM-CONNECTED or idle: in words, for people.

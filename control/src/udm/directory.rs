@@ -11,11 +11,9 @@ use whimbrel_security::{
     ServingNetworkName, SqnState, SuciError,
 };
 
-use super::{
-    Answer, AuthData, AuthMethod, AuthenticationSubscription, Identity, Request, Resynchronisation,
-    Subscribers, UdmError, Vector,
-};
+use super::{AuthMethod, AuthenticationSubscription, Subscribers};
 use crate::envelope::UeId;
+use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError, Vector};
 
 /// One subscriber's part.
 struct Entry {
@@ -29,7 +27,7 @@ pub struct Directory {
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
     entries: BTreeMap<Supi, Entry>,
-    /// Who is in which slice, of the slices that have a limit.
+    /// The slots in each slice that has a limit.
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
 
@@ -67,7 +65,7 @@ impl Directory {
         }
     }
 
-    /// Who is registered, and in which slices.
+    /// The registered subscribers, and their slices.
     pub fn registrations(&self) -> Registrations {
         let registered = self.entries.iter().filter_map(|(supi, e)| Some((*supi, e.registered?)));
         Registrations { registered: registered.collect(), slices: self.slices.clone() }
@@ -150,7 +148,7 @@ impl Directory {
         };
         match supi {
             Ok(supi) => (Some(supi), self.vector(now, supi, rand, resynchronisation, subscribers)),
-            // Of another network, and told in clear: the operator may ask for it by name.
+            // Of another network, and not concealed: the operator may ask for it by SUPI.
             Err(e) => (in_clear(identity), Err(e)),
         }
     }

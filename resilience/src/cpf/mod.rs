@@ -105,7 +105,7 @@ impl Cpf {
             shard.handle(envelope)
         });
         ran.unwrap_or_else(|_| {
-            let remains = self.shard.bury(envelope.ue);
+            let remains = self.shard.discard_after_panic(envelope.ue);
             let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
             let held = before.into_iter().chain(after).flatten();
             let held = held.map(|n| ((n.association, n.amf_ue_ngap_id), n.ran_ue_ngap_id));

@@ -792,7 +792,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 // The UE is gone, so an unknown UPF matters no more.
                 let _ = self.ask_upf(now, upf, ue, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
             }
-            self.unanswered(now, ue, (0, u64::MAX), Disposition::Stranger, out);
+            self.unanswered(now, ue, (0, u64::MAX), Disposition::OtherUe, out);
         }
     }
 

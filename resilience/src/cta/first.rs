@@ -222,22 +222,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) {
         let Asked { first, candidate, .. } = asked;
         match (candidate, answer) {
-            (Candidate::Named, Disposition::Stranger) => self.ask_new_slot(now, first, true, out),
+            (Candidate::Named, Disposition::OtherUe) => self.ask_new_slot(now, first, true, out),
             (Candidate::NewSlot { .. }, Disposition::Elsewhere(tmsi)) => {
                 match self.slots.by_tmsi(tmsi).filter(|&p| p != ue) {
                     Some(named) => self.ask(now, named, first, Candidate::NamedWithin { new_slot: ue }, out),
                     None => self.ask(now, ue, first, Candidate::NewSlotAgain, out),
                 }
             }
-            (Candidate::NamedWithin { new_slot }, Disposition::Stranger) => {
+            (Candidate::NamedWithin { new_slot }, Disposition::OtherUe) => {
                 self.ask(now, new_slot, first, Candidate::NewSlotAgain, out);
             }
             (Candidate::NamedWithin { new_slot }, _) => self.vacate(now, new_slot, out),
             // Its slot was freed before it was asked: it gets another one.
-            (Candidate::NewSlot { asked }, Disposition::Stranger) if !self.slots.holds(ue) => {
+            (Candidate::NewSlot { asked }, Disposition::OtherUe) if !self.slots.holds(ue) => {
                 self.ask_new_slot(now, first, asked, out);
             }
-            (Candidate::NewSlotAgain, Disposition::Stranger) if !self.slots.holds(ue) => {
+            (Candidate::NewSlotAgain, Disposition::OtherUe) if !self.slots.holds(ue) => {
                 self.ask_new_slot(now, first, true, out);
             }
             _ => {}

@@ -592,7 +592,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if batch.tmsi_taken {
             self.slots.tmsi_taken(ue);
         }
-        let begins = !matches!(batch.disposition, Disposition::Stranger | Disposition::Elsewhere(_));
+        let begins = !matches!(batch.disposition, Disposition::OtherUe | Disposition::Elsewhere(_));
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
         // A gNB that asks for the UE's path may still have another connection of it, whose release keeps to its stream.
         let left = || Some((self.slots.wanted_elsewhere(ue)?, self.slots.stream_begun(ue)));
@@ -628,7 +628,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Page { tais, near, cells, octets } => {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
-                Effect::Neighbour { to, octets } => out.n14.push((to, octets)),
+                Effect::PeerAmf { to, octets } => out.n14.push((to, octets)),
                 Effect::Broker(request) => out.brokers.push((ue, to, request)),
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);

@@ -94,7 +94,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return None;
         }
         let guti = amf::named_within(first)?;
-        let neighbours = (0u8..).map(PeerAmfId).zip(&self.config.amf.neighbours);
+        let neighbours = (0u8..).map(PeerAmfId).zip(&self.config.amf.peer_amfs);
         let of_guti = |amf_id| guti.guami.plmn == self.config.amf.plmn && guti.guami.amf_id == amf_id;
         let (from, _) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id))?;
         self.arrivals.by_tmsi.get(&(from, guti.tmsi)).copied()
@@ -114,7 +114,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         octets: &[u8],
         out: &mut Outbox,
     ) -> Result<(), N14Error> {
-        if usize::from(from.0) >= self.config.amf.neighbours.len() {
+        if usize::from(from.0) >= self.config.amf.peer_amfs.len() {
             return Err(N14Error::UnknownPeer);
         }
         let N14 { relation, body } = N14::from_octets(octets).map_err(|e| match e {
@@ -169,7 +169,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             _ => (relation.source, None),
         };
-        self.inbox.push_back((ue, Payload::Neighbour { from, octets: octets.into(), target }));
+        self.inbox.push_back((ue, Payload::PeerAmf { from, octets: octets.into(), target }));
         Ok(())
     }
 

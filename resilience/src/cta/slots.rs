@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
-use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, Prf, UeId, UpfSet};
+use whimbrel_control::{AssociationId, Batch, N2Names, Output, Prf, RELEASE_GRACE, UeId, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the CTA stores of one UE.
@@ -304,7 +304,7 @@ impl Slots {
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
             let (last, left) = if e.used { e.former } else { (e.connection, e.time) };
-            usize::from(last.wrapping_sub(tag)) <= LEFT_MAX && now.since(left) < CROSSING
+            usize::from(last.wrapping_sub(tag)) <= LEFT_MAX && now.since(left) < RELEASE_GRACE
         })
     }
 
@@ -644,7 +644,7 @@ mod tests {
         assert!(s.has_just_left(left, of_a));
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
-        assert!(!s.has_just_left(left + CROSSING, of_a));
+        assert!(!s.has_just_left(left + RELEASE_GRACE, of_a));
         assert!(!s.has_just_left(left, connection_id(100, a.slot)), "no UE had that ID lately");
         // It has more connections than there are tags, and is found by each of the last ones.
         let held = s.new_connection(b).unwrap();

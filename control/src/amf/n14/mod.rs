@@ -7,21 +7,20 @@ pub(crate) mod registration;
 pub(crate) mod source;
 pub(crate) mod target;
 
-use super::n2::out_of_state;
 use crate::envelope::{Effect, HandoverTarget};
 use crate::input::Input;
 use crate::n14::{Body, N14, PeerAmfId, Relation};
-use crate::procedure::{Lane, Ue};
+use crate::procedure::{Lane, Ue, out_of_state};
 
 /// Says something to a neighbour.
 fn say(ue: Ue, to: PeerAmfId, relation: Relation, body: Body) {
     let octets = N14 { relation, body }.to_flat();
-    ue.emit(Effect::Neighbour { to, octets }, None);
+    ue.emit(Effect::PeerAmf { to, octets }, None);
 }
 
 /// Gives what a neighbour says to the procedure that awaits it: a handover's, or a registration's.
 fn deliver(ue: Ue, body: Body) {
-    let input = Input::Neighbour(body.into());
+    let input = Input::PeerAmf(body.into());
     let stray = ue.with(|p| {
         p.lanes.deliver(Lane::Handover, input).or_else(|input| p.lanes.deliver(Lane::Mobility, input))
     });
@@ -30,7 +29,7 @@ fn deliver(ue: Ue, body: Body) {
     }
 }
 
-/// A neighbour has said something of this UE. `to`: where CREATE UE CONTEXT leads.
+/// A message of a peer AMF about this UE. `to`: the gNB that CREATE UE CONTEXT names, if it is connected here.
 pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {

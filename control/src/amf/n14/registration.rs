@@ -1,8 +1,8 @@
-//! A UE that shows another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that nobody
-//! asks it who it is (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
+//! A UE that presents another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that it need not be
+//! identified (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
 //!
-//! The former AMF gives a context to nobody who cannot show what the UE has signed for it, and has the UE until it hears that the
-//! UE is registered. Whatever goes wrong before, the UE is asked who it is, as any stranger.
+//! The former AMF returns a context only for a request that the UE has protected under its keys, and keeps the UE until it is informed that the
+//! UE is registered. If anything fails before, the UE is identified like any unknown UE.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,16 +18,18 @@ use super::say;
 use super::source::{self, alone};
 use super::target::{PATIENCE, completed, record};
 use crate::amf::connection::lost;
-use crate::amf::n2::{out_of_state, part, send_release_command};
+use crate::amf::n2::{note_released, send_release_command};
 use crate::amf::nas;
 use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
 use crate::n14::{Body, Completed, PeerAmfId, Relation, Shown, Transferred};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
-use crate::smf;
-use crate::state::{AmfContext, Between, Coming, Departure, InboundTransfer, UeContext};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
+use crate::services::nsmf::TakenOver;
+use crate::state::{
+    AmfContext, ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
+};
 
 /// How long a UE may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
 /// (T3560).
@@ -39,7 +41,7 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
-    if ue.with(|p| p.amf.departure().is_some_and(|d| d.is(to, relation))) {
+    if ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(to, relation))) {
         return super::deliver(ue, Body::TransferUeContext(shown)); // it has not heard the answer
     }
     let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
@@ -49,17 +51,17 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
     {
         send_release_command(ue, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
-        part(ue, association, name);
+        note_released(ue, association, name);
         lost(ue);
     }
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::UeContextTransfer, async move {
         let began = ue.now();
-        let departure = Departure::idle(to, relation);
-        ue.with(|p| p.amf.between = Some(Between::Departure(departure).into()));
+        let departure = OutboundTransfer::idle(to, relation);
+        ue.with(|p| p.amf.context_transfer = Some(ContextTransfer::Outbound(departure).into()));
         let give = || give(ue, to, relation, asker, before.clone());
         if alone(ue, Lane::Mobility).await.is_err() || !give() {
-            if let Some(d) = ue.with(|p| p.amf.take_departure()) {
+            if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
                 say(ue, to, relation, Body::UeContextNotTransferred(asker));
                 source::over(ue, &d);
             }
@@ -69,10 +71,10 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
             Ok(()) => {
                 let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
                 ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
-                source::told_again(ue, source::TOLD_AGAIN).await;
+                source::repeat_answer(ue, source::REPEAT_ANSWER).await;
             }
             Err(told) => {
-                if let Some(d) = ue.with(|p| p.amf.take_departure()) {
+                if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
                     if !told {
                         say(ue, to, relation, Body::ReleaseUeContext);
                     }
@@ -83,9 +85,10 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
     });
 }
 
-/// Whether the UE has said this. Gives its security context as it was before, and takes the message's COUNT.
+/// Whether the UE has protected this message. Returns its security context as it was before, and takes the message's COUNT.
 fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
-    let free = p.amf.registered && !p.amf.emergency && p.amf.between.is_none() && p.amf.target.is_none();
+    let free =
+        p.amf.registered && !p.amf.emergency && p.amf.context_transfer.is_none() && p.amf.target.is_none();
     let security = p.amf.security.as_deref_mut().filter(|_| free)?;
     let before = Box::new(security.clone());
     security.unprotect(nas, &mut Vec::new()).ok()?;
@@ -94,14 +97,13 @@ fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
 
 /// Step 5: the UE's state.
 fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasSecurityContext>) -> bool {
-    let config = ue.config();
+    let upfs = ue.smf().session_upfs(ue);
     let transferred = ue.with(|p| {
         let mut rests = p.clone();
         rests.lanes = Default::default();
         rests.amf.security = Some(before);
         let state = Checkpoint::of(&rests)?.into_flat();
-        let upfs = smf::upfs(p.sessions.values().map(|s| &**s), &config);
-        p.amf.departure_mut()?.executing();
+        p.amf.outbound_mut()?.executing();
         Some(Transferred { asker, state, upfs })
     });
     match transferred {
@@ -114,17 +116,17 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
 }
 
 /// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record. What it
-/// asks once more it is given again. `Err`: the UE stays; whether the other AMF has said so.
+/// asks once more it is given again. `Err`: the UE stays; the value is whether the other AMF has reported that.
 async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
     let until = ue.now() + REGISTRATION;
-    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
+    let told = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
     loop {
-        let Ok(Input::Neighbour(body)) = ue.receive(told, until.since(ue.now())).await else {
+        let Ok(Input::PeerAmf(body)) = ue.receive(told, until.since(ue.now())).await else {
             return Err(false);
         };
         match *body {
             Body::Registered { smf, sessions } => {
-                let given = smf::give_away(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
+                let given = ue.smf().hand_over_sessions(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
                 source::settle(ue, given);
                 return Ok(());
             }
@@ -140,11 +142,11 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
 pub(crate) struct Brought {
     /// The request, read under its keys.
     pub(crate) request: Rc<RegistrationRequest>,
-    sessions: BTreeMap<PduSessionId, Box<smf::SmContext>>,
-    coming: Vec<Coming>,
+    sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    coming: Vec<IncomingSession>,
 }
 
-/// Steps 4 and 5, if the UE shows the 5G-GUTI of an AMF that is known here. `None`: it is to be asked who it is.
+/// Steps 4 and 5, if the UE presents the 5G-GUTI of a peer AMF. `None`: the UE has to be identified.
 /// `sealed`: the request as it came.
 pub(crate) async fn fetch(
     ue: Ue,
@@ -153,13 +155,15 @@ pub(crate) async fn fetch(
 ) -> Result<Option<Brought>, End> {
     let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
     let config = ue.config();
-    let neighbours = (0u8..).map(PeerAmfId).zip(&config.amf.neighbours);
+    let neighbours = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
     let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
     let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
-    ue.with(|p| p.amf.between = Some(Between::InboundTransfer(InboundTransfer::asked(to, relation)).into()));
+    ue.with(|p| {
+        p.amf.context_transfer = Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
+    });
     let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
-        Ok(Input::Neighbour(body)) => match *body {
+        Ok(Input::PeerAmf(body)) => match *body {
             Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
             _ => None,
         },
@@ -177,7 +181,7 @@ pub(crate) async fn fetch(
 
 /// The former AMF is asked until it answers: what it is asked, or answers, may be lost with a CTA.
 async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
-    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {
         say(ue, to, relation, Body::TransferUeContext(shown.clone()));
@@ -188,7 +192,7 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) ->
     }
 }
 
-/// The UE's record is made of what came, if that is the UE's who signed the request.
+/// The UE's record is made of the received context, if its keys verify the request.
 fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let config = ue.config();
     let UeContext { amf, sessions, .. } =
@@ -207,8 +211,8 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
         p.amf = AmfContext {
             connection: own.connection.clone(),
             seen: own.seen.clone(),
-            answering: own.answering,
-            between: own.between.clone(),
+            initial_nas_digest: own.initial_nas_digest,
+            context_transfer: own.context_transfer.clone(),
             ..record(amf, allowed, tai)
         };
         own
@@ -220,49 +224,41 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
             return None;
         }
     };
-    let (mut coming, mut kept) = (Vec::new(), BTreeMap::new());
     // An initial registration begins without sessions (TS 24.501 §5.5.1.2.4).
-    if request.registration_type.kind != RegistrationKind::Initial {
-        let (states, own) = (ue.upfs(), ue.with(|p| (p.id, p.clock)));
-        for (psi, mut s) in sessions {
-            let at = transferred.upfs.iter().find(|(named, _)| *named == psi).map(|(_, at)| *at);
-            if let Ok(c) = smf::take(&mut s, at, own, &config, &states) {
-                coming.push(c);
-                kept.insert(psi, s);
-            }
-        }
-    }
-    Some(Brought { request: Rc::new(request), sessions: kept, coming })
+    let initial = request.registration_type.kind == RegistrationKind::Initial;
+    let sessions = if initial { BTreeMap::new() } else { sessions };
+    let TakenOver { sessions, coming, .. } = ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
+    Some(Brought { request: Rc::new(request), sessions, coming })
 }
 
 /// Step 10: the UE is this AMF's, and so are its sessions.
 pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let Brought { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
-        let Some(Between::InboundTransfer(a)) = p.amf.between.as_deref_mut() else { return None };
+        let Some(ContextTransfer::Inbound(a)) = p.amf.context_transfer.as_deref_mut() else { return None };
         a.coming.clone_from(&coming);
         p.sessions = sessions;
         a.status_to()
     }) else {
         return Ok(());
     };
-    smf::await_paths(ue, &[]); // its packets wait
+    ue.smf().await_sessions(ue, &[]); // its packets wait
     let smf = ue.config().smf.node_id;
     let taken: Vec<(PduSessionId, _)> = coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
     let status = || Body::Registered { smf, sessions: taken.clone() };
     say(ue, from, relation, status());
     let answer = completed(ue, (from, relation), status).await;
-    ue.with(|p| p.amf.between = None);
+    ue.with(|p| p.amf.context_transfer = None);
     let answer = answer.inspect_err(|_| {
         // What follows, or nothing, begins without them: those that are ours by now, the UPF deletes.
         ue.with(|p| p.sessions.clear());
-        smf::disown(ue, &coming);
+        ue.smf().disown_sessions(ue, &coming);
     })?;
     match answer {
-        Some(Completed::Given(given)) => smf::came(ue, &coming, &given),
+        Some(Completed::Given(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
         // The source has given it up meanwhile, and kept what the UE had.
         Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
-        Some(Completed::Gone) | None => smf::claim(ue, &coming, &[]).await?,
+        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
     Ok(())
 }
@@ -270,8 +266,10 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
 /// The UE is not registered here with what it has brought.
 pub(crate) fn not_here(ue: Ue) {
     let from = ue.with(|p| {
-        let to = p.amf.arrival()?.status_to();
-        p.amf.between.take_if(|b| matches!(**b, Between::InboundTransfer(ref a) if !a.is_handover()));
+        let to = p.amf.inbound()?.status_to();
+        p.amf
+            .context_transfer
+            .take_if(|b| matches!(**b, ContextTransfer::Inbound(ref a) if !a.is_handover()));
         to
     });
     if let Some((from, relation)) = from {
@@ -281,8 +279,8 @@ pub(crate) fn not_here(ue: Ue) {
 
 /// The former AMF answers. It is known by what was drawn for the question.
 pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
-    let ours = ue.with(|p| match p.amf.between.as_deref_mut() {
-        Some(Between::InboundTransfer(a)) => a.answered(from, relation),
+    let ours = ue.with(|p| match p.amf.context_transfer.as_deref_mut() {
+        Some(ContextTransfer::Inbound(a)) => a.answered(from, relation),
         _ => false,
     });
     if ours {

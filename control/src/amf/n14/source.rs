@@ -15,20 +15,20 @@ use whimbrel_ngap::msg::{
 use super::say;
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::lost;
-use crate::amf::handover::{self, EXECUTION, FORWARDING, Failed};
+use crate::amf::handover::{self, FORWARDING, Failed};
 use crate::amf::handover_request::Asked;
 use crate::amf::mobility_restrictions::permitted;
-use crate::amf::n2::{ids, out_of_state, release_command, send, send_nas, send_release_command};
+use crate::amf::n2::{ids, release_command, send, send_nas, send_release_command};
 use crate::amf::target;
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
 use crate::n14::{Body, Completed, Created, Given, Keys, PeerAmfId, Relation, UeContextCreateData};
-use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::smf;
-use crate::state::{Between, Departure, Phase, Security, UeContext};
+use crate::services::namf::HANDOVER_EXECUTION;
+use crate::state::{ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
@@ -36,8 +36,8 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
         handover::preparation_failure(ue, cause.into(), None);
         return handover::refused(ue, refusal);
     }
-    let told = |d: &Departure| d.phase == Phase::Executing && d.to == to;
-    if ue.with(|p| p.amf.departure().is_some_and(told)) {
+    let told = |d: &OutboundTransfer| d.phase == Phase::Executing && d.to == to;
+    if ue.with(|p| p.amf.outbound().is_some_and(told)) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
     }
@@ -49,7 +49,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
-            // Another handover has taken its place. Whatever else ends it has told the target already.
+            // Another handover has taken its place. All other causes have released the target already.
             Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(d) = abandon(ue) {
                     over(ue, &d);
@@ -73,20 +73,22 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
 async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Failed> {
     target::release_source(ue); // what is left of a handover before goes
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
-    ue.with(|p| p.amf.between = Some(Between::Departure(Departure::idle(to, relation)).into()));
-    target::come_up(ue, &handover::named(&m)).await?;
+    ue.with(|p| {
+        p.amf.context_transfer = Some(ContextTransfer::Outbound(OutboundTransfer::idle(to, relation)).into())
+    });
+    target::await_setups(ue, &handover::named(&m)).await?;
     alone(ue, Lane::Handover).await?;
     let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
-    let admitted = smf::ready_for_departure(ue, admitted, handover::direct(&m)).await?;
+    let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m)).await?;
     if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
         return Err(busy()); // the target has another state of the UE than it has now
     }
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
     phase(ue, Phase::Executing);
     arrived(ue).await?; // step 6
-    let given = smf::give_away(ue, &created.sessions, created.smf, &admitted).await?; // steps 7 to 10
+    let given = ue.smf().hand_over_sessions(ue, &created.sessions, created.smf, &admitted).await?; // steps 7 to 10
     settle(ue, given);
     Ok(())
 }
@@ -114,7 +116,7 @@ fn busy() -> Failed {
     Failed::new(CauseRadioNetwork::InteractionWithOtherProcedure, BUSY)
 }
 
-/// What of a UE may not change between its leaving and its state's: nothing that was said to it may be said again under its keys.
+/// The part of a UE's state that may not change while its context is being transferred: no COUNT of its keys may be used twice.
 fn standing(p: &UeContext) -> u32 {
     let sessions: Vec<_> = p
         .sessions
@@ -133,21 +135,20 @@ fn standing(p: &UeContext) -> u32 {
 fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     let named = handover::named(m);
     let (sessions, refused): (Vec<_>, Vec<_>) =
-        named.into_iter().partition(|&psi| smf::handover_required(ue, psi).is_some());
+        named.into_iter().partition(|&psi| ue.smf().prepare_handover(ue, psi).is_some());
     let unknown = || Cause::from(CauseRadioNetwork::UnknownPduSessionId);
     if sessions.is_empty() {
         let refusal = Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over");
         return Err(Failed::early(unknown(), refusal));
     }
-    let config = ue.config();
+    let upfs = ue.smf().session_upfs(ue);
     let ready = ue.with(|p| {
         let fresh = offer_chain(&mut p.amf)?;
         let mut rests = p.clone();
         settle_chain(&mut rests.amf);
         rests.lanes = Default::default();
         let state = Checkpoint::of(&rests)?.into_flat();
-        let upfs = smf::upfs(p.sessions.values().map(|s| &**s), &config);
-        let d = p.amf.departure()?;
+        let d = p.amf.outbound()?;
         Some((state, upfs, Keys::of(&fresh), d.to, d.relation, standing(p)))
     });
     let Some((state, upfs, keys, to, relation, standing)) = ready else {
@@ -162,11 +163,11 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
 }
 
 async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
-    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
     // The target looks the subscription up before it asks its gNB.
     let timers = ue.config().timers;
     match ue.receive(answers, timers.guard + timers.gnb_answer).await {
-        Ok(Input::Neighbour(body)) => match *body {
+        Ok(Input::PeerAmf(body)) => match *body {
             Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
                 Ok(Message::HandoverRequestAcknowledge(m)) => Ok((m.into(), created)),
                 _ => Err(silent("the other AMF's answer holds no HANDOVER REQUEST ACKNOWLEDGE")),
@@ -200,9 +201,9 @@ fn not_created(failure: &[u8]) -> Failed {
 
 /// §4.9.1.3.3 step 6: the UE is there, or never comes.
 async fn arrived(ue: Ue) -> Result<(), Failed> {
-    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
-    match ue.receive(told, EXECUTION).await {
-        Ok(Input::Neighbour(body)) => match *body {
+    let told = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
+    match ue.receive(told, HANDOVER_EXECUTION).await {
+        Ok(Input::PeerAmf(body)) => match *body {
             Body::HandoverComplete => Ok(()),
             Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
             _ => Err(handover::never_came()),
@@ -216,7 +217,7 @@ async fn arrived(ue: Ue) -> Result<(), Failed> {
 pub(super) fn settle(ue: Ue, given: Vec<Given>) {
     let said = ue.with(|p| {
         p.amf.registered = false;
-        let d = p.amf.departure_mut()?;
+        let d = p.amf.outbound_mut()?;
         d.given = Some(given.clone());
         d.held.clear();
         Some((d.to, d.relation))
@@ -231,18 +232,18 @@ pub(super) fn settle(ue: Ue, given: Vec<Given>) {
 async fn left(ue: Ue, began: Instant) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
-    told_again(ue, FORWARDING.max(TOLD_AGAIN)).await;
+    repeat_answer(ue, FORWARDING.max(REPEAT_ANSWER)).await;
     send_release_command(ue, CauseRadioNetwork::SuccessfulHandover);
 }
 
 /// The target hears which sessions are its own as often as it asks.
-pub(super) async fn told_again(ue: Ue, patience: Duration) {
+pub(super) async fn repeat_answer(ue: Ue, patience: Duration) {
     let until = ue.now() + patience;
     while ue.now() < until {
-        let again = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete | Body::Registered { .. }));
+        let again = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::Registered { .. }));
         let Ok(_) = ue.receive(again, until.since(ue.now())).await else { break };
         let answer = ue.with(|p| {
-            let d = p.amf.departure()?;
+            let d = p.amf.outbound()?;
             Some((d.to, d.relation, d.given.clone()?))
         });
         if let Some((to, relation, given)) = answer {
@@ -252,25 +253,25 @@ pub(super) async fn told_again(ue: Ue, patience: Duration) {
 }
 
 /// How long the target is answered again that has not heard which sessions are its own.
-pub(super) const TOLD_AGAIN: Duration = Duration::from_secs(3);
+pub(super) const REPEAT_ANSWER: Duration = Duration::from_secs(3);
 
 /// The UE stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
-    let Some(d) = ue.with(|p| p.amf.take_departure()) else { return };
+    let Some(d) = ue.with(|p| p.amf.take_outbound()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
         say(ue, d.to, d.relation, Body::ReleaseUeContext);
     }
     if d.phase != Phase::Executing {
         handover::preparation_failure(ue, cause, container);
     }
-    smf::stop_forwarding(ue);
+    ue.smf().stop_forwarding(ue);
     handover::refused(ue, refusal);
     back(ue, &d);
 }
 
 /// HANDOVER CANCEL of a UE that was to leave (TS 23.502 §4.9.1.4); whether it was.
 pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
-    if !ue.with(|p| p.amf.departure().is_some_and(|d| d.given.is_none())) {
+    if !ue.with(|p| p.amf.outbound().is_some_and(|d| d.given.is_none())) {
         return false;
     }
     send(ue, &HandoverCancelAcknowledge::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id).into(), None);
@@ -280,29 +281,29 @@ pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
     true
 }
 
-/// The handover is off: the UE's connection ends, the UE is found elsewhere, or its source wants so. The target is told.
-pub(crate) fn abandon(ue: Ue) -> Option<Departure> {
+/// The handover ends: the UE's connection ends, the UE is found elsewhere, or its source cancels it. The target AMF is informed.
+pub(crate) fn abandon(ue: Ue) -> Option<OutboundTransfer> {
     let d = ue.with(|p| {
-        if p.amf.departure().is_none_or(|d| d.given.is_some()) {
+        if p.amf.outbound().is_none_or(|d| d.given.is_some()) {
             return None;
         }
-        let d = p.amf.take_departure()?;
+        let d = p.amf.take_outbound()?;
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(d)
     })?;
     if d.phase != Phase::Waiting {
         say(ue, d.to, d.relation, Body::ReleaseUeContext);
     }
-    smf::stop_forwarding(ue);
+    ue.smf().stop_forwarding(ue);
     Some(d)
 }
 
-fn back(ue: Ue, d: &Departure) {
+fn back(ue: Ue, d: &OutboundTransfer) {
     if d.source_lost { lost(ue) } else { over(ue, d) }
 }
 
-/// The UE stays: what was kept for it is said, and what waited goes on.
-pub(super) fn over(ue: Ue, d: &Departure) {
+/// The UE stays: messages held for it are sent, and waiting procedures continue.
+pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     for (message, security) in &d.held {
         if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
             send_nas(ue, message, *security);
@@ -311,10 +312,10 @@ pub(super) fn over(ue: Ue, d: &Departure) {
     target::go_on(ue);
 }
 
-/// The gNB that sends the UE away lets it go, or is lost: the UE may arrive all the same. Whether it is so.
+/// The source gNB releases the UE, or is lost: the UE may arrive all the same. Returns whether a transfer is in progress.
 pub(crate) fn source_leaves(ue: Ue, cause: Option<&Cause>) -> bool {
     let told = ue.with(|p| {
-        let d = p.amf.departure_mut().filter(|d| d.phase == Phase::Executing && d.given.is_none())?;
+        let d = p.amf.outbound_mut().filter(|d| d.phase == Phase::Executing && d.given.is_none())?;
         Some(std::mem::replace(&mut d.source_lost, true))
     });
     if let (Some(false), Some(cause), Some((amf, ran))) = (told, cause, ids(ue)) {
@@ -332,7 +333,7 @@ pub(crate) fn source_lost(ue: Ue, association: AssociationId) -> bool {
 /// §4.9.1.3.3 steps 2a and 2b, over the target. Whether there is one.
 pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
     let to = ue.with(|p| {
-        let d = p.amf.departure().filter(|d| d.phase == Phase::Executing)?;
+        let d = p.amf.outbound().filter(|d| d.phase == Phase::Executing)?;
         Some((d.to, d.relation))
     });
     if let Some((to, relation)) = to {
@@ -345,7 +346,7 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
 
 /// The target says something of a handover.
 pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
-    let ours = ue.with(|p| p.amf.departure().is_some_and(|d| d.is(from, relation)));
+    let ours = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(from, relation)));
     if !ours {
         // Of one that is off.
         return match body {
@@ -360,5 +361,5 @@ pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
 }
 
 fn phase(ue: Ue, phase: Phase) {
-    ue.with(|p| p.amf.departure_mut().into_iter().for_each(|d| d.phase = phase));
+    ue.with(|p| p.amf.outbound_mut().into_iter().for_each(|d| d.phase = phase));
 }

@@ -20,10 +20,11 @@ use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
 use super::{registration, say};
 use crate::amf::as_security::Fresh;
+use crate::amf::context_setup::release_session_resources;
 use crate::amf::handover::{self, Failed};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
-use crate::amf::n2::{emit, out_of_state};
+use crate::amf::n2::emit;
 use crate::amf::user_location::{locate, location};
 use crate::amf::{end, target, udm_client};
 use crate::envelope::HandoverTarget;
@@ -31,10 +32,12 @@ use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
 use crate::n14::{Body, Completed, Created, Keys, PeerAmfId, Relation, UeContextCreateData};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::smf::{self, Admitted};
-use crate::state::{AmfContext, Between, Coming, Connection, InboundTransfer, Target, UeContext};
+use crate::services::nsmf::{Admitted, TakenOver};
+use crate::state::{
+    AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext,
+};
 
 impl Keys {
     pub(super) fn of(fresh: &Fresh) -> Self {
@@ -50,7 +53,7 @@ impl Keys {
     }
 }
 
-/// Who awaits our answers, and the name of what they are about.
+/// The peer AMF that awaits our answers, and the relation that they are about.
 type To = (PeerAmfId, Relation);
 
 /// What the procedure knows beside the UE's record.
@@ -60,7 +63,7 @@ struct Prepared {
     keys: Fresh,
     /// The connection that the UE had, of which the next one has what is the UE's.
     connection: Connection,
-    coming: Vec<Coming>,
+    coming: Vec<IncomingSession>,
     /// Sessions that cannot be had here, and why.
     refused: Vec<(PduSessionId, Cause)>,
 }
@@ -85,7 +88,7 @@ pub(crate) fn create(
         }
     };
     ue.with(|p| {
-        p.amf.between = Some(Between::InboundTransfer(InboundTransfer::new(from, relation)).into());
+        p.amf.context_transfer = Some(ContextTransfer::Inbound(InboundTransfer::new(from, relation)).into());
         p.amf.target = Some(Target::asked_for(&prepared.to).into());
     });
     let ue = ue.on(Lane::Handover);
@@ -141,7 +144,7 @@ fn prepare(
         return refuse(CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what));
     };
     let state = Checkpoint::from_octets(context.state.octets()).and_then(|c| c.context());
-    let UeContext { amf, mut sessions, .. } = *state.map_err(|e| match e {
+    let UeContext { amf, sessions, .. } = *state.map_err(|e| match e {
         FlatError::UnknownVersion(_) => broken("a UE context of another version of this program"),
         _ => broken("a UE context that cannot be read"),
     })?;
@@ -155,16 +158,7 @@ fn prepare(
     let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
         return Err(broken("a UE context of a UE that is not connected and registered"));
     };
-    let (states, own) = (ue.upfs(), ue.with(|p| (p.id, p.clock)));
-    let (mut coming, mut refused) = (Vec::new(), Vec::new());
-    sessions.retain(|psi, s| {
-        let at = context.upfs.iter().find(|(named, _)| named == psi).map(|(_, at)| *at);
-        match smf::take(s, at, own, &config, &states) {
-            Ok(c) => coming.push(c),
-            Err(cause) => refused.push((*psi, cause)),
-        }
-        refused.last().is_none_or(|(last, _)| last != psi)
-    });
+    let TakenOver { sessions, coming, refused } = ue.smf().take_over_sessions(ue, sessions, &context.upfs);
     let allowed: Vec<SNssai> =
         amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
     if allowed.is_empty() {
@@ -201,7 +195,7 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
     }
 }
 
-/// Steps 4 to 12: the gNB is asked, the source told, and the UE awaited.
+/// Steps 4 to 12: the gNB is asked, the source AMF gets the answer, and the UE is awaited.
 async fn ready(
     ue: Ue,
     (from, relation): To,
@@ -234,7 +228,7 @@ async fn ready(
     Ok((answer, admitted, notify))
 }
 
-/// Nudm_SDM_Get: who is no subscriber here is not taken, and where the UE may be is judged by what it says.
+/// Nudm_SDM_Get: a UE without subscription here is rejected, and its mobility restrictions are those of this UDM.
 async fn subscribed(ue: Ue) -> Result<(), Failed> {
     let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
     let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.tai)) else {
@@ -269,45 +263,45 @@ async fn arrive(
             context_set_up: true,
             context_pending: false,
             context_requested: false,
-            ambr_told: None,
+            ambr_sent: None,
             releasing: false,
             rrc_inactive: false,
             pending_setups: Vec::new(),
             ..prepared.connection.clone()
         }));
         p.amf.registered = true;
-        if let Some(Between::InboundTransfer(a)) = p.amf.between.as_deref_mut() {
+        if let Some(ContextTransfer::Inbound(a)) = p.amf.context_transfer.as_deref_mut() {
             a.coming.clone_from(&prepared.coming);
         }
         Some(target)
     }) else {
         return Ok(());
     };
-    ue.remark(|b| b.authenticated = true);
-    target::nobody_further(ue, &mut target);
-    smf::await_paths(ue, admitted);
+    ue.update_batch(|b| b.authenticated = true);
+    target::reject_queued_path_switch(ue, &mut target);
+    ue.smf().await_sessions(ue, admitted);
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
     }
     say(ue, from, relation, Body::HandoverComplete);
     target::over(ue, *target);
     for psi in handover::unwanted(answer, admitted) {
-        smf::release_at_gnb(ue, psi);
+        release_session_resources(ue, psi, None);
     }
     if let Some(supi) = ue.with(|p| p.amf.supi) {
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
     match completed(ue, (from, relation), || Body::HandoverComplete).await? {
-        Some(Completed::Given(given)) => smf::came(ue, &prepared.coming, &given),
+        Some(Completed::Given(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
         Some(Completed::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
         }
-        Some(Completed::Gone) | None => smf::claim(ue, &prepared.coming, admitted).await?,
+        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &prepared.coming, admitted).await?,
     }
     Ok(())
 }
 
-/// How often the source is told that the UE has come, and how long it is given each time that it is told or asked something.
+/// How often the source is informed that the UE has arrived, and how long each attempt waits for the answer.
 const ATTEMPTS: u8 = 3;
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -317,10 +311,10 @@ pub(super) async fn completed(
     (from, relation): To,
     told: impl Fn() -> Body,
 ) -> Result<Option<Completed>, Interrupt> {
-    let answer = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Completed(_)));
+    let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
         match ue.receive(answer, PATIENCE).await {
-            Ok(Input::Neighbour(body)) => match *body {
+            Ok(Input::PeerAmf(body)) => match *body {
                 Body::Completed(completed) => return Ok(Some(completed)),
                 _ => return Ok(None),
             },
@@ -337,18 +331,18 @@ pub(super) async fn completed(
 
 /// The UE has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
 fn came(ue: Ue, began: Instant) {
-    ue.with(|p| p.amf.between = None);
+    ue.with(|p| p.amf.context_transfer = None);
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
-    end::let_go_when_unused(ue);
-    target::let_source_go(ue);
+    end::arm_inactivity_timer(ue);
+    target::release_source_later(ue);
 }
 
 /// The UE is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
 fn ended(ue: Ue, refusal: Refusal) {
     ue.with(|p| {
         p.sessions.clear();
-        p.amf.between = None;
+        p.amf.context_transfer = None;
     });
     end::refused(ue, Procedure::Handover, refusal);
 }
@@ -359,16 +353,16 @@ fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec
 
 /// The UE's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
 pub(crate) fn forget(ue: Ue) {
-    let coming = ue.with(|p| p.amf.arrival().map(|a| a.coming.clone())).unwrap_or_default();
+    let coming = ue.with(|p| p.amf.inbound().map(|a| a.coming.clone())).unwrap_or_default();
     if coming.is_empty() {
         registration::not_here(ue);
     }
-    smf::disown(ue, &coming);
+    ue.smf().disown_sessions(ue, &coming);
 }
 
 /// The source says something of a handover.
 pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
-    let ours = ue.with(|p| p.amf.arrival().is_some_and(|a| (a.from, a.relation) == (from, relation)));
+    let ours = ue.with(|p| p.amf.inbound().is_some_and(|a| (a.from, a.relation) == (from, relation)));
     if !ours {
         return out_of_state(ue); // of one that is over
     }

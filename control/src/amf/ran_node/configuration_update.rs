@@ -40,7 +40,7 @@ pub(super) struct Update {
     attempts: u8,
 }
 
-/// Endpoints that gNBs are to have further associations with, and such as they were told of and are not any more.
+/// Endpoints that gNBs are to have further associations with, and earlier ones that they are to remove.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Endpoints {
     present: Vec<IpAddr>,
@@ -117,8 +117,8 @@ impl RanNodes {
         out.events.push(RanEvent::Reconfigured { association });
     }
 
-    /// Puts a new version of the configuration in force. What gNBs were told in NG SETUP RESPONSE and is so no more, they are
-    /// told (§8.7.3.1).
+    /// Applies a new version of the configuration. What has changed since NG SETUP RESPONSE is sent to the
+    /// gNBs (§8.7.3.1).
     pub fn configure(&mut self, now: Instant, config: Arc<Config>) -> RanOutput {
         let mut out = RanOutput::default();
         let changed = told(&self.config.amf) != told(&config.amf);
@@ -151,7 +151,7 @@ impl RanNodes {
         out
     }
 
-    /// The host behind `lost` is gone, and one behind the other endpoints serves: gNBs are told to end their associations with the former
+    /// The host behind `lost` has failed, and one behind the other endpoints serves: gNBs are to end their associations with the former
     /// (§8.7.3.2), which may not have ended by itself. That is not held up by an update that is still unanswered: the answer may
     /// have gone down with that host. Once more does no harm.
     pub fn taken_over(&mut self, now: Instant, lost: Vec<IpAddr>) -> RanOutput {
@@ -174,7 +174,7 @@ impl RanNodes {
         out
     }
 
-    /// Tells a gNB that has just set up of the other endpoints.
+    /// Sends a gNB that has just set up the other endpoints.
     pub(super) fn tell_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         if !self.endpoints.present.is_empty() {
             self.send_update(now, association, 1, out);
@@ -210,7 +210,7 @@ impl RanNodes {
         out.messages.push((association, update.into()));
     }
 
-    /// §8.7.3.2. An acknowledgement that nobody awaits changes nothing.
+    /// §8.7.3.2. An unexpected acknowledgement changes nothing.
     pub(super) fn update_taken(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         let Some(update) = self.nodes.get_mut(&association).and_then(|n| n.update.take()) else { return };
         out.events.push(RanEvent::UpdateTaken { association });
@@ -263,7 +263,7 @@ fn endpoint(address: IpAddr) -> CpTransportLayerInformation {
     })
 }
 
-/// What NG SETUP RESPONSE tells.
+/// The content of NG SETUP RESPONSE.
 fn told(amf: &Amf) -> impl PartialEq + '_ {
     (&amf.name, amf.guami(), amf.relative_capacity, &amf.slices)
 }

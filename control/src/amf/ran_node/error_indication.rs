@@ -8,10 +8,10 @@ use super::{RanNodes, RanOutput};
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
-/// ERROR INDICATIONs a second that one gNB gets: two ends that find fault with each other's complaints fill no link.
+/// ERROR INDICATIONs a second that one gNB gets: two ends that answer each other's errors do not fill the link.
 const SENT_PER_S: u32 = 100;
 
-/// ERROR INDICATIONs a second of one gNB that are told: one that complains about everything fills no log.
+/// ERROR INDICATIONs a second of one gNB that are logged: a faulty gNB does not fill the log.
 const TOLD_PER_S: u32 = 10;
 
 /// An ERROR INDICATION for a message that names no UE, or a wrong one.

@@ -51,7 +51,7 @@ pub use cbs::{Coding, cbs_pages};
 pub use overload::{Load, OverloadOrder};
 pub use rate::Rate;
 pub use reset::reset_acknowledge;
-pub use warning::{Warning, WarningArea, WarningError, WarningOutcome, WarningState, WarningStatus, nr_cell};
+pub use warning::{Warning, WarningArea, WarningError, WarningState, WarningStatus, nr_cell};
 
 pub(crate) use error_indication::error_indication;
 
@@ -80,7 +80,7 @@ pub struct RanNode {
     displaced: Option<GlobalGnbId>,
     update: Option<Update>,
     resets: Resets,
-    /// First messages that it may send, and ERROR INDICATIONs that it gets and that are told of it.
+    /// First messages that it may send, and ERROR INDICATIONs that it gets and that are logged of it.
     first_messages: Rate,
     errors_sent: Rate,
     errors_told: Rate,
@@ -168,14 +168,14 @@ pub struct Reset {
     pub what: ResetType,
     /// The gNB waits for NG RESET ACKNOWLEDGE, which follows the last of them.
     pub acknowledge: bool,
-    /// Who began it.
+    /// The side that started it.
     pub by: ResetBy,
 }
 
 /// A message that begins something of a gNB is answered within this, as any sane one is (the guard of UEs' procedures).
 const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// NG SETUP comes first on an association (TS 38.413 §8.7.1.1), and within this: SCTP alone serves nobody.
+/// NG SETUP comes first on an association (TS 38.413 §8.7.1.1), and within this time: an SCTP association alone serves no UE.
 const SETUP_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl RanNodes {
@@ -192,7 +192,7 @@ impl RanNodes {
         }
     }
 
-    /// An association came up; nobody has set up on it yet. Beyond the limit of such associations it is aborted.
+    /// An association came up; no gNB has set up on it yet. Beyond the limit of such associations it is aborted.
     pub fn up(&mut self, now: Instant, association: AssociationId) -> RanOutput {
         let mut out = RanOutput::default();
         if self.waiting >= self.config.limits.ran_nodes_waiting {
@@ -335,7 +335,7 @@ impl RanNodes {
         out
     }
 
-    /// The AMF goes: gNBs hear that it serves nobody any more, and keep new UEs from it (§8.7.6.2).
+    /// The AMF stops: gNBs get AMF STATUS INDICATION, and keep new UEs from it (§8.7.6.2).
     pub fn retire(&self) -> RanOutput {
         let gone = || AmfStatusIndication::new(vec![UnavailableGuamiItem::new(self.config.amf.guami())]);
         let messages = self.serving().map(|(association, _)| (association, gone().into())).collect();

@@ -1,7 +1,7 @@
 //! Overload Start and Stop: TS 38.413 §8.7.7, §8.7.8, TS 23.501 §5.19.5.2.
 //!
 //! The rule: what is fullest of the UEs' table, the share of unauthenticated UEs and the time that messages wait decides. At or
-//! above one threshold gNBs are told to spare the core, and they are told that it is over when all have stayed below a lower
+//! above one threshold gNBs get OVERLOAD START, and OVERLOAD STOP when all have stayed below a lower
 //! one for a while. The time that messages wait has to stay above its threshold for several samples: one late turn of the core is a
 //! stall of its host, and no load. The operator can overrule it either way.
 
@@ -28,7 +28,7 @@ pub struct Load {
     pub delay: Duration,
 }
 
-/// Who decides.
+/// The source of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverloadOrder {
     /// The rule.
@@ -72,12 +72,12 @@ fn is_low(load: Load, rule: &OverloadRule) -> bool {
 }
 
 impl RanNodes {
-    /// Whether gNBs are told to spare the core.
+    /// Whether gNBs have OVERLOAD START.
     pub fn is_overloaded(&self) -> bool {
         self.overload.on
     }
 
-    /// Who decides whether they are.
+    /// The source of the present decision.
     pub fn overload_order(&self) -> OverloadOrder {
         self.overload.order
     }
@@ -138,7 +138,7 @@ impl RanNodes {
         }
     }
 
-    /// Tells a gNB what it does not know: the message that starts an overload, or the one that ends it.
+    /// Sends a gNB the message that it lacks: OVERLOAD START or OVERLOAD STOP.
     pub(super) fn tell_overload(&mut self, association: AssociationId, out: &mut RanOutput) {
         let (on, reduction) = (self.overload.on, self.config.overload.reduction_percent);
         let Some(node) = self.nodes.get_mut(&association).filter(|n| RanNode::serves(n)) else { return };

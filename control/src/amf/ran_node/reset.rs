@@ -40,7 +40,7 @@ pub(super) fn by_gnb(m: NgReset, out: &mut RanOutput) {
     out.reset = Some(Reset { what: m.reset_type, acknowledge: true, by: ResetBy::Gnb });
 }
 
-/// The acknowledgement of a gNB's reset, once its last UE was told: it names what the reset named, known or not.
+/// The acknowledgement of a gNB's reset, once its last UE was released: it names what the reset named, known or not.
 pub fn reset_acknowledge(reset: ResetType) -> Message {
     let list: Vec<UeAssociatedLogicalNgConnectionItem> = match reset {
         ResetType::NgInterface(_) => Vec::new(),
@@ -69,7 +69,7 @@ impl RanNodes {
             false => ResetType::PartOfNgInterface(connections),
         };
         if whole {
-            // It says all that the unanswered ones said.
+            // It contains all of the unanswered ones.
             node.resets.0.clear();
             out.reset = Some(Reset { what: what.clone(), acknowledge: false, by: ResetBy::Operator });
         }

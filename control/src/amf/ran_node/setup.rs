@@ -51,7 +51,7 @@ impl RanNodes {
         }
         let mut node = RanNode::new(None);
         if let Some(before) = self.nodes.get(&association) {
-            // What bounds a peer is not forgotten because it begins anew.
+            // The limits of a peer outlast its reconnection.
             (node.first_messages, node.errors_sent, node.errors_told) =
                 (before.first_messages, before.errors_sent, before.errors_told);
         }
@@ -112,7 +112,7 @@ pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
     let request = refusal.procedure_code == Some(NG_SETUP)
         && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
     if !request || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
-        return None; // §10.2: a transfer syntax error is told by ERROR INDICATION
+        return None; // §10.2: a transfer syntax error is answered by ERROR INDICATION
     }
     let mut failure = NgSetupFailure::new(refusal.cause()?);
     failure.time_to_wait = Some(RETRY_AFTER);

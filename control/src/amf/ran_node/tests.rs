@@ -11,7 +11,7 @@ use whimbrel_ngap::msg::*;
 
 use super::*;
 use crate::config::Config;
-use crate::event::SetupRefusal;
+use crate::event::{SetupRefusal, WarningOutcome};
 use crate::ue_harness;
 
 fn at(s: u64) -> Instant {

@@ -17,7 +17,7 @@ use whimbrel_ngap::msg::{
 
 use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
 use crate::envelope::AssociationId;
-use crate::event::RanEvent;
+use crate::event::{RanEvent, WarningOutcome};
 
 /// Warnings that are remembered, in force or over: more than a network under siege has at once.
 const WARNINGS_MAX: usize = 64;
@@ -72,23 +72,6 @@ pub enum WarningError {
     Empty,
     /// So many warnings are in force already.
     Limit,
-}
-
-/// What became of a warning at one gNB.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WarningOutcome {
-    /// It has not answered yet.
-    Awaited,
-    /// It broadcasts, in so many cells or areas; `None`: it did not say.
-    Broadcasting(Option<usize>),
-    /// It does not broadcast: no cell of the area is its own.
-    Nowhere,
-    /// It did not answer.
-    NoAnswer,
-    /// It told that so many of its cells do not broadcast warnings any more.
-    Failed(usize),
-    /// It stopped; so many broadcasts had been made, as far as it told.
-    Cancelled(u64),
 }
 
 impl fmt::Display for WarningOutcome {
@@ -308,7 +291,7 @@ impl RanNodes {
             .filter(|w| w.state == WarningState::InForce)
             .and_then(|w| w.outcomes.get_mut(&gnb))
         else {
-            return; // nobody asked this gNB
+            return; // this gNB was not asked
         };
         *outcome = match areas {
             Some(n) => WarningOutcome::Broadcasting(Some(n)),

@@ -8,8 +8,8 @@ use whimbrel_pfcp::ie::Cause as PfcpCause;
 
 use super::*;
 use crate::envelope::OutputId;
+use crate::services::nudm::Answer;
 use crate::state::{SessionTypes, SmContext, Subscription, UpState};
-use crate::udm::Answer;
 
 fn session(harness: &UeHarness) -> &SmContext {
     &harness.context().unwrap().sessions[&psi(1)]
@@ -85,7 +85,7 @@ fn a_ue_does_not_want_to_move() {
     says(&mut harness, 0, sm::ModificationCommandReject::new(SmCause::ProtocolErrorUnspecified));
     assert!(harness.context().unwrap().is_idle());
     let s = session(&harness);
-    assert!(!s.is_leaving() && s.wanted.is_none() && s.up == UpState::Active);
+    assert!(!s.is_leaving() && s.pending_change.is_none() && s.up == UpState::Active);
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: nor does one move that never answers
@@ -172,7 +172,7 @@ fn flows_of_the_subscription_follow_it() {
         (own.gbr, own.filters[0].components.len())
     );
     take(&mut harness, vec![]);
-    assert!(flows(&harness).is_empty() && session(&harness).wanted.is_none());
+    assert!(flows(&harness).is_empty() && session(&harness).pending_change.is_none());
 }
 
 #[test] // TS 23.502 §4.3.4.2 step 1b, TS 24.501 §6.3.3.2: what may not be had any more ends; the UE asks anew where it may be had otherwise
@@ -272,7 +272,7 @@ fn a_upf_that_refuses_a_change_keeps_the_session() {
     assert!(n2(&batch).is_empty());
     assert!(matches!(refusals(&[batch])[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
-    assert!(s.flows.is_empty() && s.wanted.is_none() && s.up == UpState::Active);
+    assert!(s.flows.is_empty() && s.pending_change.is_none() && s.up == UpState::Active);
     assert!(harness.context().unwrap().is_idle());
 }
 
@@ -285,7 +285,7 @@ fn a_upf_that_refuses_what_the_ue_asks_for() {
         cause(&mut harness, std::slice::from_ref(&batch)),
         Some((Pti(9), SmCause::InsufficientResources))
     );
-    assert!(session(&harness).flows.is_empty() && session(&harness).wanted.is_none());
+    assert!(session(&harness).flows.is_empty() && session(&harness).pending_change.is_none());
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 12: the UPF refuses the second half: UE and gNB go back to what stands
@@ -305,7 +305,7 @@ fn a_upf_that_refuses_the_second_half() {
     let batches = says(&mut harness, 0, sm::ModificationComplete::new());
     assert!(matches!(refusals(&batches)[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
-    assert!(s.flows.is_empty() && s.wanted.is_none() && s.up == UpState::Active);
+    assert!(s.flows.is_empty() && s.pending_change.is_none() && s.up == UpState::Active);
 }
 
 #[test] // TS 23.527 §4.3.2: a UPF that has lost the session: it begins anew
@@ -327,7 +327,7 @@ fn a_gnb_that_answers_after_t3591_gave_up() {
     }
     assert!(given_up(&batches));
     assert_eq!(session(&harness).up, UpState::Inactive);
-    assert!(session(&harness).flows.is_empty() && session(&harness).wanted.is_none());
+    assert!(session(&harness).flows.is_empty() && session(&harness).pending_change.is_none());
     let late = modified(&mut harness, &[]);
     assert!(late.iter().all(|b| b.outputs.is_empty()));
     assert!(session(&harness).flows.is_empty() && session(&harness).up == UpState::Inactive);

@@ -7,9 +7,9 @@
 
 use whimbrel_ids::PduSessionId;
 
-use super::N2Outcome;
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
+use crate::services::nsmf::N2Outcome;
 use crate::state::{PendingSetup, SetupUse, UeContext};
 
 /// The gNB is asked for the resources of a session.
@@ -17,7 +17,7 @@ pub(crate) fn setup_requested(ue: Ue, psi: PduSessionId, in_context: bool) {
     ue.with(|p| {
         if let Some(c) = &mut p.amf.connection {
             c.pending_setups.retain(|s| s.psi != psi);
-            c.pending_setups.push(PendingSetup { psi, in_context, use_of: SetupUse::Wanted });
+            c.pending_setups.push(PendingSetup { psi, in_context, use_of: SetupUse::Session });
         }
     });
 }
@@ -27,22 +27,22 @@ pub(crate) fn is_setup_pending(ue: Ue, psi: PduSessionId) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.pending_setups.iter().any(|s| s.psi == psi)))
 }
 
-/// The gNB is told to release the resources of a session.
+/// The gNB is to release the resources of a session.
 pub(crate) fn release_sent(ue: Ue, psi: PduSessionId) {
     ue.with(|p| mark(p, psi, SetupUse::ReleaseSent));
 }
 
 /// The session has ended.
-pub(super) fn session_ended(ue: Ue, psi: PduSessionId) {
+pub(crate) fn session_ended(ue: Ue, psi: PduSessionId) {
     ue.with(|p| {
-        if use_of(p, psi) == Some(SetupUse::Wanted) {
-            mark(p, psi, SetupUse::Unwanted);
+        if use_of(p, psi) == Some(SetupUse::Session) {
+            mark(p, psi, SetupUse::Obsolete);
         }
     });
 }
 
 /// The gNB has answered a setup: what becomes of the resources. `None`: nothing was asked for.
-pub(super) fn setup_answered(ue: Ue, psi: PduSessionId) -> Option<SetupUse> {
+pub(crate) fn setup_answered(ue: Ue, psi: PduSessionId) -> Option<SetupUse> {
     ue.with(|p| {
         let use_of = use_of(p, psi)?;
         p.amf.connection.as_mut()?.pending_setups.retain(|s| s.psi != psi);
@@ -63,7 +63,7 @@ pub(crate) fn context_answered(ue: Ue) {
     }
 }
 
-/// The UE has left the gNB that was asked: its answer concerns nobody, and a session that waits for it asks the next gNB.
+/// The UE has left the gNB that was asked: its answer is ignored, and a session that waits for it asks the next gNB.
 pub(crate) fn gnb_left(ue: Ue, pending: &[PendingSetup]) {
     ue.with(|p| {
         for lane in pending.iter().flat_map(|s| [Lane::Session(s.psi), Lane::PendingSetup(s.psi)]) {

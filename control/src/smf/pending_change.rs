@@ -5,23 +5,26 @@ use whimbrel_nas::ie::{SmCause, SscMode};
 
 use super::qos::{Ground, flow_of};
 use super::{operation, release, up_connection};
-use crate::amf;
 use crate::config::Config;
 use crate::event::SessionOutcome;
 use crate::policy::{FlowName, FlowPolicy, merged};
 use crate::procedure::Ue;
-use crate::state::{Modification, SmContext, UeContext, Wanted};
+use crate::state::{Modification, PendingChange, SmContext, UeContext};
 
 /// Changes what a session is to have. Nothing happens where that is what it has, which the answer says.
-pub(super) fn want(ue: Ue, psi: PduSessionId, change: impl FnOnce(&mut Wanted)) -> Option<SessionOutcome> {
+pub(super) fn want(
+    ue: Ue,
+    psi: PduSessionId,
+    change: impl FnOnce(&mut PendingChange),
+) -> Option<SessionOutcome> {
     ue.with(|p| {
         let s = p.sessions.get_mut(&psi)?;
-        let has = Wanted::of(s);
+        let has = PendingChange::of(s);
         // On top of what is under way, which is not lost by it.
-        let mut wanted = s.wanted.take().map_or_else(|| has.clone(), |w| *w);
+        let mut wanted = s.pending_change.take().map_or_else(|| has.clone(), |w| *w);
         change(&mut wanted);
-        s.wanted = (wanted != has).then(|| Box::new(wanted));
-        s.wanted.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
+        s.pending_change = (wanted != has).then(|| Box::new(wanted));
+        s.pending_change.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
     })
 }
 
@@ -44,7 +47,7 @@ pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification)
         Modification::Gate(name, gate) => of_flow(ue, psi, name, |w| {
             w.flows.iter_mut().filter(|f| f.name == name).for_each(|f| f.gate = gate);
         }),
-        Modification::Deactivate => match up_connection::let_go(ue, psi) {
+        Modification::Deactivate => match up_connection::deactivate_at_gnb(ue, psi) {
             true => return,
             false => Some(SessionOutcome::Unchanged("the session has no user plane")),
         },
@@ -56,7 +59,7 @@ pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification)
     };
     match at_once {
         Some(outcome) => operation::answered(ue, psi, modification, outcome),
-        None => amf::page_if_awaited(ue),
+        None => ue.amf().page_if_awaited(ue),
     }
 }
 
@@ -64,7 +67,7 @@ fn add_flow(ue: Ue, psi: PduSessionId, name: FlowName) -> Option<SessionOutcome>
     let config = ue.config();
     let flow = ue.with(|p| {
         let s = p.sessions.get(&psi)?;
-        let known = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
+        let known = s.pending_change.as_ref().map_or(&s.flows, |w| &w.flows);
         if known.iter().any(|f| f.name == name) {
             let under_way = s.flows.iter().all(|f| f.name != name);
             return Some(if under_way {
@@ -93,12 +96,12 @@ fn of_flow(
     ue: Ue,
     psi: PduSessionId,
     name: FlowName,
-    change: impl FnOnce(&mut Wanted),
+    change: impl FnOnce(&mut PendingChange),
 ) -> Option<SessionOutcome> {
     let has = ue.with(|p| {
         let session = p.sessions.get(&psi);
         session.is_some_and(|s| {
-            let wanted = s.wanted.iter().flat_map(|w| &w.flows);
+            let wanted = s.pending_change.iter().flat_map(|w| &w.flows);
             s.flows.iter().chain(wanted).any(|f| f.name == name)
         })
     });

@@ -1,0 +1,76 @@
+//! The AMF's service operations (TS 29.518).
+
+use std::time::Duration;
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::sm;
+use whimbrel_ngap::ie::CauseRadioNetwork;
+
+use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_setup, reach, target};
+use crate::procedure::{End, Ue};
+use crate::services::Answer;
+use crate::services::namf::{N2SmInformation, NamfCommunication};
+use crate::state::Security;
+
+/// The AMF.
+pub(crate) struct Amf;
+
+impl NamfCommunication for Amf {
+    fn n1_n2_message_transfer(
+        &self,
+        ue: Ue,
+        psi: PduSessionId,
+        n1: Option<&sm::Message>,
+        n2: N2SmInformation,
+    ) {
+        match n2 {
+            N2SmInformation::None => {
+                if let Some(m) = n1.and_then(|n1| nas_transport::n1_sm(psi, n1)) {
+                    n2::send_nas(ue, &m, Security::Current);
+                }
+            }
+            N2SmInformation::Release => context_setup::release_session_resources(ue, psi, n1),
+            N2SmInformation::Modify(transfer) => {
+                context_setup::modify_session_resources(ue, psi, transfer, n1);
+            }
+        }
+    }
+
+    fn set_up_session_resources<'a>(
+        &'a self,
+        ue: Ue,
+        psi: PduSessionId,
+        n1: Option<&'a sm::Message>,
+    ) -> Answer<'a, Result<(), End>> {
+        Box::pin(context_setup::n1_n2_message_transfer(ue, psi, n1))
+    }
+
+    fn downlink_data(&self, ue: Ue, psi: PduSessionId) {
+        paging::downlink_data(ue, psi);
+    }
+
+    fn page_if_awaited(&self, ue: Ue) {
+        paging::page_if_awaited(ue);
+    }
+
+    fn unreachable_for(&self, ue: Ue) -> Option<Duration> {
+        let now = ue.now();
+        ue.with(|p| reach::sleeps_for(p, now))
+    }
+
+    fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>> {
+        Box::pin(target::handover_over(ue))
+    }
+
+    fn arm_inactivity_timer(&self, ue: Ue) {
+        end::arm_inactivity_timer(ue);
+    }
+
+    fn release_for_inactivity(&self, ue: Ue) {
+        an_release::start(ue, CauseRadioNetwork::UserInactivity.into());
+    }
+
+    fn sm_context_released(&self, ue: Ue, psi: PduSessionId) {
+        pending_setup::session_ended(ue, psi);
+    }
+}

@@ -1,0 +1,256 @@
+//! Nsmf_PDUSession (TS 29.502 §5.2.2): what the AMF asks of the SMF.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use whimbrel_ids::{Dnn, PduSessionId, SNssai, Seid, Tac, Tai};
+use whimbrel_nas::ie::{MmCause, SmCause};
+use whimbrel_ngap::ie::{Cause, PduSessionResourceItem};
+use whimbrel_ngap::transfer::HandoverCommandTransfer;
+
+use super::Answer;
+use crate::envelope::OutputId;
+use crate::n14::Given;
+use crate::procedure::{Interrupt, Ue};
+use crate::state::{Ambr, IncomingSession, SmContext, Subscription, Tunnel};
+
+/// SmContextCreateData (TS 29.502 §6.1.6.2.2).
+#[derive(Clone, Debug)]
+pub(crate) struct SmContextCreateData {
+    /// Its identity.
+    pub(crate) psi: PduSessionId,
+    /// Its slice, allowed and subscribed.
+    pub(crate) s_nssai: SNssai,
+    /// Its data network, subscribed and configured.
+    pub(crate) dnn: Dnn,
+    /// The UE believes that it has the session already.
+    pub(crate) existing: bool,
+    /// It is an emergency session: the operator's terms hold, not the subscriber's (TS 23.501 §5.16.4.3).
+    pub(crate) emergency: bool,
+}
+
+/// An update of an SM context (TS 29.502 §6.1.6.2.11).
+pub(crate) enum SmContextUpdateData<'a> {
+    /// A 5GSM message of the UE.
+    N1Sm(&'a [u8]),
+    /// N2 SM information: the session's part of the gNB's answer or report.
+    N2Sm {
+        /// Which answer or report.
+        outcome: N2Outcome,
+        /// Its transfer.
+        transfer: Vec<u8>,
+        /// The gNB that sent it serves the UE. If it does not, it does not get the downlink tunnel.
+        serving: bool,
+    },
+    /// PDU SESSION RESOURCE NOTIFY: QoS flows that the gNB released, or whose guarantee changed (TS 38.413 §8.2.4).
+    Notify(&'a [u8]),
+    /// The volume that a secondary RAT carried (TS 38.413 §8.15.1).
+    SecondaryRatUsage(&'a [u8]),
+    /// upCnxState ACTIVATING: the SMF has the user plane set up at the UE's gNB.
+    Activate,
+    /// upCnxState ACTIVATING: the AMF has sent the setup request to the gNB with a message of its own.
+    SetupRequested,
+    /// upCnxState DEACTIVATED: downlink packets are buffered.
+    Deactivate,
+}
+
+/// How an SM context is released (TS 29.502 §5.2.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SmContextReleaseData {
+    /// The gNB releases its resources; the UE gets no message.
+    Local,
+    /// The N2 connection ends as well: neither UE nor gNB gets a message.
+    WithConnection,
+    /// A connected UE gets PDU SESSION RELEASE COMMAND with this cause; of an idle UE, the release is local.
+    Command(SmCause),
+}
+
+/// What a gNB did with a session (TS 38.413 §8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum N2Outcome {
+    /// Its resources are set up; the transfer names the tunnel.
+    SetUp,
+    /// They are not; the transfer says why.
+    SetupFailed,
+    /// They are changed, but for the flows that the transfer names.
+    Modified,
+    /// They are as they were; the transfer says why.
+    ModifyFailed,
+    /// They are gone, as was commanded.
+    Released,
+    /// They are gone without a command (PDU SESSION RESOURCE NOTIFY).
+    Lost,
+    /// The UE was handed over to another gNB before this one had answered.
+    GnbLeft,
+}
+
+/// A session that the target takes.
+pub(crate) struct Admitted {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// The transfer for the source: where to forward what it still has.
+    pub(crate) command: HandoverCommandTransfer,
+    /// Where the target awaits its packets.
+    pub(crate) tunnel: Tunnel,
+}
+
+/// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
+pub(crate) struct Switched {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// For the gNB.
+    pub(crate) transfer: Result<Vec<u8>, Cause>,
+}
+
+/// What became of a session's tunnel: the transfer of the confirmation, or why it stays where it was.
+pub(crate) struct Moved {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// For the gNB.
+    pub(crate) transfer: Result<Vec<u8>, Cause>,
+}
+
+/// What the AMF may know of an SM context.
+#[derive(Clone, Debug)]
+pub(crate) struct SmContextStatus {
+    /// PDU session identity.
+    pub(crate) psi: PduSessionId,
+    /// Its slice.
+    pub(crate) s_nssai: SNssai,
+    /// Its data network.
+    pub(crate) dnn: Dnn,
+    /// It is an emergency session.
+    pub(crate) emergency: bool,
+    /// Packets flow (upCnxState ACTIVATED).
+    pub(crate) active: bool,
+    /// Its user plane is deactivated and can be set up again.
+    pub(crate) can_be_activated: bool,
+    /// Downlink packets wait for the UE.
+    pub(crate) awaited: bool,
+    /// A release is in progress.
+    pub(crate) being_released: bool,
+    /// SSC mode 3: the UE was asked to set up the session that replaces it (TS 23.502 §4.3.5.2).
+    pub(crate) leaving: bool,
+}
+
+/// The sessions of a UE that comes from another AMF, and what becomes of each.
+pub(crate) struct TakenOver {
+    /// Those that can be served here.
+    pub(crate) sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    /// What the UPF has of them.
+    pub(crate) coming: Vec<IncomingSession>,
+    /// Those that cannot, and why.
+    pub(crate) refused: Vec<(PduSessionId, Cause)>,
+}
+
+/// N4 requests whose answers are awaited together.
+pub(crate) type PathUpdates = Vec<(PduSessionId, (), OutputId)>;
+
+/// The service operations of the SMF. `ue` names the UE, a PDU session identity its SM context.
+pub(crate) trait NsmfPduSession: Sync {
+    /// CreateSMContext (TS 29.502 §5.2.2.2), with the UE's 5GSM message.
+    fn create_sm_context(&self, ue: Ue, data: SmContextCreateData, n1: &[u8]);
+    /// UpdateSMContext (TS 29.502 §5.2.2.3).
+    fn update_sm_context(&self, ue: Ue, psi: PduSessionId, data: SmContextUpdateData<'_>);
+    /// ReleaseSMContext (TS 29.502 §5.2.2.4).
+    fn release_sm_context(&self, ue: Ue, psi: PduSessionId, data: SmContextReleaseData);
+    /// The SM contexts of the UE, by PDU session identity.
+    ///
+    /// Deviation: TS 29.502 §5.2.2.5 has the SMF notify each change and the AMF store it; here the AMF asks, so that there is one copy.
+    fn sm_contexts(&self, ue: Ue) -> Vec<SmContextStatus>;
+    /// The PDU session identities of the SM contexts.
+    fn session_ids(&self, ue: Ue) -> Vec<PduSessionId>;
+    /// Whether any session has, or is getting, a user plane.
+    fn has_user_plane(&self, ue: Ue) -> bool;
+    /// Whether the user plane of a session is being set up: its gNB was asked, or the UPF gets the gNB's tunnel.
+    fn is_coming_up(&self, ue: Ue, psi: PduSessionId) -> bool;
+    /// The sessions to deactivate when the N2 connection ends.
+    fn sessions_with_user_plane(&self, ue: Ue) -> Vec<PduSessionId>;
+    /// The sum of the session AMBRs with a user plane, and of these sessions, within the subscribed UE-AMBR (TS 23.501 §5.7.2.6).
+    fn ue_ambr(&self, ue: Ue, coming: &[PduSessionId]) -> Option<Ambr>;
+    /// Why a session may have no user plane in a tracking area (TS 24.501 §5.6.1.4.1).
+    fn barred(&self, ue: Ue, psi: PduSessionId, tac: Tac) -> Option<MmCause>;
+    /// Whether a session needs an idle UE: downlink packets or a modification wait.
+    fn needs_ue(&self, ue: Ue) -> bool;
+    /// The highest ARP priority among the sessions with waiting packets (TS 23.502 §4.2.3.3 step 3a).
+    fn paging_priority(&self, ue: Ue) -> Option<u8>;
+    /// The part of the registration area in which a waiting session may have its user plane.
+    fn paging_area(&self, ue: Ue) -> Vec<Tai>;
+    /// N1N2TransferFailureNotification (TS 29.518 §5.2.2.3.2): the UE cannot be reached now; the sessions go on waiting.
+    fn paging_deferred(&self, ue: Ue, why: &'static str);
+    /// The same, and what waits is discarded (TS 23.502 §4.2.3.3 step 5).
+    fn paging_failed(&self, ue: Ue, why: &'static str);
+    /// Nudm_SDM_Notification to the SMF (TS 23.502 §4.3.3.2 step 1c): the subscription was `former`.
+    fn subscription_changed(&self, ue: Ue, former: &Subscription);
+    /// The N2 SM information of a setup at the gNB (TS 38.413 §9.3.4.1), with the session's slice.
+    fn n2_setup_info(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
+
+    /// UpdateSMContext, hoState PREPARING (TS 23.502 §4.9.1.3.2 steps 4 to 7): the N2 SM information for the target gNB. `None`: the
+    /// session has no user plane, or is being released.
+    fn prepare_handover(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
+    /// UpdateSMContext, hoState PREPARED (step 10): HANDOVER REQUEST ACKNOWLEDGE TRANSFER of the target gNB.
+    fn handover_admitted(&self, ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause>;
+    /// Steps 11 and 12: the UPF buffers, and forwards where the gNBs have no path of their own (all but `direct`).
+    fn start_forwarding(
+        &self,
+        ue: Ue,
+        admitted: Vec<Admitted>,
+        direct: Vec<PduSessionId>,
+    ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>>;
+    /// UpdateSMContext, hoState COMPLETED (TS 23.502 §4.9.1.3.3 steps 7 and 8): downlink packets go to the target gNB.
+    fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates;
+    /// Steps 8 to 10: the UPF's answers.
+    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> Answer<'_, Result<(), Interrupt>>;
+    /// Step 15, or hoState CANCELLED: the UPF removes its forwarding tunnels.
+    fn stop_forwarding(&self, ue: Ue);
+    /// Whether the UPF or the gNBs forward packets of any session.
+    fn is_forwarding(&self, ue: Ue) -> bool;
+    /// The handover has ended: what the UPF has buffered for it goes to the serving gNB.
+    fn handover_ended(&self, ue: Ue);
+
+    /// UpdateSMContext of an Xn handover (TS 23.502 §4.9.1.2.2 steps 2 to 6), with PATH SWITCH REQUEST TRANSFERs.
+    fn switch_paths<'a>(
+        &'a self,
+        ue: Ue,
+        items: &'a [PduSessionResourceItem],
+    ) -> Answer<'a, Result<Vec<Switched>, Interrupt>>;
+    /// Steps 2 and 7: the sessions that were not switched; `failed` are those that the target gNB could not set up.
+    fn not_switched(&self, ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]);
+    /// PDU SESSION RESOURCE MODIFY INDICATION (TS 38.413 §8.2.5): the gNB moves its end of tunnels.
+    fn move_tunnels<'a>(
+        &'a self,
+        ue: Ue,
+        items: &'a [PduSessionResourceItem],
+    ) -> Answer<'a, Result<Vec<Moved>, Interrupt>>;
+
+    /// The N4 address of each session's UPF, where other SMFs reach it.
+    fn session_upfs(&self, ue: Ue) -> Vec<(PduSessionId, IpAddr)>;
+    /// Hands these sessions to the SMF at `smf`, each under its CP SEID there (TS 23.502 §4.9.1.3.3 steps 7 to 10).
+    fn hand_over_sessions<'a>(
+        &'a self,
+        ue: Ue,
+        taken: &'a [(PduSessionId, Seid)],
+        smf: IpAddr,
+        admitted: &'a [Admitted],
+    ) -> Answer<'a, Result<Vec<Given>, Interrupt>>;
+    /// Judges the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
+    fn take_over_sessions(
+        &self,
+        ue: Ue,
+        sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+        upfs: &[(PduSessionId, IpAddr)],
+    ) -> TakenOver;
+    /// The UE has arrived; its sessions wait until the former SMF has handed them over.
+    fn await_sessions(&self, ue: Ue, admitted: &[Admitted]);
+    /// The former SMF has handed over the `given` ones of the sessions awaited.
+    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[Given]);
+    /// The former SMF does not answer: the UPF is asked for each session.
+    fn claim_sessions<'a>(
+        &'a self,
+        ue: Ue,
+        coming: &'a [IncomingSession],
+        admitted: &'a [Admitted],
+    ) -> Answer<'a, Result<(), Interrupt>>;
+    /// The UE is gone before its sessions were handed over: the UPF deletes those that are ours.
+    fn disown_sessions(&self, ue: Ue, coming: &[IncomingSession]);
+}

@@ -1,0 +1,171 @@
+//! Nudm_UEAuthentication, Nudm_UECM, Nudm_SDM (TS 29.503) and Nnsacf_NSAC (TS 29.536): what AMF and AUSF ask of the UDM. A request is an output
+//! of the UE, the answer a later input.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::{PlmnId, SNssai, Supi};
+use whimbrel_nas::ie::Suci;
+use whimbrel_security::{AuthenticationVector, Auts, EapAkaPrimeVector, EapIdentity, Rand};
+
+use crate::state::Subscription;
+
+/// A service operation asked of the UDM.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): reveals the SUPI and makes a 5G home-environment vector.
+    GenerateAuthData {
+        /// The subscriber.
+        identity: Identity,
+        /// The random challenge, from the asking UE's entropy.
+        rand: [u8; 16],
+        /// What the USIM sent to resynchronise (TS 33.102 §6.3.5).
+        resynchronisation: Option<Resynchronisation>,
+    },
+    /// Nudm_UECM_Registration and Nudm_SDM_Get in one (TS 23.502 §4.2.2.2.2 step 14).
+    Register(Supi),
+    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this UE in these slices, each with the most that it
+    /// may have; slices that it was counted in before and that are not named are left.
+    EnterSlices(Vec<(SNssai, u32)>),
+    /// Nudm_SDM_Get alone (TS 23.502 §4.5.1).
+    Subscription(Supi),
+    /// Nudm_UECM_Deregistration (TS 23.502 §4.2.2.3.2).
+    Deregister(Supi),
+    /// Registers a broker's user, whose subscription is the broker's grant.
+    RegisterGuest {
+        /// The pseudonym of its session.
+        supi: Supi,
+        /// That of its session before, which is given up.
+        former: Option<Supi>,
+    },
+}
+
+impl Request {
+    /// All that it says, as octets, for digests: nothing is redacted, and different requests differ.
+    pub(crate) fn digest_octets(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Request::GenerateAuthData { identity, rand, resynchronisation } => {
+                out.push(1);
+                match identity {
+                    Identity::Supi(supi) => out.extend_from_slice(supi.value().as_bytes()),
+                    Identity::Suci(suci) => write_suci(suci, &mut out),
+                }
+                out.extend_from_slice(rand);
+                if let Some(Resynchronisation { rand, auts }) = resynchronisation {
+                    out.extend_from_slice(&rand.0);
+                    out.extend_from_slice(&auts.0);
+                }
+            }
+            Request::Register(supi) => {
+                out.push(2);
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+            Request::EnterSlices(slices) => {
+                out.push(5);
+                for (s, most) in slices {
+                    out.extend_from_slice(s.to_string().as_bytes());
+                    out.extend_from_slice(&most.to_be_bytes());
+                }
+            }
+            Request::Subscription(supi) => {
+                out.push(4);
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+            Request::RegisterGuest { supi, former } => {
+                out.push(6);
+                out.extend_from_slice(supi.value().as_bytes());
+                out.extend(former.iter().flat_map(|f| f.value().into_bytes()));
+            }
+            Request::Deregister(supi) => {
+                out.push(3);
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+        }
+        out
+    }
+}
+
+fn write_suci(suci: &Suci, out: &mut Vec<u8>) {
+    let identity = whimbrel_nas::ie::MobileIdentity::Suci(suci.clone());
+    let question = whimbrel_nas::mm::IdentityResponse::new(identity);
+    whimbrel_nas::mm::Message::from(question).encode(out);
+}
+
+/// How a subscriber is named to the UDM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Identity {
+    /// Concealed; the SIDF reveals it (TS 33.501 §6.12.5).
+    Suci(Suci),
+    /// Already revealed.
+    Supi(Supi),
+}
+
+/// A synchronisation failure to be repaired.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Resynchronisation {
+    /// The challenge that the USIM refused.
+    pub rand: Rand,
+    /// Its answer.
+    pub auts: Auts,
+}
+
+/// The UDM's answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Request::GenerateAuthData`]; a refusal says whose it is, if that was revealed.
+    AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
+    /// To [`Request::Register`] and to [`Request::Subscription`].
+    Registered(Result<Arc<Subscription>, UdmError>),
+    /// To [`Request::EnterSlices`]: those that are full.
+    Full(Vec<SNssai>),
+    /// To [`Request::Deregister`].
+    Deregistered,
+    /// To [`Request::RegisterGuest`].
+    GuestRegistered,
+}
+
+/// An authentication vector (TS 33.501 §6.1.3) and whose it is.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct AuthData {
+    /// The subscriber.
+    pub supi: Supi,
+    /// The vector, of the method that the subscriber has.
+    pub vector: Vector,
+}
+
+/// A vector of either method. It is made for one procedure: neither is kept.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum Vector {
+    /// A 5G home-environment vector (TS 33.501 §6.1.3.2 step 1).
+    FiveGAka(Box<AuthenticationVector>),
+    /// A transformed vector, and the identity that its keys are bound to (TS 33.501 §6.1.3.1 step 2).
+    EapAkaPrime(Box<EapAkaPrimeVector>, EapIdentity),
+}
+
+/// Redacted: a vector lets its holder impersonate the network.
+impl fmt::Debug for AuthData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthData(…)")
+    }
+}
+
+/// Why the UDM has no answer (TS 29.503 §6.3.7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UdmError {
+    /// No such subscriber.
+    UserNotFound,
+    /// The operator barred the subscriber.
+    Barred,
+    /// The SUCI names a home-network key that is not configured.
+    UnknownHomeNetworkKey(u8),
+    /// The SUCI is of another network.
+    OtherHomeNetwork(PlmnId),
+    /// The SUCI does not decrypt: its tag is wrong or its scheme output is malformed.
+    BadSchemeOutput,
+    /// AUTS does not prove to come from the subscriber's USIM.
+    BadAuts,
+    /// The store failed; the operator's log says how.
+    Unavailable,
+}
