@@ -1,4 +1,4 @@
-//! What peers do wrong is told in the log once, and counted from then on: the log is not theirs to fill.
+//! Limits log lines about peers: each problem is logged once an hour and only counted from then on, so that peers cannot fill the log.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,43 +6,43 @@ use std::time::Duration;
 use tracing::warn;
 use whimbrel_ids::Instant;
 
-/// Who and what is told until all are forgotten: a screen or two of an operator.
+/// Different problems that are logged in an hour: a screen or two of lines.
 pub(crate) const LINES_MAX: usize = 64;
-/// After this they are told again: who mends something wants to see whether it helped.
+/// After this time a problem is logged again: an operator who has mended something wants to see whether it helped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// What was told lately.
+/// What was logged within the last hour.
 #[derive(Debug)]
 pub(crate) struct LogLimiter<K> {
-    /// Of whom it is.
-    whose: &'static str,
-    told: BTreeSet<K>,
+    /// What the problems are about.
+    subject: &'static str,
+    logged: BTreeSet<K>,
     since: Instant,
 }
 
 impl<K: Ord> LogLimiter<K> {
-    /// Nothing yet.
-    pub(crate) fn new(whose: &'static str) -> Self {
-        Self { whose, told: BTreeSet::new(), since: Instant::ZERO }
+    /// Nothing has been logged yet.
+    pub(crate) fn new(subject: &'static str) -> Self {
+        Self { subject, logged: BTreeSet::new(), since: Instant::ZERO }
     }
 
-    /// Whether this is to be told.
+    /// Whether this is to be logged.
     pub(crate) fn allows(&mut self, now: Instant, key: K) -> bool {
-        if self.told.is_empty() || now >= self.since + FORGOTTEN_AFTER {
-            self.told.clear();
+        if self.logged.is_empty() || now >= self.since + FORGOTTEN_AFTER {
+            self.logged.clear();
             self.since = now;
         }
-        if self.told.len() >= LINES_MAX || !self.told.insert(key) {
+        if self.logged.len() >= LINES_MAX || !self.logged.insert(key) {
             return false;
         }
-        if self.told.len() == LINES_MAX {
-            warn!("too many different problems with {}: for an hour they are only counted", self.whose);
+        if self.logged.len() == LINES_MAX {
+            warn!("too many different problems with {}: for an hour they are only counted", self.subject);
         }
         true
     }
 }
 
-/// Counts the lines of the log, but those of levels that are off, for tests.
+/// Counts log lines of level info and above, for tests.
 #[cfg(test)]
 pub(crate) struct Lines(pub(crate) std::sync::Arc<std::sync::atomic::AtomicUsize>);
 
@@ -61,8 +61,8 @@ impl tracing::Subscriber for Lines {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let told = *event.metadata().level() <= tracing::Level::INFO;
-        self.0.fetch_add(usize::from(told), std::sync::atomic::Ordering::Relaxed);
+        let counts = *event.metadata().level() <= tracing::Level::INFO;
+        self.0.fetch_add(usize::from(counts), std::sync::atomic::Ordering::Relaxed);
     }
 
     fn enter(&self, _: &tracing::span::Id) {}

@@ -1,4 +1,4 @@
-//! The one adapter from the core's typed events to log lines, metrics, events and explanations.
+//! The adapter from the core's typed events to log lines, metrics, API events and explanations.
 
 mod history;
 
@@ -24,29 +24,29 @@ use crate::console::{
 };
 use crate::log_limiter::LogLimiter;
 
-/// Turns events into what is seen outside. One per control thread.
+/// Reports events to the outside. One per control thread.
 pub(crate) struct Observer {
     console: Arc<Console>,
     config: Arc<Config>,
     /// Whether SUPIs may stand in logs.
     log_supi: bool,
-    /// Each association's gNB, for sentences.
+    /// The gNB of each association, for sentences.
     gnbs: BTreeMap<AssociationId, Peer>,
-    /// Associations that stand and whose gNB's identity another association took over.
+    /// Associations that are up and whose gNB identity another association took over.
     displaced: BTreeSet<AssociationId>,
-    /// What was wrong with their messages.
-    wrong: LogLimiter<(String, String)>,
+    /// Limits the lines about faulty messages.
+    log_faults: LogLimiter<(String, String)>,
     store_failed: bool,
-    /// From the arrival of the messages of this turn to the events that they led to.
+    /// From the arrival of this turn's messages to the events that they caused.
     turn: Duration,
-    /// What became of each UPF last.
+    /// The last change of each UPF.
     upfs: BTreeMap<UpfId, UpfChange>,
 }
 
 impl Observer {
     /// An observer that pushes to `console`.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
-        let wrong = LogLimiter::new("messages of gNBs, and with how many there are");
+        let log_faults = LogLimiter::new("messages of gNBs, and with limits");
         console.configured(config.clone());
         Self {
             console,
@@ -54,7 +54,7 @@ impl Observer {
             log_supi,
             gnbs: BTreeMap::new(),
             displaced: BTreeSet::new(),
-            wrong,
+            log_faults,
             store_failed: false,
             turn: Duration::ZERO,
             upfs: BTreeMap::new(),
@@ -67,18 +67,18 @@ impl Observer {
         self.config = config;
     }
 
-    /// An association came up from this address; its gNB has not said who it is.
+    /// An association came up from this address; its gNB is not known yet.
     pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
         self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
     }
 
-    /// A gNB was connected to the CTA whose place this one has taken.
+    /// A gNB was connected to the CTA that this one replaced.
     pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
         self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
     }
 
-    /// The events that follow happened so long after the messages of this turn had arrived.
+    /// The events that follow happened this long after the arrival of this turn's messages.
     pub(crate) fn turned(&mut self, elapsed: Duration) {
         self.turn = elapsed;
     }
@@ -181,7 +181,7 @@ impl Observer {
                 let text = format!("Broker {broker} has granted it a session.");
                 self.event(now, Level::Info, "grant", &shown(ue, subject), text);
             }
-            // Whoever ordered the operation is told its outcome.
+            // The operation itself reports its outcome.
             Event::SessionOperation { subject, psi, .. } => {
                 debug!(subject = %self.logged(ue, subject), %psi, "a change of a session has ended");
             }
@@ -219,7 +219,7 @@ impl Observer {
                 let id = gnb.map_or_else(|| peer.clone(), |g| format!("gnb-{g}"));
                 self.setup_refused(now, id, peer, why);
             }
-            // It lost its identity and stands; what took it over was said before.
+            // The association lost its identity but is up; the takeover of the identity has been logged.
             RanEvent::Down { association, .. } if self.displaced.remove(association) => {
                 let peer = self.address(*association);
                 self.gnbs.insert(*association, Peer::new(format!("gnb-at-{peer}"), &peer));
@@ -260,7 +260,7 @@ impl Observer {
             RanEvent::Refused { association, what } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanRefused, 1);
-                if self.wrong.allows(now, (id.clone(), what.clone())) {
+                if self.log_faults.allows(now, (id.clone(), what.clone())) {
                     warn!(
                         gnb = id,
                         what, "a message was answered with ERROR INDICATION; further ones are counted"
@@ -274,7 +274,7 @@ impl Observer {
             RanEvent::ErrorIndication { association, cause } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanErrorIndication, 1);
-                if self.wrong.allows(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
+                if self.log_faults.allows(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
                     warn!(gnb = id, cause, "a gNB sent ERROR INDICATION; further ones are counted");
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.error", &id, text);
@@ -312,7 +312,7 @@ impl Observer {
             RanEvent::Limited { association, limit } => {
                 let id = association.map_or_else(|| "all".into(), |a| self.called(a));
                 let text = beyond(limit);
-                if self.wrong.allows(now, (id.clone(), text.clone())) {
+                if self.log_faults.allows(now, (id.clone(), text.clone())) {
                     warn!(
                         gnb = id,
                         limit, "{text}; further times are counted (whimbrel_limit_reached_total)"
@@ -338,7 +338,7 @@ impl Observer {
         }
     }
 
-    /// What gNBs and core tell each other of themselves.
+    /// Configuration updates and other notices between gNBs and the core.
     fn ran_update(&mut self, now: Instant, event: &RanEvent) {
         match event {
             RanEvent::Reconfigured { association } => {
@@ -408,14 +408,14 @@ impl Observer {
         }
     }
 
-    /// Something became of a UPF.
+    /// The state of a UPF changed.
     pub(crate) fn upf(&mut self, now: Instant, upf: UpfId, change: UpfChange) {
         self.upfs.insert(upf, change);
         let all = self.config.smf.upfs.len();
         let named = self.config.smf.upfs.get(usize::from(upf.0)).map_or("upf", |u| u.name.as_str());
-        let who = if all > 1 { format!("the UPF {named}") } else { "the UPF".to_string() };
+        let upf_name = if all > 1 { format!("the UPF {named}") } else { "the UPF".to_string() };
         let (level, text) = upf_sentence(change, all > 1);
-        let text = format!("{who} {text}");
+        let text = format!("{upf_name} {text}");
         match level {
             Level::Error => error!("{text}"),
             Level::Warn => warn!("{text}"),
@@ -435,7 +435,7 @@ impl Observer {
         self.event(now, level, "upf", "upf", sentence(&text));
     }
 
-    /// The store cannot be asked; said once until it can.
+    /// The store answers or does not; reported at each change.
     pub(crate) fn store(&mut self, now: Instant, asked: Result<(), String>) {
         let failed = asked.is_err();
         match asked {
@@ -496,7 +496,7 @@ impl Observer {
         }
     }
 
-    /// Two gNBs are alive under one Global RAN Node ID: `why` of the identity and of either address says so.
+    /// Two gNBs use one Global RAN Node ID: `why` of the identity and of either address reports it.
     fn identity_contested(
         &mut self,
         now: Instant,
@@ -530,7 +530,7 @@ impl Observer {
         address.unwrap_or_else(|| "an unknown address".into())
     }
 
-    /// What to do about a refusal, as far as it can be known without the subscriber's record.
+    /// The fix for a refusal, as far as it is known without the subscriber's record.
     fn fix(&self, refusal: &Refusal, supi: Option<Supi>) -> String {
         let subscriber = Subscriber::NotAsked;
         let present = Present { config: &self.config, supi, subscriber, changed_since: false };
@@ -561,11 +561,11 @@ impl Observer {
         }
     }
 
-    /// What would have been accepted, where the refusal itself does not say it.
+    /// What would have been accepted, if the refusal itself does not contain it.
     fn expected(&self, refusal: &Refusal) -> String {
         let amf = &self.config.amf;
         if matches!(refusal, Refusal::SliceNotAllowed(_) | Refusal::DnnNotSubscribed { .. }) {
-            return String::new(); // what is subscribed counts, not what is configured
+            return String::new(); // the subscription decides, not the configuration
         }
         match refusal.kind() {
             RefusalKind::TrackingArea => format!("a TAC of {}", list(&amf.tacs)),
@@ -598,7 +598,7 @@ impl Observer {
         name.unwrap_or_else(|| format!("association {}", association.0))
     }
 
-    /// Whom a log line names: the SUPI only where the operator allows it.
+    /// The subject of a log line: the SUPI only if the operator allows it.
     fn logged(&self, ue: UeId, subject: &Subject) -> String {
         if self.log_supi { shown(ue, subject) } else { pseudonym(ue) }
     }
@@ -622,7 +622,7 @@ fn shown(ue: UeId, subject: &Subject) -> String {
     }
 }
 
-/// A name that says nothing of the person: the UE's slot and its generation.
+/// A name without personal data: the UE's slot and its generation.
 fn pseudonym(ue: UeId) -> String {
     format!("ue-{:x}.{:x}", ue.slot, ue.generation)
 }
@@ -743,7 +743,7 @@ fn deregistered_word(why: Deregistered) -> &'static str {
     }
 }
 
-/// What is said of a UPF, behind its name.
+/// The sentence about a UPF, after its name.
 fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
     match change {
         UpfChange::Up => (Level::Info, "answers"),
@@ -794,7 +794,7 @@ mod lines;
 mod tests {
     use super::*;
 
-    /// A console, and what an observer of these events has counted under a name, and told in `/events`.
+    /// The value of a counter after these events, and the texts in `/events`.
     fn observed(events: &[(u64, RanEvent)], counter: Counter) -> (u64, Vec<String>) {
         let console = Console::new(Instant::ZERO).unwrap();
         let config = Arc::new(crate::config::default().control());
@@ -805,10 +805,10 @@ mod tests {
         for (seconds, event) in events {
             observer.ran(Instant::ZERO + std::time::Duration::from_secs(*seconds), event);
         }
-        let told = console.events(|e| e.since(0, usize::MAX));
+        let shown = console.events(|e| e.since(0, usize::MAX));
         (
             console.metrics.counter(counter),
-            told.into_iter().map(|e| format!("{} {}", e.subject, e.text)).collect(),
+            shown.into_iter().map(|e| format!("{} {}", e.subject, e.text)).collect(),
         )
     }
 
@@ -838,21 +838,27 @@ mod tests {
         ] {
             observer.ran(Instant::ZERO, &event);
         }
-        // It connects anew, and is refused as often as it tries.
+        // It connects again, and is refused each time.
         let third = AssociationId(3);
         observer.association_up(third, "192.0.2.1:40000");
         (0..5).for_each(|_| observer.ran(Instant::ZERO, &refused(third)));
         let id = format!("gnb-{gnb}");
         for subject in [&id, "gnb-at-192.0.2.1:38412", "gnb-at-192.0.2.2:38412", "gnb-at-192.0.2.1:40000"] {
             let address = subject.strip_prefix("gnb-at-").and_then(|a| a.split(':').next());
-            let said = console.histories(|h| {
+            let sentence = console.histories(|h| {
                 let name = address.map_or_else(|| Some(Name::Gnb(id.as_str().into())), |a| h.find(a));
                 let refusal = h.of(&name?)?.refusals().next()?.refusal()?;
                 Some(refusal.sentence())
             });
-            let said = said.unwrap_or_default();
-            assert!(said.contains("192.0.2.1:") && said.contains("192.0.2.2:38412"), "{subject}: {said}");
-            assert!(said.contains("fix: change the gNB ID of the gNB at 192.0.2.2:38412 or of"), "{said}");
+            let sentence = sentence.unwrap_or_default();
+            assert!(
+                sentence.contains("192.0.2.1:") && sentence.contains("192.0.2.2:38412"),
+                "{subject}: {sentence}"
+            );
+            assert!(
+                sentence.contains("fix: change the gNB ID of the gNB at 192.0.2.2:38412 or of"),
+                "{sentence}"
+            );
         }
         let counted = |c| console.metrics.counter(c);
         assert_eq!([Counter::RanIdentityTakenOver, Counter::RanIdentityContested].map(counted), [1, 1]);
@@ -862,7 +868,7 @@ mod tests {
     }
 
     #[test] // docs/robustness.md: a gNB that names other gNBs' UEs
-    fn what_is_wrong_with_a_gnbs_messages_is_told_once_and_counted() {
+    fn faults_of_a_gnbs_messages_are_logged_once_and_counted() {
         let refused = |association| RanEvent::Refused {
             association: AssociationId(association),
             what: "an AMF UE NGAP ID of a UE that was never there".into(),
@@ -870,26 +876,26 @@ mod tests {
         let error = || RanEvent::ErrorIndication { association: AssociationId(1), cause: "some".into() };
         let mut events: Vec<(u64, RanEvent)> = (0..500).map(|n| (n / 100, refused(1))).collect();
         events.extend([(5, refused(2)), (5, error()), (6, error()), (3599, refused(1)), (3600, refused(1))]);
-        let (counted, told) = observed(&events, Counter::RanRefused);
+        let (counted, texts) = observed(&events, Counter::RanRefused);
         assert_eq!(counted, 503);
-        let who: Vec<&str> = told.iter().map(|t| t.split(' ').next().unwrap()).collect();
+        let subjects: Vec<&str> = texts.iter().map(|t| t.split(' ').next().unwrap()).collect();
         assert_eq!(
-            who,
+            subjects,
             ["gnb-at-192.0.2.1", "gnb-at-192.0.2.2", "gnb-at-192.0.2.1", "gnb-at-192.0.2.1"],
-            "each gNB and fault once an hour: {told:?}"
+            "each gNB and fault once an hour: {texts:?}"
         );
-        let (counted, told) = observed(&[(5, error()), (6, error())], Counter::RanErrorIndication);
-        assert_eq!((counted, told.len()), (2, 1));
+        let (counted, texts) = observed(&[(5, error()), (6, error())], Counter::RanErrorIndication);
+        assert_eq!((counted, texts.len()), (2, 1));
     }
 
-    #[test] // docs/limits.md: it is the log that is given up, and nothing that is dropped
-    fn a_full_log_is_told_as_what_it_is() {
+    #[test] // docs/limits.md: the log is given up, and no message is dropped
+    fn a_full_log_is_not_reported_as_dropped_messages() {
         let limited = |limit| RanEvent::Limited { association: None, limit };
         let events = [(1, limited("log")), (1, limited("logs")), (1, limited("ues"))];
-        let (_, told) = observed(&events, Counter::RanRefused);
-        assert!(told[0].contains("the log of a UE") && !told[0].contains("dropped"), "{told:?}");
-        assert!(told[1].contains("`cluster.log_mib`") && !told[1].contains("dropped"), "{told:?}");
-        assert!(told[2].contains("`ues`") && told[2].contains("dropped"), "{told:?}");
+        let (_, texts) = observed(&events, Counter::RanRefused);
+        assert!(texts[0].contains("the log of a UE") && !texts[0].contains("dropped"), "{texts:?}");
+        assert!(texts[1].contains("`cluster.log_mib`") && !texts[1].contains("dropped"), "{texts:?}");
+        assert!(texts[2].contains("`ues`") && texts[2].contains("dropped"), "{texts:?}");
     }
 
     #[test]
@@ -905,7 +911,7 @@ mod tests {
         let ue = UeId { slot: 1, generation: 1 };
         observer.ue(Instant::ZERO, &UeEvent { ue, on: None, event });
         let p50_us = |name| console.metrics.since_start(name).p50_us;
-        // The histograms tell two digits apart.
+        // The histograms distinguish two digits.
         assert!((298..=303).contains(&p50_us(ProcedureName::NgSetup)));
         assert!((990..=1010).contains(&p50_us(ProcedureName::Registration)));
     }

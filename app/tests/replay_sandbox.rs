@@ -1,4 +1,4 @@
-//! `whimbrel replay-sandbox`, the process that tries inputs for a CPF: it says which trials did no harm, and goes when nobody is left to tell.
+//! `whimbrel replay-sandbox`, the process that tries inputs for a CPF: it reports which trials did no harm, and exits when its CPF is gone.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,7 @@ fn sandbox() -> Child {
     command.spawn().expect("the program runs")
 }
 
-fn tell(sandbox: &mut Child, message: &ToReplaySandbox) {
+fn send(sandbox: &mut Child, message: &ToReplaySandbox) {
     write(sandbox.stdin.as_mut().expect("a pipe"), message);
 }
 
@@ -52,9 +52,9 @@ fn trial(id: u64) -> ToReplaySandbox {
 #[test]
 fn each_trial_that_does_no_harm_is_named_and_the_end_of_input_is_the_end() {
     let mut sandbox = sandbox();
-    tell(&mut sandbox, &ToReplaySandbox::Configure(Arc::new(default_config())));
-    tell(&mut sandbox, &trial(9));
-    tell(&mut sandbox, &trial(10));
+    send(&mut sandbox, &ToReplaySandbox::Configure(Arc::new(default_config())));
+    send(&mut sandbox, &trial(9));
+    send(&mut sandbox, &trial(10));
     let mut reports = [0; 4 * 12];
     sandbox
         .stdout

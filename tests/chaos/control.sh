@@ -4,8 +4,8 @@
 # A CTA, three CPFs beside it and one behind a wire, in network namespaces of their own. UEs and gNBs judge each
 # answer; a step that fails, or an answer that a UE's history does not allow, fails the run. The histories are kept.
 #
-# Beside them four more UEs wake up with a message that ends who runs it, by a panic, an abort, a loop without end, a stack that overflows
-# (resilience/src/cpf/fault_injection.rs, if the program was built with it): it costs one CPF at most, and its own UE a registration.
+# Four more UEs send a message that ends the process that runs it: by a panic, an abort, an endless loop, a stack overflow
+# (resilience/src/cpf/fault_injection.rs, with the feature faults): it costs one CPF at most, and its own UE a registration.
 #
 # Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -21,7 +21,7 @@ n3: { address: 127.0.0.31 }
 n4: { node_id: 127.0.0.31 }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
-overload: { start_delay_ms: 10000 } # a machine that stands still again and again would have gNBs keep UEs away, as they should
+overload: { start_delay_ms: 10000 } # a host that is held up repeatedly would rightly send OVERLOAD START
 cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, backups: 1 }
 END
 
@@ -43,19 +43,19 @@ cat >"$tmp/again.yaml" <<END
 steps: [register, session: { dnn: internet }, ping: 10.45.0.1, deregister]
 END
 alone() { "$WHIMBREL" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-address 127.0.1.9 "${@:3}"; }
-# poison IMSI: a UE wakes up with the message that ends who runs it, and registers anew; `dead` is the CPF that ended.
+# poison IMSI: a UE sends the message that ends its CPF, and registers again; `dead` is the CPF that ended.
 poisoned=0
 poison() {
   ! alone "$tmp/wakes.yaml" "$1" >"$tmp/wakes.log" 2>&1 && grep -q "in return: service request: the connection was lost" "$tmp/wakes.log" ||
-    wrong "a UE does not hear that its message was in vain"
-  alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a UE whose message was in vain cannot register anew"
+    wrong "a UE does not learn that its message failed"
+  alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a UE whose message failed cannot register again"
   dead=''
   local name
   for name in "${!pid[@]}"; do
     kill -0 "${pid[$name]}" 2>/dev/null || dead="$dead$name"
   done
 }
-# members N: waits until so many CPFs have come in all.
+# members N: waits until N more CPFs have joined.
 came=0
 members() {
   came=$((came + $1))
@@ -68,7 +68,7 @@ lost() {
   await core "are served by other CPFs" "$noticed"
 }
 
-# apart HOW: what CPFs say to the one behind the wire, and it to them, is treated so; the CTA, at port 7380, reaches all.
+# apart HOW: packets between the CPFs and the one behind the wire are dropped or rejected; the CTA, at port 7380, reaches all.
 apart() {
   nsenter -t "$elsewhere" -n nft -f - <<END
 table inet apart {
@@ -116,13 +116,13 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       lost
       cpf "$victim"
       killed=$((killed + 1)) ;;
-    1) # it hangs for a while, and wakes up as if nothing had been
+    1) # it hangs for a while, and continues
       kill -STOP "${pid[$victim]}"
       lost
       sleep 0.2
       kill -CONT "${pid[$victim]}"
       stopped=$((stopped + 1)) ;;
-    2) # nobody reaches it for a while
+    2) # it cannot be reached for a while
       ip link set near down
       lost
       sleep 0.2
@@ -134,13 +134,13 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       lost
       cpf "$victim"
       left=$((left + 1)) ;;
-    4) # states do not come from one CPF to another for a while; it is as if the network were slow, or links end
+    4) # checkpoints do not pass between CPFs for a while, as in a slow network, or their links end
       if [ $((RANDOM % 2)) = 0 ]; then apart drop; else apart "reject with tcp reset"; fi
       sleep 0.5
       together
       comes=0
       apart=$((apart + 1)) ;;
-    5) # it answers heartbeats, and what it is told, or what it says, does not come
+    5) # it answers heartbeats, but messages to it, or from it, do not arrive
       mute
       lost
       together
@@ -161,10 +161,10 @@ echo "CPFs lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP
   "false alarms: $alarms; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
 [ "$rc" = 0 ] || wrong "UEs noticed"
-[ "$(metric whimbrel_ues_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
-[ "$(metric whimbrel_cpf_unresponsive_total)" -ge "$muted" ] || wrong "not each link that passed nothing was taken for such"
+[ "$(metric whimbrel_ues_poisoned_total)" = "$poisoned" ] || wrong "the number of poisoned messages is wrong"
+[ "$(metric whimbrel_cpf_unresponsive_total)" -ge "$muted" ] || wrong "a link that passed nothing was not noticed"
 [ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$((killed + stopped + cut + left + apart + muted))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"

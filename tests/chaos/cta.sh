@@ -18,13 +18,13 @@ RANDOM=$seed
 killed=0 stopped=0 slow=0 left=0 cut=0 cta_replicas=0 both=0 muted=0 cpfs=(a b c)
 end=$((SECONDS + seconds - 2))
 sleep 1
-# By the operator's word c gives its UEs away, while it runs and they are busy, and comes back.
+# The operator drains c, while it runs and its UEs are busy, and takes that back.
 c=$(grep -o 'this CPF is registered in etcd.*' "$tmp/c.log" | grep -o '[0-9]*$' | tail -n 1)
 decided "{\"draining\": [\"cpf-$c\"]}"
-pair_says "no longer on the rings" 1 "a CPF that is to drain does not"
-pair_says "the UEs of a CPF have moved to other CPFs" 1 "the UEs of a CPF that drains do not go to others"
+pair_says "no longer on the rings" 1 "a CPF does not drain"
+pair_says "the UEs of a CPF have moved to other CPFs" 1 "the UEs of a draining CPF do not move"
 decided '{}'
-pair_says "a CPF is on the rings" 1 "a CPF that drains no more gets no UEs"
+pair_says "a CPF is on the rings" 1 "a CPF that no longer drains is not on the rings"
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   serves=$(active)
   cta_replica=$(other "$serves")
@@ -33,7 +33,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       ended "$serves" KILL
       cta "$serves"
       killed=$((killed + 1)) ;;
-    1) # it hangs for a while, and wakes up as if nothing had been
+    1) # it hangs for a while, and continues
       kill -STOP "${pid[$serves]}"
       sleep 0.5
       kill -CONT "${pid[$serves]}"
@@ -42,7 +42,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       ended "$serves" TERM
       cta "$serves"
       left=$((left + 1)) ;;
-    3) # the second one, whatever it is just now, is cut off
+    3) # the second CTA, primary or replica, is cut off
       ip link set near down
       sleep 0.4
       ip link set near up
@@ -51,20 +51,20 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       ended "$cta_replica" KILL
       cta "$cta_replica"
       cta_replicas=$((cta_replicas + 1)) ;;
-    5) # a CPF dies, and the CTA before it knows
+    5) # a CPF dies, and the CTA before it notices
       victim=${cpfs[RANDOM % 3]}
       kill -KILL "${pid[$victim]}"
       ended "$serves" KILL
       cta "$serves"
       cpf "$victim"
       both=$((both + 1)) ;;
-    6) # the CTA replica answers heartbeats, and what it is told, or what it says, does not come; if the second one serves, it is not the CTA replica's link that is cut
+    6) # the CTA replica answers heartbeats, but messages to it, or from it, do not arrive; not if the second CTA is the primary, whose links are not the ones that are cut
       [ "$serves" = one ] || continue
       muted=$((muted + 1))
       mute
-      pair_says "the CTA replica answers heartbeats but confirms no inputs: it is treated as lost" "$muted" "a CTA replica that takes nothing is not given up"
+      pair_says "the CTA replica answers heartbeats but confirms no inputs: it is treated as lost" "$muted" "a CTA replica that confirms nothing is not treated as lost"
       together ;;
-    7) # it dies, and etcd, which says who serves, takes a second and more to say so
+    7) # it dies, and etcd takes a second and more to decide
       kill -STOP "${etcd_pid[1]}"
       ended "$serves" KILL
       sleep 1.$((RANDOM % 9))
@@ -79,7 +79,7 @@ done
 judge
 takeovers=$(said "is the primary after a takeover") alone=$(said "continues without a CTA replica")
 echo "CTAs lost while they served: $killed killed, $slow while etcd was slow, $stopped stopped, $left left in order, $both with a CPF;" \
-  "CTA replicas killed: $cta_replicas, from TCP alone cut off: $muted; cut off: $cut; taken over: $takeovers; went on alone: $alone"
+  "CTA replicas killed: $cta_replicas, from TCP alone cut off: $muted; cut off: $cut; taken over: $takeovers; continued alone: $alone"
 [ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"
 echo "{\"chaos\": \"cta\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"etcd_slow\": $slow, \"stopped\": $stopped, \"left\": $left, \"cut\": $cut," \
-  "\"cta_replicas_killed\": $cta_replicas, \"muted\": $muted, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
+  "\"cta_replicas_killed\": $cta_replicas, \"muted\": $muted, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"repeated\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Etcd dies while UEs are busy. Three members, each in a network namespace of its own: one of them dies, and a CTA after it, whose
-# place the other one takes; all three die for longer than every lease lasts (a minute, in a run of two), while UEs begin and end procedures, and
-# come back. No UE may notice.
+# Etcd dies while UEs are busy. Three members, each in a network namespace of its own: one of them dies, and then a CTA, from
+# which the other one takes over; all three die for longer than every lease lasts (a minute, in a run of two), while UEs begin and end procedures, and
+# start again. No UE may notice.
 #
 # Usage: etcd.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -12,7 +12,7 @@ tools=(etcd nsenter curl)
 logs=(one.log two.log etcd.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
-# A wire to each member; what passes between them, and to the second CTA, passes here.
+# A wire to each member; packets between them, and to the second CTA, are forwarded here.
 echo 1 2>/dev/null >/proc/sys/net/ipv4/ip_forward || { echo "packets cannot be forwarded between network namespaces here"; exit 77; }
 nsenter -t "$elsewhere" -n ip route add default via 192.0.2.1
 etcd='' etcd_host=('')
@@ -41,7 +41,7 @@ etcd_dies $((seed % 3 + 1))
 sleep 1
 serves=$(active)
 ended "$serves" KILL
-pair_says "is the primary after a takeover" 1 "with two of three etcd nobody takes a CTA's place"
+pair_says "is the primary after a takeover" 1 "with two of three etcds no CTA takes over"
 cta "$serves"
 pairs 1
 etcd_member $((seed % 3 + 1))
@@ -51,7 +51,7 @@ sleep 2
 gone_for=$((seconds - 46))
 [ "$gone_for" -ge 14 ] || gone_for=14
 [ "$gone_for" -le 60 ] || gone_for=60
-# What UEs were told that a procedure of theirs has come to its end with, so far.
+# ended_procedures: how many procedures of UEs have ended so far.
 ended_procedures() { grep -cE '^imsi-[^ ]* (Registered|SessionUp|ServiceAccepted|HandedOver|Deregistered)' "$tmp/play.log" || true; }
 before=$(said "this CTA is the primary")
 alone=$(said "continues without a CTA replica") lost=$(said "a CPF is lost")
@@ -61,7 +61,7 @@ ended_before=$(ended_procedures)
 sleep "$gone_for"
 meanwhile=$(($(ended_procedures) - ended_before))
 [ "$(said "this CTA is the primary") $(said "continues without a CTA replica") $(said "a CPF is lost")" = "$before $alone $lost" ] ||
-  wrong "something changed hands while etcd was away"
+  wrong "a takeover or a loss happened without etcd"
 [ "$meanwhile" -ge $((50 * gone_for)) ] || wrong "UEs ended $meanwhile procedures in the $gone_for s without etcd"
 for n in 1 2 3; do etcd_member "$n"; done
 away=$((SECONDS - begun))
@@ -72,15 +72,15 @@ for _ in $(seq 200); do
   sleep 0.1
 done
 [[ $etcd_answers == *true* ]] || wrong "etcd does not come back"
-sleep 4 # the leases of all are taken anew
-# And now one dies: what etcd is for.
+sleep 4 # all leases are renewed
+# Now a CTA dies.
 serves=$(active)
 ended "$serves" KILL
-pair_says "is the primary after a takeover" 2 "after etcd is back nobody takes a CTA's place"
+pair_says "is the primary after a takeover" 2 "after etcd is back no CTA takes over"
 cta "$serves"
 pairs 1
 
 judge
 echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(said "is the primary after a takeover")"
 echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(said "is the primary after a takeover")," \
-  "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
+  "\"repeated\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

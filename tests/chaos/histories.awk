@@ -1,11 +1,11 @@
-# Read your writes: what a UE was told holds until it, or its end, was told otherwise.
+# Read your writes: what a UE was sent holds until the UE, or the other end, is sent something else.
 #
-# By what happens: a UE that is registered does not find itself registering from nothing, nor is it asked who it is; a session that is up goes
-# with the UE's deregistration, and not before; nothing comes under other keys than the UE's.
-# By value (lines `Holds`): a 5G-GUTI, and the address of a session, are one UE's at a time; a session keeps its address; its gNB is told the
-# QoS flows and rates that the UE was told, whenever its user plane is set up. That no NAS COUNT is used again the UE judges itself.
+# By event: a registered UE does not have to register initially again, and gets no IDENTITY REQUEST; a session that is up ends
+# with the UE's deregistration, and not before; no message comes under other keys than the UE's.
+# By value (lines `Holds`): a 5G-GUTI, and the address of a session, belong to one UE at a time; a session keeps its address; its gNB gets the
+# QoS flows and rates that the UE got, whenever its user plane is set up. NAS COUNT reuse is checked by the UE itself.
 #
-# In: what `whimbrel ran -v` tells of UEs. Out: a line for each answer that contradicts an earlier one.
+# In: the lines of `whimbrel ran -v`. Out: a line for each answer that contradicts an earlier one.
 function wrong(what) { print ue, what ":", $0 }
 
 # What the UE holds from now on, NAME=VALUE with a space around each.
@@ -18,7 +18,7 @@ function holds(new,   old, n, parts) {
   has[ue] = new
 }
 
-# What only one UE has at a time. Who had it before may be about to say that it has left; who goes on with it contradicts this.
+# What only one UE has at a time. Its former owner may be about to report that it has left; if it continues with it, that is a contradiction.
 function owns(what) {
   if ((what in owner) && owner[what] != ue) rival[owner[what], what] = ue
   owner[what] = ue
@@ -26,7 +26,7 @@ function owns(what) {
 }
 
 !/^imsi-/ { next }
-{ ue = $1; what = $2; told++ }
+{ ue = $1; what = $2; lines++ }
 what == "Holds" && !on[ue] { next }
 what == "Holds" {
   line = " "
@@ -44,7 +44,7 @@ what == "Holds" {
     if (name ~ /^address/ && match(has[ue], " " name "=[^ ]*") && index(has[ue], " " $n " ") == 0) wrong("had another address before")
     if (name ~ /^gnb/) {
       qos = " qos" substr(name, 4) "="
-      if (index(line, qos) && !index(line, qos value " ")) wrong("was told another QoS than its gNB")
+      if (index(line, qos) && !index(line, qos value " ")) wrong("got another QoS than its gNB")
     }
   }
   holds(line)
@@ -52,10 +52,10 @@ what == "Holds" {
 }
 { served[ue] = what ~ /^(Registered|ServiceAccepted|SessionUp|HandedOver)$/ || /up: true/ }
 what == "Refused" { wrong("was refused") }
-what == "Registered" && /kind: Initial/ { if (on[ue]) wrong("was registered and had to register anew"); on[ue] = 1 }
-what == "IdentityAsked(Suci)" && on[ue] { wrong("was registered and had to say who it is") }
-what ~ /^Discarded\((MacMismatch|NoContext)\)/ { wrong("was sent something under other keys than its own") }
+what == "Registered" && /kind: Initial/ { if (on[ue]) wrong("was registered and had to register again"); on[ue] = 1 }
+what == "IdentityAsked(Suci)" && on[ue] { wrong("was registered and had to identify itself") }
+what ~ /^Discarded\((MacMismatch|NoContext)\)/ { wrong("got a message under other keys than its own") }
 what == "SessionReleased" { gone[ue] = $0; next }
 what == "Deregistered" { on[ue] = 0; delete gone[ue]; holds(" ") }
 (ue in gone) { print ue, "lost its session:", gone[ue]; delete gone[ue] }
-END { if (!told) print "there is no history" }
+END { if (!lines) print "there is no history" }

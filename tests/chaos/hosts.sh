@@ -1,26 +1,26 @@
-# What the chaos scenarios stand on, sourced by them: netns.sh, a second host behind a wire, a cluster key and the UEs.
+# What the chaos scenarios share, sourced by them: netns.sh, a second host behind a wire, a cluster key and the UEs.
 #
-# Before, beside what netns.sh wants: `seconds` and `seed`. After: `elsewhere`, a process whose network namespace is the host
-# behind the wire; `near` is this host's end of the wire, `$tmp/cluster.key` the key, `$tmp/play.yaml` what UEs do for so long; `backed`
-# asks the core whose API is at 127.0.0.1:8081; `mute` and `together`, with nft among the tools.
+# Set before, beside what netns.sh needs: `seconds` and `seed`. Set after: `elsewhere`, a process whose network namespace is the host
+# behind the wire; `near` is this host's end of the wire, `$tmp/cluster.key` the key, `$tmp/play.yaml` what UEs do for that time; `backed`
+# asks the core whose API is at 127.0.0.1:8081; `mute` and `together` need nft among the tools.
 . "$(dirname "${BASH_SOURCE[0]}")/../netns.sh"
-rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of a run before
+rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of an earlier run
 
-# runs COMMAND...: starts it; its death at the end is no news. Its number is in `last`.
+# runs COMMAND...: starts it in the background; its end is not reported. Its process number is in `last`.
 runs() {
   "$@" &
   last=$!
   running+=("$last")
   disown
 }
-# backed: waits until each UE has a backup again; metrics are half a second old at most.
+# backed: waits until each UE has a replica again; metrics are half a second old at most.
 backed() {
   sleep 0.55
   for _ in $(seq 100); do
     [ "$(metric whimbrel_ues_without_backup)" = 0 ] && return
     sleep 0.05
   done
-  wrong "UEs have no backup for five seconds"
+  wrong "UEs have no replica for five seconds"
 }
 
 ip link add near type veth peer name far
@@ -38,7 +38,7 @@ head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
 chmod 600 "$tmp/cluster.key"
 sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/ues.yaml" >"$tmp/play.yaml"
 
-# mute: the links that the one behind the wire has called a CTA for, at port 7380, pass nothing, in one direction or both; heartbeats pass.
+# mute: links from the host behind the wire to a CTA, at port 7380, pass nothing, in one direction or both; heartbeats pass.
 mute() {
   local in="chain in { type filter hook input priority 0; tcp sport 7380 drop; }"
   local out="chain out { type filter hook output priority 0; tcp dport 7380 drop; }"

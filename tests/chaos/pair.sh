@@ -1,8 +1,8 @@
-# Two CTAs with the etcd that says which of them serves, a UPF, three CPFs and UEs that use them, sourced by scenarios
+# Two CTAs with the etcd that decides which is the primary, a UPF, three CPFs and UEs that use them, sourced by scenarios
 # after hosts.sh: the second CTA is on the host behind the wire.
 #
-# Before, beside what hosts.sh wants (`curl` among the `tools`): `etcd`, the addresses of its members, or nothing for one beside the first CTA. After: the functions
-# below. `$code`, if set, is the version of the code that whatever is started says to run (resilience/src/version.rs).
+# Set before, beside what hosts.sh needs (`curl` among the `tools`): `etcd`, the addresses of its members; empty for one beside the first CTA. Set
+# after: the functions below. `$code`, if set, is the code version that started processes announce (resilience/src/version.rs).
 gnbs=$(sed -n 's/^gnbs: //p' "$tmp/play.yaml")
 etcds=${etcd:-192.0.2.1}
 urls=()
@@ -19,13 +19,13 @@ n4: { node_id: ${address[$name]} }
 upfs: [{ address: "192.0.2.5:8805" }]
 api: { address: "127.0.0.1:808${number[$name]}" }
 store: { path: $tmp/$name.db }
-overload: { start_delay_ms: 10000 } # a machine that stands still again and again would have gNBs keep UEs away, as they should
+overload: { start_delay_ms: 10000 } # a host that is held up repeatedly would rightly send OVERLOAD START
 cluster:
   listen: "${address[$name]}:7380"
   key_file: $tmp/cluster.key
   etcd: [$(printf '"%s", ' "${urls[@]}" | sed 's/, $//')]
   cta: ${number[$name]}
-  heartbeat_interval: 40ms # a machine that does much else makes false alarms, which are harmless and no news
+  heartbeat_interval: 40ms # a busy host makes false alarms, which are harmless
   heartbeat_misses: 4
 END
 done
@@ -53,9 +53,9 @@ ended() {
   kill "-$2" "${pid[$1]}"
   while kill -0 "${pid[$1]}" 2>/dev/null; do sleep 0.01; done
 }
-# said TEXT: how often both CTAs have said this.
+# said TEXT: how often both CTAs have logged it.
 said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
-# pair_says TEXT N WHY: waits until they have said it so often.
+# pair_says TEXT N WHY: waits until they have logged it N times; WHY is the failure.
 pair_says() {
   for _ in $(seq 600); do
     [ "$(said "$1")" -ge "$2" ] && return
@@ -63,7 +63,7 @@ pair_says() {
   done
   wrong "$3"
 }
-# pairs N: waits until a CTA has got a CTA replica so many times more, and the gNBs, if there are some, have come to it.
+# pairs N: waits until a CTA has got a replica N more times, and the gNBs, if any, are connected to the replica.
 paired=0
 pairs() {
   paired=$((paired + $1))
@@ -72,29 +72,29 @@ pairs() {
 }
 # metric_of NAME METRIC: one of a CTA's metrics.
 metric_of() { ${host[$1]} curl -sf "http://127.0.0.1:808${number[$1]}/metrics" | awk -v n="$2" '$1 == n { v = $2 } END { print v + 0 }'; }
-# gnbs_at NAME: waits until each gNB has an association with a CTA that does not serve. One that has none loses its UEs with the one that serves.
+# gnbs_at NAME: waits until each gNB has an association with the replica. A gNB without one loses its UEs with the primary.
 gnbs_at() {
   for _ in $(seq 200); do
     [ -n "${play:-}" ] && kill -0 "$play" 2>/dev/null || return 0
     [ "$(metric_of "$1" whimbrel_gnbs)" -lt "$gnbs" ] || return 0
     sleep 0.05
   done
-  wrong "gNBs do not come to the CTA that CTA replicas"
+  wrong "gNBs do not connect to the CTA replica"
 }
-# Whoever said last that it serves, does.
+# active: the primary, which is the CTA that logged so last.
 active() {
   grep -h -o "^[^ ]* .*this CTA is the primary" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
   if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
 }
-# decided JSON: what holds for the whole cluster, as an operator writes it with etcdctl.
+# decided JSON: writes the cluster configuration, as an operator does with etcdctl.
 decided() {
   local key
   key=$(printf whimbrel/whimbrel/configuration | base64)
-  curl -sf http://192.0.2.1:2379/v3/kv/put -d "{\"key\": \"$key\", \"value\": \"$(printf %s "$1" | base64 -w 0)\"}" >/dev/null || wrong "etcd is not written to"
+  curl -sf http://192.0.2.1:2379/v3/kv/put -d "{\"key\": \"$key\", \"value\": \"$(printf %s "$1" | base64 -w 0)\"}" >/dev/null || wrong "the configuration cannot be written to etcd"
 }
 other() { if [ "$1" = one ]; then echo two; else echo one; fi; }
 
-# etcd_member N: starts the Nth member of etcd, where `at` has it run; one that ran before goes on.
+# etcd_member N: starts the Nth member of etcd; one that ran before continues with its data.
 declare -A etcd_pid
 members=
 n=0
@@ -113,31 +113,31 @@ mkdir -p "$tmp/etcd"
 for n in $(seq "$(echo $etcds | wc -w)"); do etcd_member "$n"; done
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
-"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
+"$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other CTA copies them
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 cta one
-pair_says "this CTA is the primary" 1 "the first CTA does not serve"
+pair_says "this CTA is the primary" 1 "the first CTA does not become the primary"
 cta two
 pairs 1
-pair_says "subscribers are copied from the primary CTA" 1 "subscribers are not carried to the CTA replica"
+pair_says "subscribers are copied from the primary CTA" 1 "subscribers are not copied to the CTA replica"
 for name in a b c; do cpf "$name"; done
-pair_says "a CPF joined" 3 "CPFs do not come"
-pair_says "the UPF answers" 1 "the UPF is not reached"
+pair_says "a CPF joined" 3 "CPFs do not join"
+pair_says "the UPF answers" 1 "the UPF cannot be reached"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 
-# judge: waits for the UEs, and finds out whether they noticed anything. Leaves what was said twice in `again`, and the answers in `answers`.
+# judge: waits for the UEs, and checks whether they noticed anything. Sets `again`, the number of repeated messages, and `answers`.
 judge() {
   local rc=0 stale wrongs
   wait "$play" || rc=$?
   sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
   stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
   answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-  [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
-  # What is not known to have left is sent again by who takes over: a gNB may get it twice, when what it is about has ended, and says so; or it is
-  # asked twice to take a UE, and what it answers then belongs to no handover any more.
+  [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
+  # A CTA that takes over repeats messages that may not have left: a gNB may get one twice, after its procedure has ended, and reports that; or it
+  # gets a HANDOVER REQUEST twice, and its second answer belongs to no handover.
   local twice=(-e 'which has no context$' -e 'stands already$' -e 'was not awaited$'
     -e 'a UE that has not arrived: ERROR INDICATION: unknown-local-UE-NGAP-ID$')
   again=$(grep '^violation: ' "$tmp/play.log" | grep -c "${twice[@]}" || true)

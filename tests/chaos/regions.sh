@@ -16,7 +16,7 @@ n3: { address: 127.0.0.31 }
 n4: { node_id: 127.0.0.31 }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
-overload: { start_delay_ms: 10000 } # a machine that stands still again and again would have gNBs keep UEs away, as they should
+overload: { start_delay_ms: 10000 } # a host that is held up repeatedly would rightly send OVERLOAD START
 cluster:
   listen: "127.0.0.1:7380"
   region: coast/harbour
@@ -72,7 +72,7 @@ echo "CPFs killed: $killed; UEs taken over: $taken; UEs that moved to the CPF of
   "$default with their state, $stayed stayed; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
-[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its UE was told before"; }
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
 [ "$rc" = 0 ] || wrong "UEs noticed"
 [ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A cluster is upgraded while UEs are busy (docs/cluster.md, "Upgrading"): CPFs and CTAs that run other code take the place of
-# those that are there, and one of each dies in the middle of it. A version that cannot be spoken with is refused. No UE may notice.
+# A cluster is upgraded while UEs are busy (docs/cluster.md, "Upgrading"): CPFs and CTAs that run other code replace
+# the present ones, and one of each dies meanwhile. A version with incompatible messages is refused. No UE may notice.
 #
-# Both versions are one build, of which `WHIMBREL_CODE_VERSION` and `WHIMBREL_LINK_VERSION` say that it is another (debug builds, feature `faults`).
+# Both versions are one build; `WHIMBREL_CODE_VERSION` and `WHIMBREL_LINK_VERSION` make it announce another version (debug builds, feature `faults`).
 #
 # Usage: upgrade.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -16,25 +16,25 @@ grep -q WHIMBREL_CODE_VERSION "$WHIMBREL" || { echo "the program was built witho
 . "$(dirname "$0")/pair.sh"
 
 sleep 1
-# One with another version of the link messages.
-WHIMBREL_LINK_VERSION=99 cpf stranger
-pair_says "a link is refused: it is another version of whimbrel" 1 "another version's calls are not told"
-await stranger "this process is not a usable CTA: it is another version of whimbrel"
-for _ in $(seq 100); do # it calls again after five seconds
+# A version with incompatible messages.
+WHIMBREL_LINK_VERSION=99 cpf incompatible
+pair_says "a link is refused: it is another version of whimbrel" 1 "links of another version are not logged"
+await incompatible "this process is not a usable CTA: it is another version of whimbrel"
+for _ in $(seq 100); do # it connects again after five seconds
   refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break
   sleep 0.2
 done
-kill -9 "${pid[stranger]}"
-[ "$refused" -ge 2 ] || wrong "another version's calls are not counted ($refused)"
-[ "$(said "a link is refused")" = 1 ] || wrong "another version's calls are told again and again"
+kill -9 "${pid[incompatible]}"
+[ "$refused" -ge 2 ] || wrong "links of another version are not counted ($refused)"
+[ "$(said "a link is refused")" = 1 ] || wrong "links of another version are logged again and again"
 
 # The CPFs.
 code=2
 for name in d e f; do cpf "$name"; done
 pair_says "the CPF waits: it runs other code" 3 "CPFs that run other code do not wait"
 ended a TERM
-pair_says "the UEs of a CPF have moved to other CPFs" 2 "the UEs of the former CPFs do not go to the new ones"
+pair_says "the UEs of a CPF have moved to other CPFs" 2 "the UEs of the former CPFs do not move to the new ones"
 ended b TERM
 ended c KILL
 sleep 1
@@ -43,7 +43,7 @@ for name in a b c; do cpf "$name"; done # more of the new ones
 # The CTAs.
 serves=$(active) cta_replica=$(other "$(active)")
 ended "$cta_replica" TERM
-pair_says "continues without a CTA replica" 1 "a CTA whose CTA replica left does not go on"
+pair_says "continues without a CTA replica" 1 "a CTA whose replica left does not continue"
 cta "$cta_replica"
 pair_says "a CTA that runs other code takes over when this one stops" 1 "a CTA that runs other code does not wait"
 gnbs_at "$cta_replica"
@@ -61,6 +61,6 @@ cpf_lost=$(metric_of "$(active)" whimbrel_ues_lost_total) unreadable=$(metric_of
 judge
 [ "$cpf_lost" = 0 ] || wrong "UEs were lost"
 [ "$unreadable" = 0 ] || wrong "a state, or a log, of one version was given to another"
-echo "upgraded: three CPFs and two CTAs; calls of a version that is not understood: $refused, all refused"
+echo "upgraded: three CPFs and two CTAs; links of an incompatible version: $refused, all refused"
 echo "{\"chaos\": \"upgrade\", \"seconds\": $seconds, \"seed\": $seed, \"refused\": $refused, \"lost\": $cpf_lost, \"unreadable\": $unreadable," \
-  "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
+  "\"repeated\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -1,4 +1,4 @@
-//! How a CPF finds its CTAs at etcd, and is listed there itself.
+//! How a CPF finds its CTAs in etcd, and registers there itself.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,108 +14,108 @@ use whimbrel_resilience::replication::CpfId;
 
 use crate::entropy::SystemEntropy;
 
-/// How long it stays listed without being heard by etcd: nobody serves or is taken over because of it.
+/// How long its record outlives its connection to etcd. No UE depends on that.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long etcd has to take note of one that leaves.
+/// How long etcd may take to delete the record of a CPF that leaves.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Where CTAs are found.
 #[derive(Clone, Debug)]
 pub(crate) struct AtEtcd {
-    /// Where etcd is reached.
+    /// Addresses of etcd, and credentials.
     pub(crate) etcd: Access,
-    /// Name of the cluster there.
+    /// The cluster's name in etcd.
     pub(crate) name: String,
-    /// Whose CTAs are looked for.
+    /// The number of the pair of CTAs.
     pub(crate) home: u16,
 }
 
-/// What the thread that speaks with etcd has heard.
+/// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Heard {
-    /// The one that serves, and its CTA replica.
+struct Found {
+    /// The primary CTA, and its replica.
     home: Vec<u16>,
-    /// Where CTAs are or were reached. They stay: one that etcd does not hear is no dead one.
+    /// The addresses of all CTAs so far. They are kept: a CTA whose record expired may still be alive.
     ctas: BTreeMap<u16, SocketAddr>,
-    /// It is listed itself under this number, or was.
+    /// The number under which this CPF is or was registered.
     listed: Option<CpfId>,
-    /// It is just now.
+    /// It is registered now.
     is_listed: bool,
-    /// Another CPF is listed under this number.
+    /// Another CPF is registered under this number.
     occupied: bool,
     left: bool,
 }
 
-/// A CPF's place at etcd.
+/// A CPF's registration in etcd, and its search for CTAs.
 pub(super) struct CtaDiscovery {
     at: AtEtcd,
     region: Region,
     address: SocketAddr,
     entropy: SystemEntropy,
     agent: Agent,
-    heard: Arc<Mutex<Heard>>,
-    /// The number under which it is listed, or was.
+    found: Arc<Mutex<Found>>,
+    /// The number under which it is or was registered.
     pub(super) listed: Option<CpfId>,
 }
 
 impl CtaDiscovery {
-    /// Has this CPF listed, as reached at this address, and looks for CTAs. Errors: one sentence.
+    /// Registers this CPF with its address, and looks for CTAs. Errors: one sentence.
     pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
         let mut entropy = SystemEntropy::new()?;
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let agent = list(&at, &region, address, &mut entropy, heard.clone())?;
-        Ok(Self { at, region, address, entropy, agent, heard, listed: None })
+        let found = Arc::new(Mutex::new(Found::default()));
+        let agent = register(&at, &region, address, &mut entropy, found.clone())?;
+        Ok(Self { at, region, address, entropy, agent, found, listed: None })
     }
 
-    fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
-        what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+        what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where the CTA that serves is reached, and then its CTA replica, as far as is known.
+    /// The known addresses of the primary CTA and of its replica.
     pub(super) fn ctas(&self) -> Vec<SocketAddr> {
-        self.heard(|h| h.home.iter().filter_map(|cta| h.ctas.get(cta).copied()).collect())
+        self.with_found(|h| h.home.iter().filter_map(|cta| h.ctas.get(cta).copied()).collect())
     }
 
-    /// Whether etcd lists it just now, as far as is known.
+    /// Whether this CPF is registered in etcd now, as far as is known.
     pub(super) fn is_listed(&self) -> bool {
-        self.heard(|h| h.is_listed)
+        self.with_found(|h| h.is_listed)
     }
 
-    /// Takes what was heard; and another number, if another CPF has this one's.
+    /// Takes what was found, and registers under another number if another CPF has this one.
     pub(super) fn turn(&mut self) {
-        let (occupied, listed) = self.heard(|h| (std::mem::take(&mut h.occupied), h.listed));
+        let (occupied, listed) = self.with_found(|h| (std::mem::take(&mut h.occupied), h.listed));
         self.listed = listed;
         if !occupied {
             return;
         }
-        match list(&self.at, &self.region, self.address, &mut self.entropy, self.heard.clone()) {
+        match register(&self.at, &self.region, self.address, &mut self.entropy, self.found.clone()) {
             Ok(agent) => self.agent = agent,
             Err(sentence) => warn!("this CPF is not registered in etcd: {sentence}"),
         }
     }
 
-    /// It is on its way out: those who look at etcd see so.
-    pub(super) fn drains(&self) {
+    /// Shows in etcd that this CPF leaves.
+    pub(super) fn drain(&self) {
         self.agent.command(Command::Drain(true));
     }
 
-    /// Leaves in order. Waits a little for etcd to take note.
+    /// Deletes the record, and waits a little for that.
     pub(super) fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
         self.agent.command(Command::Leave);
-        while std::time::Instant::now() < until && !self.heard(|h| h.left) {
+        while std::time::Instant::now() < until && !self.with_found(|h| h.left) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Lists the CPF under a number that is drawn: the one that a CTA gives it is of that CTA's life.
-fn list(
+/// Registers the CPF under a random number: the number that a CTA gives it is valid within that CTA's life only.
+fn register(
     at: &AtEtcd,
     region: &Region,
     address: SocketAddr,
     entropy: &mut SystemEntropy,
-    heard: Arc<Mutex<Heard>>,
+    found: Arc<Mutex<Found>>,
 ) -> Result<Agent, String> {
     let number = u16::from_ne_bytes(entropy.octets()).max(1);
     let settings = Settings {
@@ -130,32 +130,32 @@ fn list(
         lease: LEASE,
     };
     let home = at.home;
-    let told = move |told: MembershipUpdate<'_>| {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(home) = told.view.home(home) {
-            heard.home =
+    let on_update = move |update: MembershipUpdate<'_>| {
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(home) = update.view.home(home) {
+            found.home =
                 [Some(home.primary), home.cta_replica].into_iter().flatten().map(|place| place.cta).collect();
         }
-        for (id, listed) in told.view.members() {
+        for (id, listed) in update.view.members() {
             if let MemberId::Cta(cta) = id {
-                heard.ctas.insert(cta, listed.member.address);
+                found.ctas.insert(cta, listed.member.address);
             }
         }
-        match told.event {
-            Event::Joined(_) | Event::Renewed(_) => heard.is_listed = true,
-            Event::Doubtful(_) | Event::Expelled(_) | Event::Left => heard.is_listed = false,
+        match update.event {
+            Event::Joined(_) | Event::Renewed(_) => found.is_listed = true,
+            Event::Doubtful(_) | Event::Expelled(_) | Event::Left => found.is_listed = false,
             _ => {}
         }
-        match told.event {
+        match update.event {
             Event::Joined(_) => {
                 info!(number, "this CPF is registered in etcd");
-                heard.listed = Some(CpfId(number));
+                found.listed = Some(CpfId(number));
             }
             Event::Occupied(_) => {
                 debug!(number, "another CPF is registered in etcd under this number: this one draws another");
-                heard.occupied = true;
+                found.occupied = true;
             }
-            Event::Unreachable(why) if heard.ctas.is_empty() => warn!(
+            Event::Unreachable(why) if found.ctas.is_empty() => warn!(
                 "etcd does not answer: {why}; until it does (`--etcd`), no CTA is known except those of `--cta`"
             ),
             Event::Unreachable(why) => {
@@ -166,9 +166,9 @@ fn list(
                     "etcd has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
                 )
             }
-            Event::Left => heard.left = true,
+            Event::Left => found.left = true,
             _ => {}
         }
     };
-    Agent::start(settings, &at.etcd, told).map_err(|e| format!("--etcd: {e}"))
+    Agent::start(settings, &at.etcd, on_update).map_err(|e| format!("--etcd: {e}"))
 }

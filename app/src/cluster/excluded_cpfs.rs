@@ -1,5 +1,5 @@
-//! CPFs that were given up since they break the rules of their links, by where others reach them: a CPF is a member as
-//! soon as it offers itself, so one that always breaks them would come and go some times a second, and the rings with it.
+//! CPFs that may not join for some seconds after a protocol violation, by the address at which other CPFs reach them. A CPF is a member as soon
+//! as it joins, so one that always violates the protocol would come and go several times a second, and change the rings each time.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,50 +9,49 @@ use whimbrel_ids::Instant;
 
 use crate::log_limiter::{LINES_MAX, LogLimiter};
 
-/// How long such a one is not taken again: what is wrong with it is not mended by calling, and one that is started anew there need not wait long.
-pub(super) const COMES_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How long a CPF is excluded: connecting again does not mend it, and a CPF that is restarted at the same address need not wait long.
+pub(super) const EXCLUDED_FOR: Duration = Duration::from_secs(5);
 
-/// Those of one CTA.
+/// The excluded CPFs of one CTA.
 pub(super) struct ExcludedCpfs {
-    /// Until when each is not taken.
     until: BTreeMap<SocketAddr, Instant>,
-    told: LogLimiter<SocketAddr>,
-    /// Of which it was told that they have come.
-    told_come: LogLimiter<SocketAddr>,
+    log: LogLimiter<SocketAddr>,
+    /// Limits the lines about excluded CPFs that join again.
+    log_joins: LogLimiter<SocketAddr>,
     total: u64,
 }
 
 impl Default for ExcludedCpfs {
     fn default() -> Self {
-        let told = LogLimiter::new("CPFs that are given up");
-        let told_come = LogLimiter::new("CPFs that come again");
-        Self { until: BTreeMap::new(), told, told_come, total: 0 }
+        let log = LogLimiter::new("CPFs that are excluded");
+        let log_joins = LogLimiter::new("excluded CPFs that join again");
+        Self { until: BTreeMap::new(), log, log_joins, total: 0 }
     }
 }
 
 impl ExcludedCpfs {
-    /// One was given up. Whether that is to be told.
-    pub(super) fn allows(&mut self, now: Instant, at: SocketAddr) -> bool {
+    /// Excludes a CPF. Returns whether that is to be logged.
+    pub(super) fn exclude(&mut self, now: Instant, at: SocketAddr) -> bool {
         self.total += 1;
-        self.until.retain(|_, until| now < *until + COMES_AGAIN_AFTER);
-        // Who says to be elsewhere each time is not held off anyway.
+        self.until.retain(|_, until| now < *until + EXCLUDED_FOR);
+        // A CPF that announces another address each time cannot be excluded anyway.
         if self.until.len() < LINES_MAX {
-            self.until.insert(at, now + COMES_AGAIN_AFTER);
+            self.until.insert(at, now + EXCLUDED_FOR);
         }
-        self.told.allows(now, at)
+        self.log.allows(now, at)
     }
 
-    /// Whether who is reached there may come.
-    pub(super) fn may_come(&self, now: Instant, at: SocketAddr) -> bool {
+    /// Whether the CPF at this address may join.
+    pub(super) fn may_join(&self, now: Instant, at: SocketAddr) -> bool {
         self.until.get(&at).is_none_or(|until| now >= *until)
     }
 
-    /// Whether it is to be told that who is reached there has come.
-    pub(super) fn tells_of_coming(&mut self, now: Instant, at: SocketAddr) -> bool {
-        !self.until.contains_key(&at) || self.told_come.allows(now, at)
+    /// Whether it is to be logged that the CPF at this address joins.
+    pub(super) fn may_log_join(&mut self, now: Instant, at: SocketAddr) -> bool {
+        !self.until.contains_key(&at) || self.log_joins.allows(now, at)
     }
 
-    /// How many were given up.
+    /// How many CPFs were excluded.
     pub(super) fn total(&self) -> u64 {
         self.total
     }

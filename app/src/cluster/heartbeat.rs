@@ -1,4 +1,4 @@
-//! Heartbeats on the host: the socket from which a CTA asks, and that of who is asked, where a thread of its own answers.
+//! Heartbeats on the host: the socket from which a CTA sends them, and the socket and thread that answer them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -22,16 +22,16 @@ use crate::console::Sample;
 
 /// Heartbeats taken in one turn.
 const PER_TURN_MAX: usize = 256;
-/// How often the answering thread looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(200);
-/// Who asks. Those that answer have the numbers below.
-const ASKS: Discriminator = Discriminator(u32::MAX);
-/// A number is one life.
-const LIFE: Incarnation = Incarnation(1);
-/// How long one that was taken for dead is listened to still, to count whether that was wrong.
-const DOUBT: Duration = Duration::from_secs(10);
+/// How often the answering thread checks whether it is to end.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
+/// The discriminator of the sender. Those of members are lower.
+const SENDER: Discriminator = Discriminator(u32::MAX);
+/// Members get a new number each time they join, so an incarnation is not needed.
+const INCARNATION: Incarnation = Incarnation(1);
+/// How long answers of a member that was declared lost are still received, to count false alarms.
+const FALSE_ALARM_WINDOW: Duration = Duration::from_secs(10);
 
-/// Heartbeats that did not count, of who asks and of who answers.
+/// Heartbeats that were ignored, by the sender or by the responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
     malformed: u64,
@@ -83,13 +83,13 @@ impl Ignored {
     }
 }
 
-/// Whom a CTA watches.
+/// Sends heartbeats to members and notices those that do not answer.
 pub(super) struct HeartbeatMonitor {
     socket: UdpSocket,
     detector: Detector,
     places: BTreeMap<Discriminator, (MemberId, SocketAddr)>,
-    /// Who was taken for dead, and until when that is doubted.
-    doubted: Vec<(Instant, Discriminator)>,
+    /// Members that were declared lost, and until when a false alarm would be noticed.
+    declared_lost: Vec<(Instant, Discriminator)>,
     out: Outbox,
 }
 
@@ -98,51 +98,51 @@ impl HeartbeatMonitor {
     pub(super) fn open(at: SocketAddr, key: &[u8; 32], timing: Timing) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
-        let detector = Detector::new(ASKS, LIFE, key, timing);
-        let (places, doubted, out) = (BTreeMap::new(), Vec::new(), Outbox::default());
-        Ok(Self { socket, detector, places, doubted, out })
+        let detector = Detector::new(SENDER, INCARNATION, key, timing);
+        let (places, declared_lost, out) = (BTreeMap::new(), Vec::new(), Outbox::default());
+        Ok(Self { socket, detector, places, declared_lost, out })
     }
 
-    /// How often, and how patiently, from now on.
+    /// Sets the interval and the detection time.
     pub(super) fn set_timing(&mut self, timing: Timing) {
         self.detector.set_timing(timing);
     }
 
-    /// Somebody is watched from now on. A CTA may be there again that was taken for dead just now: what was thought of it is over.
-    pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
-        let name = who.discriminator();
-        self.doubted.retain(|(_, of)| *of != name);
+    /// Begins to send heartbeats to a member. A CTA may be back that was declared lost a moment ago: that verdict is dropped.
+    pub(super) fn begin(&mut self, now: Instant, member: MemberId, at: SocketAddr) {
+        let name = member.discriminator();
+        self.declared_lost.retain(|(_, of)| *of != name);
         self.detector.forget(name);
-        self.places.insert(name, (who, at));
-        match who {
+        self.places.insert(name, (member, at));
+        match member {
             MemberId::Cpf(_) => self.detector.watch_among(now, name),
             MemberId::Cta(_) => self.detector.watch(now, name),
         }
     }
 
-    /// It answers, and is lost all the same: its further heartbeats tell it so, for links do not.
-    pub(super) fn replaced(&mut self, now: Instant, who: MemberId) {
-        let name = who.discriminator();
+    /// A member answers, but is lost all the same: its further heartbeats tell it so, because its link does not.
+    pub(super) fn replaced(&mut self, now: Instant, member: MemberId) {
+        let name = member.discriminator();
         self.detector.handle(now, Input::Closed(name), &mut self.out);
-        self.doubted.push((now + DOUBT, name));
+        self.declared_lost.push((now + FALSE_ALARM_WINDOW, name));
     }
 
-    /// It has left, or its link has broken.
-    pub(super) fn end(&mut self, who: MemberId) {
-        let name = who.discriminator();
-        if self.doubted.iter().all(|(_, d)| *d != name) {
+    /// A member left, or its link was lost.
+    pub(super) fn end(&mut self, member: MemberId) {
+        let name = member.discriminator();
+        if self.declared_lost.iter().all(|(_, d)| *d != name) {
             self.places.remove(&name);
             self.detector.forget(name);
         }
     }
 
-    /// UeQueries who is to be asked and takes what was answered. Gives who does not answer.
+    /// Sends the heartbeats that are due and receives answers. Returns the members that do not answer.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<MemberId> {
         let mut octets = [0; LENGTH + 1];
         for _ in 0..PER_TURN_MAX {
             match self.socket.recv(&mut octets) {
                 Ok(n) => self.detector.handle(now, Input::Datagram(&octets[..n]), &mut self.out),
-                // What an earlier heartbeat met is told here.
+                // An ICMP error of an earlier heartbeat is reported here.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
                 Err(_) => break,
             }
@@ -151,25 +151,25 @@ impl HeartbeatMonitor {
             self.detector.handle(now, Input::Tick, &mut self.out);
         }
         for (to, probe) in self.out.probes.drain(..) {
-            // One that is not sent is one that is not answered.
+            // A heartbeat that is not sent is not answered.
             let _ = self.places.get(&to).map(|(_, at)| self.socket.send_to(&probe, at));
         }
         let mut silent = Vec::new();
         for (of, change) in self.out.changes.drain(..) {
-            let Some((who, _)) = self.places.get(&of).copied() else { continue };
+            let Some((member, _)) = self.places.get(&of).copied() else { continue };
             match change {
                 Change::Down(_, Cause::Silent) => {
-                    self.doubted.push((now + DOUBT, of));
-                    silent.push(who);
+                    self.declared_lost.push((now + FALSE_ALARM_WINDOW, of));
+                    silent.push(member);
                 }
                 Change::FalseAlarm(_) => {
-                    warn!(member = %who, "a process that was declared lost is alive: it has to join again")
+                    warn!(%member, "a process that was declared lost is alive: it has to join again")
                 }
                 _ => {}
             }
         }
         let over = |(until, _): &(Instant, Discriminator)| *until <= now;
-        for (_, of) in self.doubted.extract_if(.., |d| over(d)) {
+        for (_, of) in self.declared_lost.extract_if(.., |d| over(d)) {
             self.places.remove(&of);
             self.detector.forget(of);
         }
@@ -191,67 +191,67 @@ impl AsFd for HeartbeatMonitor {
     }
 }
 
-/// Who it is, if it is somebody, and what was ignored by whom it was before.
+/// The present member number and key, if any, and what earlier ones ignored.
 #[derive(Default)]
-struct Held {
+struct Identity {
     reflector: Option<Reflector>,
     ignored: Ignored,
 }
 
-/// Answers heartbeats, beside the thread that works: what holds that one up for a moment is no death.
+/// Answers heartbeats on a thread of its own: a working thread that is held up for a moment is not lost.
 pub(super) struct HeartbeatResponder {
-    place: Arc<Mutex<Held>>,
+    identity: Arc<Mutex<Identity>>,
     replaced: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HeartbeatResponder {
-    /// Errors: those of `bind`, and where no thread can be had.
+    /// Errors: those of `bind`, and of the start of the thread.
     pub(super) fn start(at: SocketAddr) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
-        socket.set_read_timeout(Some(LOOK))?;
-        let place: Arc<Mutex<Held>> = Arc::default();
+        socket.set_read_timeout(Some(STOP_CHECKED_EVERY))?;
+        let identity: Arc<Mutex<Identity>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let replaced = Arc::new(AtomicBool::new(false));
-        let (shared, told, stopping) = (place.clone(), replaced.clone(), stop.clone());
+        let (shared, is_replaced, stopping) = (identity.clone(), replaced.clone(), stop.clone());
         let answer = move || {
             let mut octets = [0; LENGTH + 1];
             while !stopping.load(Ordering::Acquire) {
                 let Ok((n, from)) = socket.recv_from(&mut octets) else { continue };
-                let mut place = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(reflected) = place.reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
+                let mut identity = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(reflected) = identity.reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
                     if reflected.replaced_by.is_some() {
-                        told.store(true, Ordering::Release);
+                        is_replaced.store(true, Ordering::Release);
                     }
                     let _ = socket.send_to(&reflected.answer, from);
                 }
             }
         };
         let thread = Some(std::thread::Builder::new().name("heartbeat".into()).spawn(answer)?);
-        Ok(Self { place, replaced, stop, thread })
+        Ok(Self { identity, replaced, stop, thread })
     }
 
-    /// It is somebody now and answers under a key, or is nobody any more.
-    pub(super) fn be(&self, who: Option<(MemberId, &[u8; 32])>) {
-        let reflector = who.map(|(who, key)| Reflector::new(who.discriminator(), LIFE, key));
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Held { ignored: place.ignored(), reflector };
+    /// Sets the member that it answers for, and the key; `None`: it answers nothing.
+    pub(super) fn set_identity(&self, member: Option<(MemberId, &[u8; 32])>) {
+        let reflector = member.map(|(member, key)| Reflector::new(member.discriminator(), INCARNATION, key));
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        *identity = Identity { ignored: identity.ignored(), reflector };
         self.replaced.store(false, Ordering::Release);
     }
 
-    /// What was ignored since the start. What comes while it is nobody does not count.
+    /// What was ignored since the start, while it had an identity.
     pub(super) fn ignored(&self) -> Ignored {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).ignored()
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).ignored()
     }
 
-    /// Whether somebody else serves in this one's place: it was taken for dead.
+    /// Whether the sender has declared this member lost.
     pub(super) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Acquire)
     }
 }
 
-impl Held {
+impl Identity {
     fn ignored(&self) -> Ignored {
         let present = self.reflector.as_ref().map(|r| r.counters().into()).unwrap_or_default();
         self.ignored + present
@@ -275,27 +275,27 @@ mod tests {
     const THREE: MemberId = MemberId::Cta(3);
 
     #[test]
-    fn who_answers_is_left_alone_and_who_falls_silent_is_told() {
+    fn a_member_that_stops_answering_is_reported() {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = HeartbeatResponder::start(at).unwrap();
-        answering.be(Some((THREE, &[7; 32])));
-        let mut watch =
+        let responder = HeartbeatResponder::start(at).unwrap();
+        responder.set_identity(Some((THREE, &[7; 32])));
+        let mut monitor =
             HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
-        watch.begin(clock::now(), THREE, at);
-        while watch.counters().answers < 5 {
-            assert_eq!(watch.turn(clock::now()), []);
+        monitor.begin(clock::now(), THREE, at);
+        while monitor.counters().answers < 5 {
+            assert_eq!(monitor.turn(clock::now()), []);
             std::thread::sleep(Duration::from_millis(1));
         }
-        answering.be(None);
-        assert_eq!(silent(&mut watch), [THREE]);
+        responder.set_identity(None);
+        assert_eq!(silent(&mut monitor), [THREE]);
     }
 
-    /// Who falls silent next, within a second.
-    fn silent(watch: &mut HeartbeatMonitor) -> Vec<MemberId> {
+    /// The members that stop answering next, within a second.
+    fn silent(monitor: &mut HeartbeatMonitor) -> Vec<MemberId> {
         for _ in 0..1000 {
-            let silent = watch.turn(clock::now());
+            let silent = monitor.turn(clock::now());
             if !silent.is_empty() {
                 return silent;
             }
@@ -305,48 +305,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_heartbeat_for_who_answers_is_counted_and_stays_so_when_it_is_somebody_else() {
+    fn ignored_heartbeats_stay_counted_when_the_identity_changes() {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = HeartbeatResponder::start(at).unwrap();
+        let responder = HeartbeatResponder::start(at).unwrap();
         let mut others =
             HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[8; 32], Timing::default()).unwrap();
         others.begin(clock::now(), THREE, at);
         let (mut forged, end) = (0, clock::now() + Duration::from_secs(20));
-        for life in 1..=2 {
-            answering.be(Some((THREE, &[7; 32])));
+        for round in 1..=2 {
+            responder.set_identity(Some((THREE, &[7; 32])));
             UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"nonsense", at).unwrap();
-            while answering.ignored().malformed < life || answering.ignored().forged <= forged {
-                assert!(clock::now() < end, "{:?}", answering.ignored());
+            while responder.ignored().malformed < round || responder.ignored().forged <= forged {
+                assert!(clock::now() < end, "{:?}", responder.ignored());
                 others.turn(clock::now());
                 std::thread::sleep(Duration::from_millis(1));
             }
-            answering.be(None);
-            forged = answering.ignored().forged;
+            responder.set_identity(None);
+            forged = responder.ignored().forged;
         }
-        assert_eq!(answering.ignored(), Ignored { malformed: 2, forged, ..Ignored::default() });
+        assert_eq!(responder.ignored(), Ignored { malformed: 2, forged, ..Ignored::default() });
     }
 
-    #[test] // SIGSTOP and SIGCONT of the CTA replica: it comes back under its number, within the time for which the verdict on it is doubted
-    fn a_cta_that_was_taken_for_dead_and_came_back_is_watched_again() {
+    #[test] // SIGSTOP and SIGCONT of the CTA replica: it comes back under its number, within the window for false alarms
+    fn a_cta_that_returns_after_it_was_declared_lost_is_monitored_again() {
         let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = probe.local_addr().unwrap();
         drop(probe);
-        let answering = HeartbeatResponder::start(at).unwrap();
-        let mut watch =
+        let responder = HeartbeatResponder::start(at).unwrap();
+        let mut monitor =
             HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
-        for life in 1..=2 {
-            answering.be(Some((THREE, &[7; 32])));
-            watch.begin(clock::now(), THREE, at);
-            let answers = watch.counters().answers + 5;
-            while watch.counters().answers < answers {
-                assert_eq!(watch.turn(clock::now()), []);
+        for round in 1..=2 {
+            responder.set_identity(Some((THREE, &[7; 32])));
+            monitor.begin(clock::now(), THREE, at);
+            let answers = monitor.counters().answers + 5;
+            while monitor.counters().answers < answers {
+                assert_eq!(monitor.turn(clock::now()), []);
                 std::thread::sleep(Duration::from_millis(1));
             }
-            answering.be(None);
-            assert_eq!(silent(&mut watch), [THREE], "life {life}");
-            watch.end(THREE);
+            responder.set_identity(None);
+            assert_eq!(silent(&mut monitor), [THREE], "round {round}");
+            monitor.end(THREE);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whether CPFs are heard on their links. Heartbeats go beside these, and tell nothing of a network that takes the ones and not the
-//! others, nor of a thread that waits forever: who is not heard for a while is asked, and who does not answer while others do is lost.
+//! Whether CPFs answer on their links. Heartbeats go over UDP beside these, so they show neither a network that passes UDP and not
+//! TCP, nor a thread that waits for ever: a CPF that sends nothing for a while is probed, and is lost if it does not answer while others do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,83 +8,86 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::replication::CpfId;
 
-/// Who is not heard for so long is asked. Nobody is who does work.
-const ASKED_AFTER: Duration = Duration::from_millis(500);
-/// So long it has for an answer at least: a hundred turns of one that does as much at a time as it may, or two packets that TCP loses one after
-/// the other and sends again 0.2 and 0.6 s after the first. UEs and gNBs wait for an answer for several seconds.
+/// A CPF that sends nothing for so long is probed. A CPF that serves UEs is never silent for so long.
+const PROBED_AFTER: Duration = Duration::from_millis(500);
+/// The least time that it has for an answer: a hundred turns of a CPF under full load, or two packets that TCP loses one after the other
+/// and sends again 0.2 and 0.6 s after the first. UEs and gNBs wait for an answer for several seconds.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-/// While somebody is asked, this process looks so often. If it comes later it was held up, and could hear nobody.
-const LOOKS_WITHIN: Duration = Duration::from_millis(50);
+/// How often this process checks while a probe is unanswered. If it is later than that, it was held up and could not receive.
+const CHECKED_EVERY: Duration = Duration::from_millis(50);
 const HELD_UP: Duration = Duration::from_millis(200);
 
-/// One of them.
-struct LastHeard {
-    at: Instant,
-    /// Since when it is asked.
-    asked: Option<Instant>,
+/// What is known of one link.
+struct LinkState {
+    /// When something came last.
+    heard: Instant,
+    /// Since when a probe is unanswered.
+    probed: Option<Instant>,
 }
 
-/// Those that have links.
+/// The liveness of all CPFs' links.
 #[derive(Default)]
 pub(super) struct LinkLiveness {
-    members: BTreeMap<CpfId, LastHeard>,
-    looked: Instant,
-    mute: u64,
+    members: BTreeMap<CpfId, LinkState>,
+    checked: Instant,
+    unresponsive: u64,
 }
 
-/// What comes of a look.
+/// What comes of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LivenessCheck {
-    /// These are to be asked something.
-    pub(super) ask: Vec<CpfId>,
-    /// These do not answer.
-    pub(super) mute: Vec<CpfId>,
+    /// CPFs to be probed.
+    pub(super) probe: Vec<CpfId>,
+    /// CPFs that do not answer.
+    pub(super) unresponsive: Vec<CpfId>,
 }
 
 impl LinkLiveness {
-    /// It says something, or has a link now.
+    /// A CPF sent something, or its link is up now.
     pub(super) fn heard(&mut self, now: Instant, cpf: CpfId) {
-        self.members.insert(cpf, LastHeard { at: now, asked: None });
+        self.members.insert(cpf, LinkState { heard: now, probed: None });
     }
 
-    /// It is lost.
+    /// Its link is closed.
     pub(super) fn end(&mut self, cpf: CpfId) {
         self.members.remove(&cpf);
     }
 
-    /// Looks for those that are not heard; what has come by now was taken before. Who has patience with heartbeats has it here.
-    pub(super) fn look(&mut self, now: Instant, heartbeats: Timing) -> LivenessCheck {
-        let held_up = now.since(std::mem::replace(&mut self.looked, now)) >= HELD_UP;
+    /// Checks the links, after everything that has arrived was taken. A longer detection time of heartbeats holds here, too.
+    pub(super) fn check(&mut self, now: Instant, heartbeats: Timing) -> LivenessCheck {
+        let held_up = now.since(std::mem::replace(&mut self.checked, now)) >= HELD_UP;
         let within = ANSWERS_WITHIN.max(heartbeats.detection_max());
-        let mut look = LivenessCheck::default();
-        let last_heard = self.members.values().map(|m| m.at).max();
+        let mut check = LivenessCheck::default();
+        let last_heard = self.members.values().map(|m| m.heard).max();
         for (cpf, member) in &mut self.members {
-            match member.asked {
-                None if now >= member.at + ASKED_AFTER => {
-                    member.asked = Some(now);
-                    look.ask.push(*cpf);
+            match member.probed {
+                None if now >= member.heard + PROBED_AFTER => {
+                    member.probed = Some(now);
+                    check.probe.push(*cpf);
                 }
-                Some(_) if held_up => member.asked = Some(now),
-                // Nobody could take its UEs over, and it is likelier that this host is cut off than that all are.
-                Some(at) if now >= at + within && last_heard <= Some(at) => member.asked = Some(now),
-                Some(at) if now >= at + within => look.mute.push(*cpf),
+                Some(_) if held_up => member.probed = Some(now),
+                // No other CPF could take its UEs over, and it is likelier that this host is cut off than that all CPFs are.
+                Some(at) if now >= at + within && last_heard <= Some(at) => member.probed = Some(now),
+                Some(at) if now >= at + within => check.unresponsive.push(*cpf),
                 _ => {}
             }
         }
-        self.mute += look.mute.len() as u64;
-        look
+        self.unresponsive += check.unresponsive.len() as u64;
+        check
     }
 
-    /// When the next look is due.
+    /// When the next check is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let due =
-            |m: &LastHeard| if m.asked.is_some() { self.looked + LOOKS_WITHIN } else { m.at + ASKED_AFTER };
+        let due = |m: &LinkState| match m.probed {
+            Some(_) => self.checked + CHECKED_EVERY,
+            None => m.heard + PROBED_AFTER,
+        };
         self.members.values().map(due).min()
     }
 
-    /// How many did not answer.
-    pub(super) fn mute(&self) -> u64 {
-        self.mute
+    /// How many CPFs did not answer.
+    pub(super) fn unresponsive(&self) -> u64 {
+        self.unresponsive
     }
 }
 
@@ -95,67 +98,71 @@ mod tests {
     const ONE: CpfId = CpfId(1);
     const TWO: CpfId = CpfId(2);
 
-    /// Looks every 20 ms, as heartbeats have it, from a time to another, while these answer at once. Gives the time of the first verdict.
+    /// Checks every 20 ms, as heartbeats have it, over a range of time, while the CPFs in `answer` answer at once. Returns the first verdict
+    /// and its time.
     fn until(
-        link_liveness: &mut LinkLiveness,
+        liveness: &mut LinkLiveness,
         ms: std::ops::Range<u64>,
         answer: &[CpfId],
     ) -> Option<(u64, Vec<CpfId>)> {
         ms.step_by(20).find_map(|ms| {
             let now = Instant(ms * 1000);
-            let LivenessCheck { ask, mute } = link_liveness.look(now, Timing::default());
-            ask.iter().filter(|cpf| answer.contains(cpf)).for_each(|cpf| link_liveness.heard(now, *cpf));
-            (!mute.is_empty()).then_some((ms, mute))
+            let LivenessCheck { probe, unresponsive } = liveness.check(now, Timing::default());
+            probe.iter().filter(|cpf| answer.contains(cpf)).for_each(|cpf| liveness.heard(now, *cpf));
+            (!unresponsive.is_empty()).then_some((ms, unresponsive))
         })
     }
 
     fn both() -> LinkLiveness {
-        let mut link_liveness = LinkLiveness::default();
-        [ONE, TWO].into_iter().for_each(|cpf| link_liveness.heard(Instant::ZERO, cpf));
-        link_liveness
+        let mut liveness = LinkLiveness::default();
+        [ONE, TWO].into_iter().for_each(|cpf| liveness.heard(Instant::ZERO, cpf));
+        liveness
     }
 
     #[test]
-    fn who_answers_is_left_alone_and_who_does_not_is_told_once() {
-        let mut link_liveness = both();
-        assert_eq!(until(&mut link_liveness, 0..60_000, &[ONE, TWO]), None);
-        let Some((at, mute)) = until(&mut link_liveness, 60_000..70_000, &[ONE]) else { panic!("nobody is") };
-        assert_eq!(mute, [TWO]);
+    fn a_cpf_that_stops_answering_is_reported_once_and_one_that_answers_never() {
+        let mut liveness = both();
+        assert_eq!(until(&mut liveness, 0..60_000, &[ONE, TWO]), None);
+        let verdict = until(&mut liveness, 60_000..70_000, &[ONE]);
+        let Some((at, unresponsive)) = verdict else { panic!("no verdict") };
+        assert_eq!(unresponsive, [TWO]);
         assert!((61_000..=61_600).contains(&at), "at {at} ms");
-        link_liveness.end(TWO);
-        assert_eq!(until(&mut link_liveness, at..at + 10_000, &[ONE]), None);
-        assert_eq!(link_liveness.mute(), 1);
+        liveness.end(TWO);
+        assert_eq!(until(&mut liveness, at..at + 10_000, &[ONE]), None);
+        assert_eq!(liveness.unresponsive(), 1);
     }
 
-    #[test] // this host is cut off, or has but one
-    fn nobody_is_judged_while_nobody_is_heard() {
-        let mut link_liveness = both();
-        assert_eq!(until(&mut link_liveness, 0..60_000, &[]), None);
-        link_liveness.heard(Instant(60_000_000), ONE); // what was on the way has come
-        let Some((at, mute)) = until(&mut link_liveness, 60_000..70_000, &[ONE]) else { panic!("nobody is") };
-        assert_eq!(mute, [TWO]);
+    #[test] // this host is cut off, or there is one CPF only
+    fn no_cpf_is_reported_while_none_answers() {
+        let mut liveness = both();
+        assert_eq!(until(&mut liveness, 0..60_000, &[]), None);
+        liveness.heard(Instant(60_000_000), ONE); // a delayed message arrives
+        let verdict = until(&mut liveness, 60_000..70_000, &[ONE]);
+        let Some((at, unresponsive)) = verdict else { panic!("no verdict") };
+        assert_eq!(unresponsive, [TWO]);
         assert!((60_000..=61_000).contains(&at), "at {at} ms");
-        let mut link_liveness = both();
-        link_liveness.end(ONE);
-        assert_eq!(until(&mut link_liveness, 0..60_000, &[]), None);
+        let mut liveness = both();
+        liveness.end(ONE);
+        assert_eq!(until(&mut liveness, 0..60_000, &[]), None);
     }
 
-    #[test] // SIGSTOP and SIGCONT: what was asked may not have left, and what was answered is not here
-    fn one_that_was_held_up_itself_judges_nobody() {
-        let mut link_liveness = both();
-        assert_eq!(until(&mut link_liveness, 0..800, &[ONE]), None);
-        assert_eq!(until(&mut link_liveness, 5_000..5_900, &[ONE]), None, "TWO was asked before");
-        let Some((at, _)) = until(&mut link_liveness, 5_900..10_000, &[ONE]) else { panic!("nobody is") };
+    #[test] // SIGSTOP and SIGCONT: a probe may not have left, and its answer not have been read
+    fn a_process_that_was_held_up_reports_no_cpf() {
+        let mut liveness = both();
+        assert_eq!(until(&mut liveness, 0..800, &[ONE]), None);
+        assert_eq!(until(&mut liveness, 5_000..5_900, &[ONE]), None, "TWO was probed before");
+        let verdict = until(&mut liveness, 5_900..10_000, &[ONE]);
+        let Some((at, _)) = verdict else { panic!("no verdict") };
         assert!((6_000..6_100).contains(&at), "at {at} ms");
     }
 
     #[test]
-    fn who_has_patience_with_heartbeats_has_it_here() {
-        let mut link_liveness = both();
+    fn a_longer_detection_time_of_heartbeats_holds_for_links_too() {
+        let mut liveness = both();
         let patient = Timing::new(Duration::from_secs(1), 16).unwrap();
         for ms in (0..17_000).step_by(20) {
-            link_liveness.heard(Instant(ms * 1000), ONE);
-            assert_eq!(link_liveness.look(Instant(ms * 1000), patient).mute, []);
+            liveness.heard(Instant(ms * 1000), ONE);
+            assert_eq!(liveness.check(Instant(ms * 1000), patient).unresponsive, []);
         }
     }
 }

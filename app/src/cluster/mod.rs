@@ -37,14 +37,14 @@ pub(crate) use replay_sandbox::replay_sandbox;
 pub(crate) use ue_queries::UeQueryReply;
 pub(crate) use watchdog::InputWatchdog;
 
-/// Opens where CPFs and the other CTA come to; `None` where UEs are served in this process. Errors: one sentence.
+/// Opens the address to which CPFs and the other CTA connect; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
     let Some(at) = cluster.listen else { return Ok(None) };
     let links = Links::open(settings(at, Role::Cta, cluster.key_file.as_deref())?);
     links.map(Some).map_err(|e| format!("cluster.listen: {e}"))
 }
 
-/// How links are opened. Errors: what is wrong with the cluster's key, in one sentence.
+/// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.
 fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {
     let mut settings = LinkSettings::new(Hello::own(role).to_octets());
     settings.listen = Some(listen);
@@ -52,8 +52,8 @@ fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<L
         Some(file) => settings.keys = Key::read(file).map_err(|e| e.to_string())?,
         None if !listen.ip().is_loopback() => {
             return Err(format!(
-                "links at {listen} would carry UEs' keys in the clear: name the file with the cluster's key (`cluster.key_file`, \
-                 `--key-file`), without which only loopback addresses serve"
+                "links at {listen} would carry UEs' keys unprotected: name the file with the cluster's key (`cluster.key_file`, \
+                 `--key-file`), without which only loopback addresses are allowed"
             ));
         }
         None => {}

@@ -1,4 +1,4 @@
-//! The CTA that serves, as one of a pair: how another one becomes its CTA replica, and what becomes of it without.
+//! The primary CTA of a pair: how the other CTA becomes its replica, and how the primary continues without one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,100 +17,101 @@ use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
 
-/// Octets of a piece of a snapshot, and how many pieces may be under way.
+/// Octets of a piece of a snapshot, and how many unconfirmed pieces may be sent.
 const PIECE_OCTETS: usize = 256 * 1024;
 const PIECES_AHEAD: u64 = 16;
-/// A CTA replica that has not confirmed an input for so long, while it confirms no other, works no more.
-const CTA_REPLICA_WITHIN: Duration = Duration::from_millis(500);
+/// A CTA replica that confirms no input for so long has stopped working.
+const CONFIRMS_WITHIN: Duration = Duration::from_millis(500);
 
-/// A copy holds UEs up while it is made. So much of the time may go there: a CTA replica that cannot follow calls again and again.
-const COPYING_SHARE: u32 = 20;
-/// A CTA replica takes the place of one that is silent for so long at least: two heartbeats of 20 ms.
+/// UEs wait while a snapshot is made. After one, no other is made for this many times as long: a CTA that cannot replicate connects again and
+/// again.
+const PAUSE_PER_SNAPSHOT: u32 = 20;
+/// A CTA replica takes over from a primary that is silent for so long at least: two heartbeats of 20 ms.
 const REPLACED_AFTER: Duration = Duration::from_millis(40);
 
-/// The other CTA: how it is reached, and by gNBs and UPFs.
+/// The other CTA, and where CPFs, gNBs and UPFs reach it.
 struct Other {
     address: SocketAddr,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
-    /// What it is to follow from, while that is on its way, and how many pieces were sent.
+    /// The snapshot while it is transferred, and how many pieces were sent.
     snapshot: Option<(Snapshot, u64)>,
 }
 
 /// What comes of a turn.
 #[derive(Debug)]
 pub(crate) enum PairEvent {
-    /// The CTA is to carry this out.
+    /// The CTA is to execute this.
     Order(Order),
-    /// The other one serves: this one stops at once.
+    /// The other CTA has taken over: this one stops at once.
     Replaced,
 }
 
-/// One side of a pair: the one that serves. What it decides is [`PrimaryRole`]'s.
+/// The primary of a pair. [`PrimaryRole`] makes its decisions.
 pub(crate) struct PairPrimary {
     witness: Witness,
-    answering: HeartbeatResponder,
+    responder: HeartbeatResponder,
     serving: PrimaryRole,
     other: Option<Other>,
-    /// Where gNBs reach it, and where they reached the one whose place it took.
+    /// Where gNBs reach it, and where they reached the CTA that it replaced.
     endpoints: Vec<IpAddr>,
     former: Vec<IpAddr>,
-    /// Where its SMF speaks from.
+    /// The address of its SMF.
     smf: IpAddr,
-    /// Since when something waits for the CTA replica.
-    waits: Option<Instant>,
-    /// When the next copy may be made.
-    copy_at: Instant,
-    /// This one was held up after this input, and the CTA replica may have taken its place since.
-    doubted: Option<u64>,
-    turned: Vec<PairEvent>,
+    /// Since when an input waits to be confirmed.
+    unconfirmed: Option<Instant>,
+    /// When the next snapshot may be made.
+    snapshot_at: Instant,
+    /// This process was held up after this input, and the CTA replica may have taken over since.
+    doubted_after: Option<u64>,
+    pair_events: Vec<PairEvent>,
     records: u64,
     octets: u64,
 }
 
 impl PairPrimary {
-    /// While something waits for the CTA replica, the thread works so often: when it does not, it was held up.
-    pub(crate) const LOOKS_WITHIN: Duration = Duration::from_millis(20);
+    /// The control thread turns so often while an input is unconfirmed; if it does not, it was held up.
+    pub(crate) const CHECKED_EVERY: Duration = Duration::from_millis(20);
 
-    /// The one that etcd has named in this record.
+    /// The primary that this record in etcd names.
     pub(super) fn new(
         witness: Witness,
-        answering: HeartbeatResponder,
+        responder: HeartbeatResponder,
         home: Home,
         (endpoints, smf): (Vec<IpAddr>, IpAddr),
         former: Vec<IpAddr>,
     ) -> Self {
         Self {
             witness,
-            answering,
+            responder,
             serving: PrimaryRole::new(&home),
             other: None,
             endpoints,
             former,
             smf,
-            waits: None,
-            copy_at: Instant::ZERO,
-            doubted: None,
-            turned: Vec::new(),
+            unconfirmed: None,
+            snapshot_at: Instant::ZERO,
+            doubted_after: None,
+            pair_events: Vec::new(),
             records: 0,
             octets: 0,
         }
     }
 
-    /// The home's term.
+    /// The term in which it is the primary.
     pub(crate) fn term(&self) -> u32 {
         self.serving.term()
     }
 
-    /// Where gNBs reached the one whose place it took.
+    /// Where gNBs reached the CTA that it replaced.
     pub(crate) fn former(&self) -> &[IpAddr] {
         &self.former
     }
 
-    /// What it stands on, when it serves no more.
+    /// What remains of it when it is no longer the primary.
     pub(super) fn into_parts(self) -> (Witness, HeartbeatResponder) {
-        self.answering.be(None);
-        (self.witness, self.answering)
+        self.responder.set_identity(None);
+        (self.witness, self.responder)
     }
 
     /// The process ends in order.
@@ -122,8 +123,8 @@ impl PairPrimary {
         &self.witness
     }
 
-    /// A sentence for who asks how it stands.
-    pub(crate) fn condition(&self, awaited: Option<CtaInstance>) -> (bool, String) {
+    /// Whether there is a replica, and a sentence about it. `successor`: the CTA that waits for this one to stop.
+    pub(crate) fn condition(&self, successor: Option<CtaInstance>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_cta_replica() => {
                 (true, format!("CTA {} at {}", place.cta, other.address))
@@ -132,7 +133,7 @@ impl PairPrimary {
             (None, _) if self.serving.is_replica_lost() => {
                 (false, "lost; this CTA waits until etcd has decided whether it continues alone".into())
             }
-            (None, _) if let Some(CtaInstance { cta, .. }) = awaited => (
+            (None, _) if let Some(CtaInstance { cta, .. }) = successor => (
                 false,
                 format!("none; CTA {cta}, which runs other code, takes over when this CTA is stopped"),
             ),
@@ -140,38 +141,38 @@ impl PairPrimary {
         }
     }
 
-    /// Records sent, and their octets.
+    /// Records sent to the replica, and their octets.
     pub(crate) fn sent(&self) -> (u64, u64) {
         (self.records, self.octets)
     }
 
-    /// Records at etcd that say what cannot be.
+    /// Invalid records in etcd.
     pub(crate) fn ignored(&self) -> u64 {
         self.witness.ignored()
     }
 
-    /// Heartbeats of its CTA replica's that did not count.
+    /// Heartbeats that it did not answer.
     pub(crate) fn heartbeats_ignored(&self) -> Ignored {
-        self.answering.ignored()
+        self.responder.ignored()
     }
 
-    /// The CTA that follows, from where on it may be told of subscribers.
-    pub(crate) fn follower(&self) -> Option<CtaInstance> {
+    /// The CTA that is, or becomes, the replica.
+    pub(crate) fn other(&self) -> Option<CtaInstance> {
         self.serving.other()
     }
 
-    /// The CTA replica is to hold this.
+    /// Sends a record to the CTA replica.
     pub(crate) fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
         if self.serving.other().is_some() && !self.serving.copies() {
-            self.waits.get_or_insert(now);
+            self.unconfirmed.get_or_insert(now);
         }
         self.records += 1;
         self.octets += record.octets().len() as u64;
-        pool.tell_cta_replica(&ToCtaReplica::Record(record.octets()));
+        pool.send_to_replica(&ToCtaReplica::Record(record.octets()));
     }
 
-    /// The other CTA says this.
-    pub(crate) fn said<S: Subscribers, E: Entropy, I: Inspect>(
+    /// Handles a message of the other CTA.
+    pub(crate) fn replica_message<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
         message: ToPrimaryCta,
@@ -182,27 +183,27 @@ impl PairPrimary {
         match message {
             ToPrimaryCta::Follow { place, address, endpoints, smf } => {
                 let other = Other { address, endpoints, smf, snapshot: None };
-                self.follows(now, place, other, active, pool, out);
+                self.begin_replica(now, place, other, active, pool, out);
             }
-            ToPrimaryCta::Pieces(pieces) => self.pieces(pieces, pool),
-            // It may have said so before it took this one's place.
-            ToPrimaryCta::Held(number) if self.doubted.is_some_and(|before| number <= before) => {}
+            ToPrimaryCta::Pieces(pieces) => self.send_pieces(pieces, pool),
+            // It may have sent this before it took over.
+            ToPrimaryCta::Held(number) if self.doubted_after.is_some_and(|before| number <= before) => {}
             ToPrimaryCta::Held(number) => {
-                self.doubted = None;
+                self.doubted_after = None;
                 active.acknowledged(number, out);
-                self.waits = (active.waiting() > 0).then_some(now);
+                self.unconfirmed = (active.waiting() > 0).then_some(now);
                 let duties = self.serving.held(number, active.last());
-                self.do_all(duties, active, pool, out);
+                self.perform(duties, active, pool, out);
                 if let Some(record) = active.left() {
-                    let waits = self.waits;
+                    let unconfirmed = self.unconfirmed;
                     self.record(now, pool, &record);
-                    self.waits = waits; // nothing waits for this one
+                    self.unconfirmed = unconfirmed; // no output waits for this record
                 }
             }
         }
     }
 
-    fn follows<S: Subscribers, E: Entropy, I: Inspect>(
+    fn begin_replica<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
         place: CtaInstance,
@@ -211,23 +212,23 @@ impl PairPrimary {
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
-        // It calls again when etcd has told us of it, or when we are ready.
-        let begins = now >= self.copy_at && self.serving.follows(place, self.witness.lists(place));
+        // If it may not begin yet, it connects again: etcd has to list it, and the pause after the last snapshot has to be over.
+        let begins = now >= self.snapshot_at && self.serving.follows(place, self.witness.lists(place));
         let begun = clock::now();
         let Some(snapshot) = begins.then(|| active.snapshot()).flatten() else {
-            pool.part();
+            pool.disconnect_replica();
             return self.cta_replica_lost(active, pool, out);
         };
         let made = clock::now();
-        self.copy_at = made + made.since(begun) * COPYING_SHARE;
+        self.snapshot_at = made + made.since(begun) * PAUSE_PER_SNAPSHOT;
         info!(cta = place.cta, address = %other.address, "another CTA begins to replicate this one");
-        self.answering.be(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeats())));
-        pool.begin_cta_replica(snapshot.octets().len() as u64, self.endpoints.clone());
+        self.responder.set_identity(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeat_key())));
+        pool.begin_replica(snapshot.octets().len() as u64, self.endpoints.clone());
         self.other = Some(Other { snapshot: Some((snapshot, 0)), ..other });
-        self.pieces(0, pool);
+        self.send_pieces(0, pool);
     }
 
-    fn pieces(&mut self, has: u64, pool: &mut Pool) {
+    fn send_pieces(&mut self, has: u64, pool: &mut Pool) {
         let Some((snapshot, sent)) = self.other.as_mut().and_then(|other| other.snapshot.as_mut()) else {
             return;
         };
@@ -237,23 +238,23 @@ impl PairPrimary {
         pieces
             .skip(*sent as usize)
             .take(due)
-            .for_each(|piece| pool.tell_cta_replica(&ToCtaReplica::Piece(piece)));
+            .for_each(|piece| pool.send_to_replica(&ToCtaReplica::Piece(piece)));
         *sent = until.max(*sent);
     }
 
-    /// A copy may be made at once: it is the last.
-    pub(crate) fn hastens(&mut self) {
-        self.copy_at = Instant::ZERO;
+    /// Allows the next snapshot at once: it is the last one.
+    pub(crate) fn allow_copy_now(&mut self) {
+        self.snapshot_at = Instant::ZERO;
     }
 
-    /// This one begins to work after so long. If something waited for the CTA replica, what that one said meanwhile may be from before it took this
-    /// one's place: nothing leaves until it has answered to what it is told from now on, for which it has its time. Whether it is to be told
-    /// something.
+    /// This process was held up for `away`. If an input was unconfirmed, confirmations that came meanwhile may be older than a takeover by the
+    /// replica: outputs wait until the replica has confirmed a later input, for which it gets the usual time. Returns whether such an input
+    /// is needed.
     pub(crate) fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
         let doubts = away >= REPLACED_AFTER && waiting > 0;
         if doubts {
-            self.doubted = Some(last);
-            self.waits = self.waits.map(|since| since + away);
+            self.doubted_after = Some(last);
+            self.unconfirmed = self.unconfirmed.map(|since| since + away);
         }
         doubts
     }
@@ -265,15 +266,15 @@ impl PairPrimary {
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
-        (self.waits, self.doubted) = (None, None);
+        (self.unconfirmed, self.doubted_after) = (None, None);
         let duties = self.serving.lost();
         if self.serving.is_replica_lost() && !duties.is_empty() {
             warn!("the CTA replica is lost: outputs wait until etcd has decided which CTA continues");
         }
-        self.do_all(duties, active, pool, out);
+        self.perform(duties, active, pool, out);
     }
 
-    fn do_all<S: Subscribers, E: Entropy, I: Inspect>(
+    fn perform<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         duties: Vec<PrimaryAction>,
         active: &mut PrimaryCta<S, E, I>,
@@ -289,30 +290,30 @@ impl PairPrimary {
                     }
                 }
                 PrimaryAction::ReleaseOutputs => {
-                    self.answering.be(None);
+                    self.responder.set_identity(None);
                     self.other = None;
                     active.alone(out);
                 }
-                PrimaryAction::CloseLink => pool.part(),
+                PrimaryAction::CloseLink => pool.disconnect_replica(),
                 PrimaryAction::Claim(claim) => self.witness.claim(claim),
                 PrimaryAction::ReplicaReady(place) => {
                     let Some(other) = &self.other else { continue };
                     info!(cta = place.cta, address = %other.address, term = self.term(), "this CTA has a CTA replica");
-                    pool.replicated_at(Some(other.address));
+                    pool.announce_replica(Some(other.address));
                     let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf, self.smf]);
-                    self.turned.push(PairEvent::Order(Order::Endpoints(endpoints)));
-                    self.turned.push(PairEvent::Order(Order::SmfAddresses(smf)));
+                    self.pair_events.push(PairEvent::Order(Order::Endpoints(endpoints)));
+                    self.pair_events.push(PairEvent::Order(Order::SmfAddresses(smf)));
                 }
                 PrimaryAction::NoReplica => {
                     warn!(term = self.term(), "this CTA continues without a CTA replica");
-                    self.turned.push(PairEvent::Order(Order::Endpoints(Vec::new())));
+                    self.pair_events.push(PairEvent::Order(Order::Endpoints(Vec::new())));
                 }
-                PrimaryAction::Stop => self.turned.push(PairEvent::Replaced),
+                PrimaryAction::Stop => self.pair_events.push(PairEvent::Replaced),
             }
         }
     }
 
-    /// Takes what etcd said, and looks whether the CTA replica still works: its heartbeats are answered beside what it does.
+    /// Handles changes in etcd, and checks that the CTA replica still works: a thread of its own answers its heartbeats.
     pub(crate) fn turn<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
@@ -320,31 +321,31 @@ impl PairPrimary {
         pool: &mut Pool,
         out: &mut Outbox,
     ) -> Vec<PairEvent> {
-        if self.waits.take_if(|since| now >= *since + CTA_REPLICA_WITHIN).is_some() {
+        if self.unconfirmed.take_if(|since| now >= *since + CONFIRMS_WITHIN).is_some() {
             warn!("the CTA replica answers heartbeats but confirms no inputs: it is treated as lost");
-            pool.part();
+            pool.disconnect_replica();
             self.cta_replica_lost(active, pool, out);
         }
-        for news in self.witness.turn() {
-            match news {
+        for event in self.witness.turn() {
+            match event {
                 WitnessEvent::Claimed(claim, outcome) => {
                     let duties = self.serving.claimed(claim, outcome);
-                    self.do_all(duties, active, pool, out);
+                    self.perform(duties, active, pool, out);
                 }
-                WitnessEvent::Changed => pool.enrol(self.witness.roll()),
+                WitnessEvent::Changed => pool.apply_etcd(self.witness.roll()),
             }
         }
         let duties = self.serving.home(self.witness.home().as_ref());
-        self.do_all(duties, active, pool, out);
-        std::mem::take(&mut self.turned)
+        self.perform(duties, active, pool, out);
+        std::mem::take(&mut self.pair_events)
     }
 
-    /// Whether somebody can go on at once, if this one stops.
+    /// Whether a replica can take over at once if this CTA stops.
     pub(crate) fn has_cta_replica(&self) -> bool {
         self.serving.has_cta_replica()
     }
 
-    /// Whether the other one serves now.
+    /// Whether the other CTA has taken over.
     pub(crate) fn has_handed_over(&mut self) -> bool {
         let _ = self.witness.turn();
         self.serving.home(self.witness.home().as_ref()).contains(&PrimaryAction::Stop)

@@ -1,4 +1,4 @@
-//! A CTA of a pair that does not serve: it follows the one that does, and takes its place.
+//! The CTA of a pair that is not the primary: it replicates the primary, and takes over when that one is lost.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -25,132 +25,143 @@ use crate::console::{Condition, Console, Counter, Sample};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
 
-/// Between two looks at who serves.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// One that cannot follow calls the one that serves after so long, twice that the next time, and so on: a copy costs that one time, and what is
-/// wrong is mended by somebody. It begins with the shortest when it could follow for as long as the longest.
-const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// How long a CPF waits here that has called, while another CTA serves.
-const CALLER_MAX: Duration = Duration::from_millis(500);
-/// How old what it tells of what it counts may be.
+/// How often etcd's record of the primary is checked.
+const CHECK_AGAIN: Duration = Duration::from_millis(200);
+/// A CTA that cannot replicate the primary connects to it again after the shorter time, then after twice as long, up to the longer time: each
+/// attempt costs the primary a snapshot, and an operator has to mend the fault. It begins with the shorter time again once it could
+/// replicate for as long as the longer one.
+const RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// How long a CPF that resumes waits here while another CTA is the primary.
+const RESUMING_MAX: Duration = Duration::from_millis(500);
+/// How often its metrics are set.
 const SAMPLES_EVERY: Duration = Duration::from_secs(1);
 /// Octets of records that may come before the snapshot is whole.
 const EARLY_OCTETS_MAX: usize = 256 << 20;
 
-/// What it hears of the one that serves.
+/// What comes from the primary, or of its loss.
 #[derive(Debug)]
 pub(crate) enum ReplicaEvent {
-    /// The snapshot to follow from.
+    /// The snapshot from which replication begins.
     Snapshot(Vec<u8>),
     /// A record.
     Record(Vec<u8>),
-    /// What the store of the one that serves holds of some subscribers.
+    /// An excerpt of the primary's subscriber store.
     Subscribers(Vec<u8>),
-    /// The one that is followed is lost, and this one does not take its place: what was heard means nothing any more.
-    Nothing,
-    /// This one serves now, from nothing or from what it heard: see [`PairReplica::succeed`].
-    Serve(Home, Option<FormerPrimary>),
+    /// The primary is lost and this CTA does not take over: what was replicated is void.
+    Reset,
+    /// This CTA is the primary now, from an empty state or from what it replicated: see [`PairReplica::promote`].
+    Promoted(Home, Option<FormerPrimary>),
 }
 
-/// What is known of the one whose place is taken.
+/// What is known of the primary that this CTA replaces.
 #[derive(Debug)]
 pub(crate) struct FormerPrimary {
     members: CpfTable,
     endpoints: Vec<IpAddr>,
 }
 
-/// How a CTA comes to serve.
+/// What a CTA has when it becomes the primary.
 pub(crate) struct Promotion {
     home: Home,
     links: Links,
     witness: Witness,
-    answering: HeartbeatResponder,
+    responder: HeartbeatResponder,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
     former: Option<FormerPrimary>,
-    callers: Vec<ResumingCpf>,
-    rejected_peers: PendingLinks,
+    resuming: Vec<ResumingCpf>,
+    pending: PendingLinks,
 }
 
 impl Promotion {
-    /// The pool of CPFs and the pair of the one that serves now. Errors: one sentence.
+    /// The primary's pool of CPFs, and its side of the pair. Errors: one sentence.
     pub(crate) fn enter(
         self,
         now: Instant,
         cluster: &Cluster,
-        told: Arc<ControlConfig>,
+        config: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
     ) -> Result<(Pool, PairPrimary), String> {
-        let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
-        pool.waits_for(self.rejected_peers);
-        let (members, gone) = self.former.map(|former| (former.members, former.endpoints)).unzip();
-        pool.begins(now, members.map(|members| (members, self.callers)), self.witness.roll());
-        let gone = gone.unwrap_or_default();
-        Ok((
-            pool,
-            PairPrimary::new(self.witness, self.answering, self.home, (self.endpoints, self.smf), gone),
-        ))
+        let mut pool = Pool::over(self.links, cluster, config, entropy, console)?;
+        pool.set_pending(self.pending);
+        let (members, former) = self.former.map(|former| (former.members, former.endpoints)).unzip();
+        pool.begin(now, members.map(|members| (members, self.resuming)), self.witness.roll());
+        let (own, former) = ((self.endpoints, self.smf), former.unwrap_or_default());
+        Ok((pool, PairPrimary::new(self.witness, self.responder, self.home, own, former)))
     }
 }
 
-/// What is known of the one that serves, beside what is decided.
+/// How far this CTA is with the primary.
 enum Phase {
-    /// Nothing: it is looked for again then.
+    /// No primary is known: etcd is checked again then.
     Looking(Instant),
-    /// It is called there.
-    Calling { link: LinkId, number: u16, at: SocketAddr },
-    /// It is followed.
-    ReplicaCta(Box<PrimaryLink>),
-    /// It was, and etcd is asked for its place.
+    /// The link to the primary is being set up.
+    Connecting { link: LinkId, number: u16, at: SocketAddr },
+    /// The primary is replicated.
+    Replicating(Box<PrimaryLink>),
+    /// The primary is lost, and this CTA claims its role at etcd.
     Promoting(Option<FormerPrimary>),
 }
 
+/// The link to the primary.
 struct PrimaryLink {
     link: LinkId,
-    watch: HeartbeatMonitor,
-    /// What has come of the snapshot, until it is whole.
+    heartbeats: HeartbeatMonitor,
+    /// The snapshot and its full size, until it is complete.
     snapshot: Option<(Vec<u8>, u64)>,
     pieces: u64,
-    /// Records that came before it was.
+    /// Records that came before the snapshot was complete.
     early: Vec<Vec<u8>>,
     early_octets: usize,
     members: Option<CpfTable>,
-    /// Where gNBs reach it.
+    /// Where gNBs reach the primary.
     endpoints: Vec<IpAddr>,
-    /// Up to which input it was told that all are held here.
-    told: Option<u64>,
+    /// The last input that was confirmed to it.
+    confirmed: Option<u64>,
 }
 
-/// The process while it does not serve. What it decides is [`pair::ReplicaRole`]'s.
+/// When a CTA that could not replicate the primary connects to it again.
+struct Retry {
+    at: Instant,
+    /// The pause before that.
+    pause: Duration,
+    log: LogLimiter<&'static str>,
+}
+
+/// Links that CPFs have set up here.
+#[derive(Default)]
+struct Incoming {
+    pending: PendingLinks,
+    rejected: RejectedPeers,
+    /// CPFs that resume, and since when they wait.
+    resuming: Vec<(Instant, ResumingCpf)>,
+}
+
+/// A CTA of a pair while it is not the primary. [`pair::ReplicaRole`] makes its decisions.
 pub(crate) struct PairReplica {
-    decides: pair::ReplicaRole,
+    decisions: pair::ReplicaRole,
     cluster: Cluster,
+    /// Where gNBs reach it, and the address of its SMF.
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
     console: Arc<Console>,
     witness: Witness,
-    answering: HeartbeatResponder,
+    responder: HeartbeatResponder,
     links: Links,
     events: Events,
-    phase: Phase,
-    /// After it could not follow: from when on the one that serves is called, and how long that was put off.
-    call_at: Instant,
-    put_off: Duration,
-    told: LogLimiter<&'static str>,
-    /// CPFs that have called and not yet said what for.
-    rejected_peers: PendingLinks,
-    turned_away: RejectedPeers,
-    callers: Vec<(Instant, ResumingCpf)>,
-    heard: Vec<ReplicaEvent>,
     frame: Vec<u8>,
-    /// When it tells again what it counts.
+    phase: Phase,
+    retry: Retry,
+    incoming: Incoming,
+    replica_events: Vec<ReplicaEvent>,
+    /// When the metrics are set again.
     samples_at: Instant,
 }
 
 impl PairReplica {
-    /// Opens where the others come to, and has this CTA listed. `before`: the pair of which it was the one that served.
-    /// `endpoints`: where gNBs reach it; `smf`: where its SMF speaks from. Errors: one sentence.
+    /// Opens the address to which CPFs and the other CTA connect, and registers this CTA in etcd. `before`: what it was as the primary.
+    /// `endpoints`: where gNBs reach it; `smf`: the address of its SMF. Errors: one sentence.
     pub(crate) fn open(
         of: &PairOf,
         cluster: &Cluster,
@@ -160,48 +171,45 @@ impl PairReplica {
     ) -> Result<Self, String> {
         let links = super::open_links(cluster)?.ok_or("cluster.etcd: a pair needs `cluster.listen`")?;
         let at = links.local_addr().ok_or("cluster.listen: the system does not say where it listens")?;
-        let (witness, answering) = match before {
-            Some(pair) => pair.into_parts(),
+        let (witness, responder) = match before {
+            Some(primary) => primary.into_parts(),
             None => {
-                let answering = HeartbeatResponder::start(at)
-                    .map_err(|e| format!("cluster.listen: heartbeats cannot be taken at {at}: {e}"))?;
-                (Witness::start(of, cluster, at)?, answering)
+                let responder = HeartbeatResponder::start(at)
+                    .map_err(|e| format!("cluster.listen: heartbeats cannot be received at {at}: {e}"))?;
+                (Witness::start(of, cluster, at)?, responder)
             }
         };
-        let standby = Self {
-            decides: pair::ReplicaRole::default(),
+        let log = LogLimiter::new("the replication of the primary CTA");
+        let replica = Self {
+            decisions: pair::ReplicaRole::default(),
             cluster: cluster.clone(),
             endpoints,
             smf,
             console,
             witness,
-            answering,
+            responder,
             links,
             events: Events::default(),
-            phase: Phase::Looking(Instant::ZERO),
-            call_at: Instant::ZERO,
-            put_off: Duration::ZERO,
-            told: LogLimiter::new("what this CTA follows"),
-            rejected_peers: PendingLinks::new(),
-            turned_away: RejectedPeers::default(),
-            callers: Vec::new(),
-            heard: Vec::new(),
             frame: Vec::new(),
+            phase: Phase::Looking(Instant::ZERO),
+            retry: Retry { at: Instant::ZERO, pause: Duration::ZERO, log },
+            incoming: Incoming::default(),
+            replica_events: Vec::new(),
             samples_at: Instant::ZERO,
         };
-        standby.show_condition("looks for the primary");
-        Ok(standby)
+        replica.show_condition("looks for the primary");
+        Ok(replica)
     }
 
-    /// Where the others come to.
+    /// Where CPFs and the other CTA connect to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
     }
 
-    /// Whether somebody has called and not yet said what for.
+    /// Whether there is a link whose first message has not come.
     #[cfg(test)]
-    pub(super) fn has_callers(&self) -> bool {
-        !self.rejected_peers.is_empty()
+    pub(super) fn has_pending_links(&self) -> bool {
+        !self.incoming.pending.is_empty()
     }
 
     fn show_condition(&self, what: &str) {
@@ -214,63 +222,67 @@ impl PairReplica {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
-            match event {
-                Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
-                Event::Frame { link, octets } => self.frame(now, link, octets),
-                Event::Down { link, reason } => {
-                    self.rejected_peers.remove(&link);
-                    self.callers.retain(|(_, c)| c.link != link);
-                    match &self.phase {
-                        Phase::Calling { link: called, .. } if *called == link => {
-                            debug!(%reason, "the primary CTA cannot be reached");
-                            self.lost(now);
-                        }
-                        Phase::ReplicaCta(followed) if followed.link == link => {
-                            warn!(%reason, "the link to the primary CTA was lost");
-                            self.lost(now);
-                        }
-                        _ => {}
-                    }
-                }
-                Event::TurnedAway { peer, reason } => {
-                    if self.turned_away.allows(now, peer, reason.label()) {
-                        warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are not logged");
-                    }
-                }
-            }
+            self.link_event(now, event);
         }
         self.events = events;
-        if let Phase::ReplicaCta(followed) = &mut self.phase
-            && !followed.watch.turn(now).is_empty()
+        if let Phase::Replicating(primary) = &mut self.phase
+            && !primary.heartbeats.turn(now).is_empty()
         {
             warn!("the primary CTA does not answer heartbeats");
             self.lost(now);
         }
-        let late = |(at, _): &(Instant, ResumingCpf)| now >= *at + CALLER_MAX;
-        if !self.decides.is_promoting() {
-            for (_, caller) in self.callers.extract_if(.., |c| late(c)) {
-                self.links.close(caller.link);
+        if !self.decisions.is_promoting() {
+            let late = |(since, _): &mut (Instant, ResumingCpf)| now >= *since + RESUMING_MAX;
+            for (_, cpf) in self.incoming.resuming.extract_if(.., late) {
+                self.links.close(cpf.link);
             }
         }
-        for news in self.witness.turn() {
-            self.news(now, news);
+        for event in self.witness.turn() {
+            self.witness_event(now, event);
         }
-        self.look(now);
+        self.check_etcd(now);
         if now >= self.samples_at {
             self.samples_at = now + SAMPLES_EVERY;
             self.console.metrics.set_samples(self.samples());
         }
-        std::mem::take(&mut self.heard)
+        std::mem::take(&mut self.replica_events)
     }
 
-    /// What it counts while it does not serve.
+    fn link_event(&mut self, now: Instant, event: Event<'_>) {
+        match event {
+            Event::Up { link, peer, hello, .. } => self.link_up(now, link, peer, hello),
+            Event::Frame { link, octets } => self.frame(now, link, octets),
+            Event::Down { link, reason } => {
+                self.incoming.pending.remove(&link);
+                self.incoming.resuming.retain(|(_, cpf)| cpf.link != link);
+                match &self.phase {
+                    Phase::Connecting { link: to_primary, .. } if *to_primary == link => {
+                        debug!(%reason, "the primary CTA cannot be reached");
+                        self.lost(now);
+                    }
+                    Phase::Replicating(primary) if primary.link == link => {
+                        warn!(%reason, "the link to the primary CTA was lost");
+                        self.lost(now);
+                    }
+                    _ => {}
+                }
+            }
+            Event::Rejected { peer, reason } => {
+                if self.incoming.rejected.allows(now, peer, reason.label()) {
+                    warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are only counted");
+                }
+            }
+        }
+    }
+
+    /// What it counts while it is not the primary.
     fn samples(&self) -> Vec<Sample> {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
             one(
                 "whimbrel_link_rejected_total",
                 "Incoming links that were rejected",
-                self.turned_away.total(),
+                self.incoming.rejected.total(),
             ),
             one(
                 "whimbrel_etcd_records_ignored_total",
@@ -278,15 +290,15 @@ impl PairReplica {
                 self.witness.ignored(),
             ),
         ];
-        samples.extend(self.answering.ignored().samples());
+        samples.extend(self.responder.ignored().samples());
         samples
     }
 
-    fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
+    fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
-            (Phase::Calling { link: called, number, .. }, Ok(Hello { role: Role::Cta, code }))
-                if *called == link =>
+            (Phase::Connecting { link: to_primary, number, .. }, Ok(Hello { role: Role::Cta, code }))
+                if *to_primary == link =>
             {
                 if code != CodeVersion::own() {
                     info!(cta = number, %code, own = %CodeVersion::own(), "the primary CTA runs other code: this CTA takes over when that one is stopped (SIGTERM)");
@@ -297,158 +309,157 @@ impl PairReplica {
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
                 let endpoints = self.endpoints.clone();
-                self.tell(link, &ToPrimaryCta::Follow { place, address, endpoints, smf: self.smf });
+                self.send(link, &ToPrimaryCta::Follow { place, address, endpoints, smf: self.smf });
             }
-            (Phase::Calling { link: called, .. }, hello) if *called == link => {
+            (Phase::Connecting { link: to_primary, .. }, hello) if *to_primary == link => {
                 let label = hello.as_ref().err().map_or("role", HelloError::label);
                 let why = hello.err().map_or_else(|| "it is not a CTA".into(), |e| e.to_string());
-                self.give_up(now, label, format!("the process at {peer}, which etcd lists as the primary CTA, cannot be replicated: {why}"));
+                let sentence = format!(
+                    "the process at {peer}, which etcd lists as the primary CTA, cannot be replicated: {why}"
+                );
+                self.give_up(now, label, sentence);
             }
             (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
-                self.rejected_peers.insert(link, (peer, hello));
+                self.incoming.pending.insert(link, (peer, hello));
             }
             _ => self.links.close(link),
         }
     }
 
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
-        if self.rejected_peers.remove(&link).is_some() {
+        if self.incoming.pending.remove(&link).is_some() {
             return match ToCta::read(octets) {
                 Ok(ToCta::Resume { life, id, has }) => {
-                    self.callers.push((now, ResumingCpf { link, life, id, has }));
+                    self.incoming.resuming.push((now, ResumingCpf { link, life, id, has }));
                 }
-                _ => self.links.close(link), // it finds the one that serves
+                _ => self.links.close(link), // the CPF connects to the primary
             };
         }
-        let ours = match &self.phase {
-            Phase::Calling { link: called, .. } => *called == link,
-            Phase::ReplicaCta(followed) => followed.link == link,
+        let is_primary = match &self.phase {
+            Phase::Connecting { link: to_primary, .. } => *to_primary == link,
+            Phase::Replicating(primary) => primary.link == link,
             _ => false,
         };
-        if !ours {
+        if !is_primary {
             return;
         }
         match ToCtaReplica::read(octets) {
-            Ok(message) => self.told(now, link, message),
+            Ok(message) => self.primary_message(now, link, message),
             Err(e) => self.give_up(now, "message", format!("a message of the primary cannot be read: {e}")),
         }
     }
 
-    fn told(&mut self, now: Instant, link: LinkId, message: ToCtaReplica<'_>) {
+    fn primary_message(&mut self, now: Instant, link: LinkId, message: ToCtaReplica<'_>) {
         match (message, &mut self.phase) {
-            (ToCtaReplica::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, at, .. }) => {
+            (ToCtaReplica::Begin { octets, heartbeats, endpoints }, Phase::Connecting { number, at, .. }) => {
                 let (number, at) = (*number, *at);
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
-                let watch = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
-                let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else {
-                    return self.give_up(
-                        now,
-                        "heartbeats",
-                        "heartbeats cannot be sent, or etcd does not list this CTA",
-                    );
+                let monitor = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
+                let (Ok(mut monitor), Some(me)) = (monitor, self.witness.me()) else {
+                    let why = "heartbeats cannot be sent, or etcd does not list this CTA";
+                    return self.give_up(now, "heartbeats", why);
                 };
-                self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
-                // Where it was called: etcd may list it no more, and there it is all the same.
-                watch.begin(now, MemberId::Cta(number), at);
+                self.responder.set_identity(Some((MemberId::Cta(me.cta), &heartbeats.0)));
+                // The address of the link: etcd may no longer list the primary.
+                monitor.begin(now, MemberId::Cta(number), at);
                 info!(cta = number, octets, "this CTA replicates the primary");
                 self.show_condition(&format!("replicates CTA {number}"));
-                self.decides.begun();
-                let snapshot = Some((Vec::new(), octets));
-                self.phase = Phase::ReplicaCta(Box::new(PrimaryLink {
+                self.decisions.begun();
+                self.phase = Phase::Replicating(Box::new(PrimaryLink {
                     link,
-                    watch,
-                    snapshot,
+                    heartbeats: monitor,
+                    snapshot: Some((Vec::new(), octets)),
                     pieces: 0,
                     early: Vec::new(),
                     early_octets: 0,
                     members: None,
                     endpoints,
-                    told: None,
+                    confirmed: None,
                 }));
             }
-            (ToCtaReplica::Piece(octets), Phase::ReplicaCta(followed)) => {
-                let Some((snapshot, all)) = &mut followed.snapshot else { return };
+            (ToCtaReplica::Piece(octets), Phase::Replicating(primary)) => {
+                let Some((snapshot, size)) = &mut primary.snapshot else { return };
                 snapshot.extend_from_slice(octets);
-                let whole = snapshot.len() as u64 >= *all;
-                followed.pieces += 1;
-                let pieces = followed.pieces;
-                if whole && let Some((snapshot, _)) = followed.snapshot.take() {
-                    self.decides.whole();
-                    self.heard.push(ReplicaEvent::Snapshot(snapshot));
-                    self.heard.extend(followed.early.drain(..).map(ReplicaEvent::Record));
+                let complete = snapshot.len() as u64 >= *size;
+                primary.pieces += 1;
+                let pieces = primary.pieces;
+                if complete && let Some((snapshot, _)) = primary.snapshot.take() {
+                    self.decisions.whole();
+                    self.replica_events.push(ReplicaEvent::Snapshot(snapshot));
+                    self.replica_events.extend(primary.early.drain(..).map(ReplicaEvent::Record));
                 } else {
-                    self.tell(link, &ToPrimaryCta::Pieces(pieces));
+                    self.send(link, &ToPrimaryCta::Pieces(pieces));
                 }
             }
-            (ToCtaReplica::Record(octets), Phase::ReplicaCta(followed)) => {
-                if followed.snapshot.is_none() {
-                    self.heard.push(ReplicaEvent::Record(octets.to_vec()));
-                } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
+            (ToCtaReplica::Record(octets), Phase::Replicating(primary)) => {
+                if primary.snapshot.is_none() {
+                    self.replica_events.push(ReplicaEvent::Record(octets.to_vec()));
+                } else if primary.early_octets + octets.len() > EARLY_OCTETS_MAX {
                     self.give_up(
                         now,
                         "early",
                         "more records came than fit while the snapshot was transferred",
                     );
                 } else {
-                    followed.early_octets += octets.len();
-                    followed.early.push(octets.to_vec());
+                    primary.early_octets += octets.len();
+                    primary.early.push(octets.to_vec());
                 }
             }
-            (ToCtaReplica::Cpfs(members), Phase::ReplicaCta(followed)) => followed.members = Some(members),
-            (ToCtaReplica::Subscribers(octets), Phase::ReplicaCta(_) | Phase::Calling { .. }) => {
-                self.heard.push(ReplicaEvent::Subscribers(octets.to_vec()));
+            (ToCtaReplica::Cpfs(members), Phase::Replicating(primary)) => primary.members = Some(members),
+            (ToCtaReplica::Subscribers(octets), Phase::Replicating(_) | Phase::Connecting { .. }) => {
+                self.replica_events.push(ReplicaEvent::Subscribers(octets.to_vec()));
             }
             _ => self.give_up(now, "order", "it sent an unexpected message"),
         }
     }
 
-    /// The inputs up to this one are held here: the one that serves is told once.
-    pub(crate) fn held(&mut self, number: u64) {
-        if let Phase::ReplicaCta(followed) = &mut self.phase
-            && followed.told.replace(number) != Some(number)
+    /// Confirms to the primary that the inputs up to this one are here; once for each number.
+    pub(crate) fn confirm(&mut self, number: u64) {
+        if let Phase::Replicating(primary) = &mut self.phase
+            && primary.confirmed.replace(number) != Some(number)
         {
-            let link = followed.link;
-            self.tell(link, &ToPrimaryCta::Held(number));
+            let link = primary.link;
+            self.send(link, &ToPrimaryCta::Held(number));
         }
     }
 
-    fn tell(&mut self, link: LinkId, message: &ToPrimaryCta) {
+    fn send(&mut self, link: LinkId, message: &ToPrimaryCta) {
         self.frame.clear();
         message.write(&mut self.frame);
         self.links.send(link, &self.frame);
     }
 
-    /// What was heard is of no use: it is begun again, after a while. Logged once an hour for each kind, and counted.
+    /// What was replicated is unusable: this CTA starts again after a while. Logged once an hour for each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
         self.console.metrics.add(Counter::CtaReplicaRestarts, 1);
-        if self.told.allows(now, kind) {
+        if self.retry.log.allows(now, kind) {
             error!(
                 "this CTA cannot replicate the primary and starts again: {why}; further times are only counted (whimbrel_cta_replica_restarts_total)"
             );
         }
-        let (shortest, longest) = AGAIN_AFTER;
-        let lately = now < self.call_at + longest;
-        self.put_off = if lately { (self.put_off * 2).clamp(shortest, longest) } else { shortest };
-        self.call_at = now + self.put_off;
-        let step = self.decides.give_up();
+        let (shortest, longest) = RETRY_AFTER;
+        let recent = now < self.retry.at + longest;
+        let pause = if recent { (self.retry.pause * 2).clamp(shortest, longest) } else { shortest };
+        (self.retry.pause, self.retry.at) = (pause, now + pause);
+        let step = self.decisions.give_up();
         self.step(now, step);
     }
 
-    /// How long it does not call, since it could not follow.
+    /// The pause before it connects to the primary again.
     #[cfg(test)]
-    pub(super) fn put_off(&self) -> Duration {
-        self.put_off
+    pub(super) fn retry_pause(&self) -> Duration {
+        self.retry.pause
     }
 
-    /// The one that serves is lost, or seems so.
+    /// The primary is lost, or seems so.
     fn lost(&mut self, now: Instant) {
-        let step = self.decides.lost();
+        let step = self.decisions.lost();
         self.step(now, step);
     }
 
-    fn news(&mut self, now: Instant, news: WitnessEvent) {
-        match news {
+    fn witness_event(&mut self, now: Instant, event: WitnessEvent) {
+        match event {
             WitnessEvent::Changed => {
                 if let Phase::Looking(at) = &mut self.phase {
                     *at = now;
@@ -456,7 +467,7 @@ impl PairReplica {
             }
             WitnessEvent::Claimed(claim, outcome) => {
                 match &outcome {
-                    Err(why) if !self.decides.is_promoting() => debug!("etcd refused a claim: {why}"),
+                    Err(why) if !self.decisions.is_promoting() => debug!("etcd refused a claim: {why}"),
                     Err(ClaimError::NoAnswer) => {
                         warn!(
                             "the primary CTA is lost and etcd does not answer, so no CTA can take over: the claim is repeated"
@@ -465,7 +476,7 @@ impl PairReplica {
                     Err(why) => warn!("this CTA does not take over: {why}"),
                     Ok(_) => {}
                 }
-                let step = self.decides.claimed(claim, outcome);
+                let step = self.decisions.claimed(claim, outcome);
                 self.step(now, step);
             }
         }
@@ -477,13 +488,13 @@ impl PairReplica {
             ReplicaAction::Connect(serves) => match self.witness.address(serves.cta) {
                 Some(at) => {
                     let link = self.links.connect(now, at);
-                    self.phase = Phase::Calling { link, number: serves.cta, at };
+                    self.phase = Phase::Connecting { link, number: serves.cta, at };
                 }
                 None => self.lost(now),
             },
             ReplicaAction::Claim(claim) => {
-                if self.decides.is_promoting() {
-                    self.await_its_place();
+                if self.decisions.is_promoting() {
+                    self.keep_former_primary();
                 }
                 self.witness.claim(claim);
             }
@@ -495,13 +506,13 @@ impl PairReplica {
             }
             ReplicaAction::Discard => {
                 match &self.phase {
-                    Phase::Calling { link, .. } => self.links.close(*link),
-                    Phase::ReplicaCta(followed) => self.links.close(followed.link),
+                    Phase::Connecting { link, .. } => self.links.close(*link),
+                    Phase::Replicating(primary) => self.links.close(primary.link),
                     Phase::Looking(_) | Phase::Promoting(_) => {}
                 }
-                self.answering.be(None);
-                self.heard.push(ReplicaEvent::Nothing);
-                self.phase = Phase::Looking(now + LOOK_AGAIN);
+                self.responder.set_identity(None);
+                self.replica_events.push(ReplicaEvent::Reset);
+                self.phase = Phase::Looking(now + CHECK_AGAIN);
                 self.show_condition("looks for the primary");
             }
             ReplicaAction::Serve(home) => {
@@ -512,27 +523,28 @@ impl PairReplica {
                     true => info!(term = home.term, "this CTA is the primary after a takeover"),
                     false => info!(term = home.term, "this CTA is the primary"),
                 }
-                self.heard.push(ReplicaEvent::Serve(home, former));
+                self.replica_events.push(ReplicaEvent::Promoted(home, former));
             }
         }
     }
 
-    /// The link is of no use any more; what it told of the one that served still is.
-    fn await_its_place(&mut self) {
-        if let Phase::ReplicaCta(followed) = &mut self.phase {
-            self.links.close(followed.link);
-            let endpoints = std::mem::take(&mut followed.endpoints);
-            let former = followed.members.take().map(|members| FormerPrimary { members, endpoints });
+    /// Closes the link to the lost primary, and keeps what is known of it.
+    fn keep_former_primary(&mut self) {
+        if let Phase::Replicating(primary) = &mut self.phase {
+            self.links.close(primary.link);
+            let endpoints = std::mem::take(&mut primary.endpoints);
+            let former = primary.members.take().map(|members| FormerPrimary { members, endpoints });
             self.phase = Phase::Promoting(former);
         }
     }
 
-    /// What it serves with.
-    pub(crate) fn succeed(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
-        let Self { links, witness, answering, callers, rejected_peers, endpoints, smf, .. } = self;
-        answering.be(None);
-        let callers = callers.into_iter().map(|(_, caller)| caller).collect();
-        Promotion { home, links, witness, answering, endpoints, smf, former, callers, rejected_peers }
+    /// What this CTA has as the primary.
+    pub(crate) fn promote(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
+        let Self { links, witness, responder, incoming, endpoints, smf, .. } = self;
+        responder.set_identity(None);
+        let resuming = incoming.resuming.into_iter().map(|(_, cpf)| cpf).collect();
+        let pending = incoming.pending;
+        Promotion { home, links, witness, responder, endpoints, smf, former, resuming, pending }
     }
 
     /// The process ends in order.
@@ -540,18 +552,18 @@ impl PairReplica {
         self.witness.leave();
     }
 
-    /// Looks who serves, when that is due.
-    fn look(&mut self, now: Instant) {
+    /// Checks etcd for the primary, when that is due.
+    fn check_etcd(&mut self, now: Instant) {
         let Phase::Looking(at) = self.phase else { return };
         let Some(me) = self.witness.me().filter(|_| now >= at) else { return };
-        self.phase = Phase::Looking(now + LOOK_AGAIN);
+        self.phase = Phase::Looking(now + CHECK_AGAIN);
         let home = self.witness.home();
-        // Its place is taken all the same, if it is free, and what etcd says of this one put right.
-        let calls = |home: &Home| home.cta_replica != Some(me) && home.primary.cta != me.cta;
-        if now < self.call_at && home.as_ref().is_some_and(calls) {
+        // A pause holds back connections only: a vacant role is claimed, and etcd's record of this CTA corrected, all the same.
+        let connects = |home: &Home| home.cta_replica != Some(me) && home.primary.cta != me.cta;
+        if now < self.retry.at && home.as_ref().is_some_and(connects) {
             return;
         }
-        let step = self.decides.look(me, home.as_ref());
+        let step = self.decisions.look(me, home.as_ref());
         self.step(now, step);
     }
 
@@ -562,21 +574,21 @@ impl PairReplica {
 
     /// What to wait on.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let watch = match &self.phase {
-            Phase::ReplicaCta(followed) => Some(followed.watch.as_fd()),
+        let heartbeats = match &self.phase {
+            Phase::Replicating(primary) => Some(primary.heartbeats.as_fd()),
             _ => None,
         };
-        [self.links.fd(), self.witness.as_fd()].into_iter().chain(watch)
+        [self.links.fd(), self.witness.as_fd()].into_iter().chain(heartbeats)
     }
 
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let phase = match &self.phase {
             Phase::Looking(at) => Some(*at),
-            Phase::ReplicaCta(followed) => followed.watch.next_deadline(),
+            Phase::Replicating(primary) => primary.heartbeats.next_deadline(),
             _ => None,
         };
-        let callers = self.callers.iter().map(|(at, _)| *at + CALLER_MAX).min();
-        [self.links.next_deadline(), phase, callers].into_iter().flatten().min()
+        let resuming = self.incoming.resuming.iter().map(|(since, _)| *since + RESUMING_MAX).min();
+        [self.links.next_deadline(), phase, resuming].into_iter().flatten().min()
     }
 }

@@ -1,4 +1,4 @@
-//! How long UEs waited after the loss of a CPF until another one went on, for the metrics.
+//! How long UEs waited after the loss of a CPF until another CPF served them, for the metrics.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use whimbrel_resilience::TakeoverTime;
 
 use crate::console::Sample;
 
-/// Longest time that is told apart, in microseconds: by then UEs have repeated what they said.
+/// Longest time that the histograms distinguish, in microseconds: by then UEs have repeated their messages.
 const LONGEST_US: u64 = 60_000_000;
-/// What is told of them: median, slowest hundredth, slowest.
+/// The quantiles that are shown.
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("1", 1.0)];
 
-/// Times since the start.
+/// The times since the start.
 pub(super) struct RecoveryTimes {
     ues: Histogram<u64>,
     losses: Histogram<u64>,
@@ -67,12 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_of_each_kind_its_own() {
-        let mut recovery_times = RecoveryTimes::default();
-        (1..=100).for_each(|us| recovery_times.add(TakeoverTime::Ue(Duration::from_micros(us))));
-        recovery_times.add(TakeoverTime::All(Duration::MAX));
-        let told: Vec<u64> = recovery_times.samples().map(|s| s.value).collect();
-        assert_eq!(told[..4], [100, 50, 99, 100]);
-        assert!(told[4..].iter().all(|us| *us >= LONGEST_US), "{told:?}");
+    fn ues_and_whole_losses_have_samples_of_their_own() {
+        let mut times = RecoveryTimes::default();
+        (1..=100).for_each(|us| times.add(TakeoverTime::Ue(Duration::from_micros(us))));
+        times.add(TakeoverTime::All(Duration::MAX));
+        let values: Vec<u64> = times.samples().map(|s| s.value).collect();
+        assert_eq!(values[..4], [100, 50, 99, 100]);
+        assert!(values[4..].iter().all(|us| *us >= LONGEST_US), "{values:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Callers that are turned away. Anybody who reaches the port may call, so each address is told in the log once for each reason, and counted
-//! from then on: the log is not theirs to fill.
+//! Peers whose links were rejected. Every host that reaches the port can connect, so each address is logged once for each reason and only
+//! counted from then on: peers must not be able to fill the log.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,27 +7,27 @@ use whimbrel_ids::Instant;
 
 use crate::log_limiter::LogLimiter;
 
-/// Those of one port.
+/// The rejected peers of one port.
 #[derive(Debug)]
 pub(super) struct RejectedPeers {
-    told: LogLimiter<(IpAddr, &'static str)>,
+    log: LogLimiter<(IpAddr, &'static str)>,
     total: u64,
 }
 
 impl Default for RejectedPeers {
     fn default() -> Self {
-        Self { told: LogLimiter::new("callers that are turned away"), total: 0 }
+        Self { log: LogLimiter::new("links that are rejected"), total: 0 }
     }
 }
 
 impl RejectedPeers {
-    /// One was turned away for a reason of this name. Whether that is to be told.
+    /// Counts a rejected peer. Returns whether it is to be logged.
     pub(super) fn allows(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
         self.total += 1;
-        self.told.allows(now, (peer.ip(), reason))
+        self.log.allows(now, (peer.ip(), reason))
     }
 
-    /// How many were.
+    /// How many links were rejected.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -41,27 +41,24 @@ mod tests {
     use crate::log_limiter::LINES_MAX;
 
     #[test]
-    fn each_address_and_reason_is_told_once_an_hour() {
-        let mut rejected_peers = RejectedPeers::default();
+    fn each_address_and_reason_is_logged_once_an_hour() {
+        let mut rejected = RejectedPeers::default();
         let (a, a_again) = ("192.0.2.1:5000".parse().unwrap(), "192.0.2.1:5001".parse().unwrap());
         let b = "192.0.2.2:5000".parse().unwrap();
         let at = |s: u64| Instant::ZERO + Duration::from_secs(s);
-        assert!(rejected_peers.allows(at(9), a, "wrong_key"));
-        assert!(!rejected_peers.allows(at(10), a_again, "wrong_key"), "it calls again");
-        assert!(
-            rejected_peers.allows(at(11), a, "no_greeting") && rejected_peers.allows(at(12), b, "wrong_key")
-        );
-        assert!(!rejected_peers.allows(at(3608), a, "wrong_key"));
-        assert!(rejected_peers.allows(at(3609), a, "wrong_key"));
-        assert_eq!(rejected_peers.total(), 6);
+        assert!(rejected.allows(at(9), a, "wrong_key"));
+        assert!(!rejected.allows(at(10), a_again, "wrong_key"), "from another port");
+        assert!(rejected.allows(at(11), a, "no_greeting") && rejected.allows(at(12), b, "wrong_key"));
+        assert!(!rejected.allows(at(3608), a, "wrong_key"));
+        assert!(rejected.allows(at(3609), a, "wrong_key"));
+        assert_eq!(rejected.total(), 6);
     }
 
     #[test]
-    fn whoever_calls_from_many_addresses_fills_a_screen_and_no_log() {
-        let mut rejected_peers = RejectedPeers::default();
+    fn links_from_many_addresses_do_not_fill_the_log() {
+        let mut rejected = RejectedPeers::default();
         let from = |n: u32| SocketAddr::from((n.to_be_bytes(), 1));
-        let told =
-            (0..100_000).filter(|n| rejected_peers.allows(Instant::ZERO, from(*n), "wrong_key")).count();
-        assert_eq!((told, rejected_peers.total()), (LINES_MAX, 100_000));
+        let logged = (0..100_000).filter(|n| rejected.allows(Instant::ZERO, from(*n), "wrong_key")).count();
+        assert_eq!((logged, rejected.total()), (LINES_MAX, 100_000));
     }
 }

@@ -1,5 +1,5 @@
-//! What tries inputs for a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel replay-sandbox`, and a thread that
-//! hands it one trial after the other, waits for it, and puts another in its place when it dies or takes too long.
+//! The replay sandbox of a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel replay-sandbox`, and a thread that hands it
+//! one trial after the other, waits for the outcomes, and starts another process when one dies or takes too long.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -21,14 +21,14 @@ use whimbrel_resilience::{ReplaySandbox, ToReplaySandbox, Trial, TrialOutcome};
 
 /// How long a trial may take, the start of its process included: a UE's longest replay takes milliseconds.
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(1);
-/// Memory of the process that tries: hundreds of times what one UE needs.
+/// Memory of the sandbox: hundreds of times what one UE needs.
 const SANDBOX_OCTETS_MAX: u64 = 1 << 30;
-/// Octets of trials that are handed over before the first answer: the pipe takes them even if nobody reads.
+/// Octets of trials that are written before the first report: the pipe takes them even if the sandbox does not read.
 const AHEAD_OCTETS: usize = 32 * 1024;
 /// The longest message: a UE's log and its state.
 const MESSAGE_OCTETS_MAX: usize = 1 << 20;
 
-/// What a process that tries says of a trial at its begin and after each input: its number, and how many inputs did no harm.
+/// A report of the sandbox, at the begin of a trial and after each input: the trial's number, and how many inputs did no harm.
 const REPORT_OCTETS: usize = 12;
 
 enum Order {
@@ -36,15 +36,15 @@ enum Order {
     Try(u64, Trial),
 }
 
-/// The life of a CPF that a trial is of, the trial, and what became of it.
+/// The CPF's run that a trial belongs to, the trial's number, and its outcome.
 type Outcome = (u64, u64, TrialOutcome);
 
-/// The trials of a CPF. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
+/// The sandbox, as the CPF uses it. Dropped, it ends the process at once.
 pub(super) struct Sandbox {
-    /// `None` when it is being dropped.
+    /// `None` while it is dropped.
     orders: Option<Sender<Order>>,
     outcomes: Receiver<Outcome>,
-    /// Also the way to end a wait of the thread.
+    /// Readable when there are outcomes; shut down, it ends a wait of the thread.
     woken: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,47 +58,47 @@ impl Drop for Sandbox {
 }
 
 impl Sandbox {
-    /// With this program. Errors: one sentence.
+    /// Starts it with this program. Errors: one sentence.
     pub(super) fn start() -> Result<Self, String> {
         let program =
-            std::env::current_exe().map_err(|e| format!("the program does not find itself: {e}"))?;
-        // The program that runs unit tests would run those again whose names say so.
+            std::env::current_exe().map_err(|e| format!("the path of this program is not known: {e}"))?;
+        // In a unit test, this program is the test program: the arguments must select no test.
         let arguments: &[&str] =
             if cfg!(test) { &["--exact", "replay-sandbox"] } else { &["replay-sandbox"] };
         Self::with(program, arguments, TRIAL_TIME_MAX)
     }
 
     fn with(program: PathBuf, arguments: &'static [&'static str], within: Duration) -> Result<Self, String> {
-        let failed = |e: io::Error| format!("inputs cannot be tried: {e}");
+        let failed = |e: io::Error| format!("the replay sandbox cannot be started: {e}");
         let (woken, wakes) = UnixStream::pair().map_err(failed)?;
         woken.set_nonblocking(true).map_err(failed)?;
         let (orders, taken) = channel();
-        let (told, outcomes) = channel();
-        let mut thread = Thread { program, arguments, within, running: None, config: None, told, wakes };
+        let (report, outcomes) = channel();
+        let mut thread = Thread { program, arguments, within, running: None, config: None, report, wakes };
         let work = move || thread.run(&taken);
-        let thread = std::thread::Builder::new().name("replay-sandbox".into()).spawn(work).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("sandbox".into()).spawn(work).map_err(failed)?;
         Ok(Self { orders: Some(orders), outcomes, woken, thread: Some(thread) })
     }
 
-    /// The configuration that is in force for the trials to come.
+    /// Sets the configuration for the trials to come.
     pub(super) fn configure(&self, config: &Arc<Config>) {
         self.order(Order::Configure(config.clone()));
     }
 
-    /// Has inputs tried in a life of the CPF.
-    pub(super) fn have_tried(&self, life: u64, trial: Trial) {
-        self.order(Order::Try(life, trial));
+    /// Runs a trial for one run of the CPF.
+    pub(super) fn run_trial(&self, run: u64, trial: Trial) {
+        self.order(Order::Try(run, trial));
     }
 
     fn order(&self, order: Order) {
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
-    /// Takes an outcome.
+    /// Takes an outcome, if there is one.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         let outcome = self.outcomes.try_recv().ok();
         if outcome.is_none() {
-            // Wakes for outcomes that were taken already; one that comes after this look has a wake behind it.
+            // Clears wake-ups of outcomes that were taken already; an outcome that comes after this check is followed by a wake-up.
             let _ = (&self.woken).read(&mut [0; 64]);
             return self.outcomes.try_recv().ok();
         }
@@ -111,9 +111,9 @@ impl Sandbox {
     }
 }
 
-/// A trial that nobody has taken yet.
+/// A trial that the sandbox has not got yet.
 struct Waiting {
-    life: u64,
+    run: u64,
     id: u64,
     inputs: u32,
     message: Vec<u8>,
@@ -138,7 +138,7 @@ struct Thread {
     within: Duration,
     running: Option<Running>,
     config: Option<Arc<Config>>,
-    told: Sender<Outcome>,
+    report: Sender<Outcome>,
     wakes: UnixStream,
 }
 
@@ -153,35 +153,35 @@ impl Thread {
             match next {
                 Some(Order::Configure(config)) => {
                     self.config = Some(config.clone());
-                    // A process that is there already is told; else one is started, so that it is warm when it is needed.
-                    let told = message(&ToReplaySandbox::Configure(config));
-                    if self.running.as_mut().is_none_or(|r| r.send(&[told]).is_err()) {
+                    // A running sandbox gets it; else one is started, so that it is warm when it is needed.
+                    let message = message(&ToReplaySandbox::Configure(config));
+                    if self.running.as_mut().is_none_or(|r| r.send(&[message]).is_err()) {
                         self.start();
                     }
                 }
-                Some(Order::Try(life, trial)) => {
+                Some(Order::Try(run, trial)) => {
                     let (id, inputs) = (trial.id, trial.inputs.len() as u32);
                     waiting.push_back(Waiting {
-                        life,
+                        run,
                         id,
                         inputs,
                         message: message(&ToReplaySandbox::Try(trial)),
                     });
                 }
                 None if waiting.is_empty() || self.is_over() => return, // the CPF is gone
-                None => self.try_them(&mut waiting),
+                None => self.run_trials(&mut waiting),
             }
         }
     }
 
-    /// Tries what waits, as far as the process that does so comes out of it.
-    fn try_them(&mut self, waiting: &mut VecDeque<Waiting>) {
+    /// Runs the waiting trials until one of them ends the sandbox.
+    fn run_trials(&mut self, waiting: &mut VecDeque<Waiting>) {
         if self.running.is_none() {
             self.start();
         }
         let Some(running) = &mut self.running else {
-            // UEs wait: better untried than never.
-            waiting.drain(..).for_each(|w| self.tell((w.life, w.id, TrialOutcome::Passed)));
+            // UEs wait: an input without a trial is better than none.
+            waiting.drain(..).for_each(|w| self.report((w.run, w.id, TrialOutcome::Passed)));
             return;
         };
         let mut octets = 0;
@@ -194,12 +194,12 @@ impl Thread {
         let handed = ahead.len();
         let alive = running.send(&ahead).is_ok();
         for _ in 0..handed {
-            let Some(Waiting { life, id, inputs, .. }) = waiting.pop_front() else { return };
-            let mut became = TrialOutcome::CrashedAfter(0);
+            let Some(Waiting { run, id, inputs, .. }) = waiting.pop_front() else { return };
+            let mut outcome = TrialOutcome::CrashedAfter(0);
             if alive {
-                became = running.tries(id, inputs, self.within, &self.wakes);
+                outcome = running.outcome_of(id, inputs, self.within, &self.wakes);
             }
-            if became != TrialOutcome::Passed {
+            if outcome != TrialOutcome::Passed {
                 self.running = None;
                 if self.is_over() {
                     return;
@@ -208,33 +208,33 @@ impl Thread {
                     trial = id,
                     "a message ended the sandbox process that replayed it: its UE context is discarded (a fault of ours; please report it)"
                 );
-                self.tell((life, id, became));
+                self.report((run, id, outcome));
                 return self.start();
             }
-            let _ = self.told.send((life, id, became));
+            let _ = self.report.send((run, id, outcome));
         }
         let _ = self.wakes.write(&[0]);
     }
 
-    fn tell(&mut self, outcome: Outcome) {
-        let _ = self.told.send(outcome);
+    fn report(&mut self, outcome: Outcome) {
+        let _ = self.report.send(outcome);
         let _ = self.wakes.write(&[0]);
     }
 
-    /// Nobody waits for outcomes any more.
+    /// Whether the CPF no longer waits for outcomes.
     fn is_over(&self) -> bool {
         is_closed(&self.wakes)
     }
 
     fn start(&mut self) {
         let started = Running::start(&self.program, self.arguments);
-        let told = started.and_then(|mut running| {
+        let configured = started.and_then(|mut running| {
             if let Some(config) = &self.config {
                 running.send(&[message(&ToReplaySandbox::Configure(config.clone()))])?;
             }
             Ok(running)
         });
-        self.running = told.map_err(|e| warn!("the replay sandbox cannot be started: {e}")).ok();
+        self.running = configured.map_err(|e| warn!("the replay sandbox cannot be started: {e}")).ok();
     }
 }
 
@@ -251,8 +251,8 @@ impl Running {
         messages.iter().try_for_each(|m| self.to.write_all(m.as_ref()))
     }
 
-    /// What became of a trial that it was handed.
-    fn tries(&mut self, id: u64, inputs: u32, within: Duration, ended: &UnixStream) -> TrialOutcome {
+    /// The outcome of a trial that was written to it.
+    fn outcome_of(&mut self, id: u64, inputs: u32, within: Duration, ended: &UnixStream) -> TrialOutcome {
         let until = Instant::now() + within;
         let mut survived = 0;
         loop {
@@ -264,7 +264,7 @@ impl Running {
         }
     }
 
-    /// What it says next, if it says anything in time and somebody waits for it.
+    /// Its next report, if that comes in time and the CPF still waits for it.
     fn report(&mut self, until: Instant, ended: &UnixStream) -> Option<(u64, u32)> {
         let mut report = [0; REPORT_OCTETS];
         let mut read = 0;
@@ -289,13 +289,13 @@ impl Running {
     }
 }
 
-/// Whether the other end of a pair is gone, or was shut.
+/// Whether the other end of a socket pair was closed or shut down.
 fn is_closed(socket: &UnixStream) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// Its octets behind their number.
+/// The octets of a message, after their number.
 fn message(message: &ToReplaySandbox) -> Vec<u8> {
     let mut octets = vec![0; 4];
     message.write(&mut octets);
@@ -304,14 +304,14 @@ fn message(message: &ToReplaySandbox) -> Vec<u8> {
     octets
 }
 
-/// The process that tries: messages come on standard input, how far it came with each trial goes to standard output.
+/// The sandbox process: messages come on standard input, reports go to standard output.
 /// Errors: one sentence.
 pub(crate) fn replay_sandbox() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
-    // What it holds are UEs' keys: no image of it shall lie about. Without the bounds it is still a process that nobody misses.
+    // It holds UEs' keys: no core dump. Without these limits it works all the same.
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::As, limit(SANDBOX_OCTETS_MAX));
-    // A CPF that dies while an input does not come to its end stops nobody any more.
+    // When the CPF dies, an input that is never finished must not keep this process alive.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (mut sandbox, mut input, mut output) =
         (ReplaySandbox::default(), io::stdin().lock(), io::stdout().lock());
@@ -323,21 +323,21 @@ pub(crate) fn replay_sandbox() -> Result<(), String> {
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > MESSAGE_OCTETS_MAX {
-            return Err("what is to be tried is too long".into());
+            return Err("the message is too long".into());
         }
         octets.clear();
         octets.resize(length, 0);
         input.read_exact(&mut octets).map_err(|e| e.to_string())?;
         let message = ToReplaySandbox::read(&octets).map_err(|e| e.to_string())?;
-        let mut told = Ok(());
-        let tell = |trial: u64, inputs: u32| {
+        let mut written = Ok(());
+        let write_report = |trial: u64, inputs: u32| {
             let mut report = [0; REPORT_OCTETS];
             report[..8].copy_from_slice(&trial.to_be_bytes());
             report[8..].copy_from_slice(&inputs.to_be_bytes());
-            told = output.write_all(&report).and_then(|()| output.flush());
+            written = output.write_all(&report).and_then(|()| output.flush());
         };
-        sandbox.handle(message, tell).map_err(|e| e.to_string())?;
-        told.map_err(|e| e.to_string())?;
+        sandbox.handle(message, write_report).map_err(|e| e.to_string())?;
+        written.map_err(|e| e.to_string())?;
     }
 }
 
@@ -353,10 +353,10 @@ mod tests {
         Trial { id, ue: UeId { slot: 1, generation: 1 }, state: None, inputs: Vec::new() }
     }
 
-    /// The outcomes of so many trials by a shell that does this for them.
+    /// The outcomes of this many trials, for which a shell runs a script.
     fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<Outcome> {
         let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_millis(100)).unwrap();
-        (1..=trials).for_each(|id| sandbox.have_tried(7, trial(id)));
+        (1..=trials).for_each(|id| sandbox.run_trial(7, trial(id)));
         let mut outcomes = Vec::new();
         while outcomes.len() < trials as usize {
             let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
@@ -366,23 +366,23 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_or_does_not_come_back_has_tried_poison() {
+    fn a_trial_whose_process_dies_or_hangs_has_ended_it() {
         for script in [&["-c", "exit 1"][..], &["-c", "kill -9 $$"], &["-c", "exec sleep 5"]] {
             assert_eq!(outcomes(script, 2), [(7, 1, ENDED), (7, 2, ENDED)], "{script:?}");
         }
     }
 
     #[test]
-    fn a_process_that_hangs_does_not_outlive_who_has_it_try() {
+    fn a_process_that_hangs_is_ended_with_its_cpf() {
         let folder = tempfile::tempdir().unwrap();
         let number = folder.path().join("pid");
         let script = format!("echo $$ > {}; exec sleep 1000", number.display());
         let script: &'static [&'static str] = Vec::from(["-c", script.leak()]).leak();
         let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_secs(600)).unwrap();
-        sandbox.have_tried(7, trial(1));
+        sandbox.run_trial(7, trial(1));
         let pid = loop {
-            let said = std::fs::read_to_string(&number).unwrap_or_default();
-            if let Ok(pid) = said.trim().parse::<u32>() {
+            let text = std::fs::read_to_string(&number).unwrap_or_default();
+            if let Ok(pid) = text.trim().parse::<u32>() {
                 break pid;
             }
             std::thread::yield_now();
@@ -392,16 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_poison_is_tried_by_another() {
-        // It answers the first trial, and then is gone.
+    fn trials_after_a_fatal_one_run_in_another_process() {
+        // It reports the first trial, and then exits.
         let script = &["-c", r"head -c 1 > /dev/null; printf '\0\0\0\0\0\0\0\1\0\0\0\0'; exit 1"];
         assert_eq!(outcomes(script, 2), [(7, 1, TrialOutcome::Passed), (7, 2, ENDED)]);
     }
 
     #[test]
-    fn where_nobody_can_try_inputs_are_run_all_the_same() {
+    fn without_a_sandbox_inputs_are_run_all_the_same() {
         let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIAL_TIME_MAX).unwrap();
-        sandbox.have_tried(7, trial(1));
+        sandbox.run_trial(7, trial(1));
         let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
         assert_eq!(sandbox.outcome(), Some((7, 1, TrialOutcome::Passed)));
     }

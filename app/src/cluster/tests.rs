@@ -1,4 +1,4 @@
-//! A CTA's pool and CPFs on loopback; and peers that are none.
+//! A CTA's pool and CPFs on loopback, and peers that are neither.
 
 mod at_etcd;
 mod pair;
@@ -24,7 +24,7 @@ use whimbrel_resilience::link::{
 use whimbrel_resilience::membership::{Configuration, CpfRoster, MemberId};
 use whimbrel_resilience::replication::CpfId;
 
-use super::excluded_cpfs::COMES_AGAIN_AFTER;
+use super::excluded_cpfs::EXCLUDED_FOR;
 use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
 use crate::api::{self, Shared};
@@ -34,12 +34,12 @@ use crate::console::{Condition, Console};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
 
-/// Heartbeats that a machine which does much else answers too: no test here is about them.
+/// A timing that a busy machine keeps, too: no test with it is about heartbeats.
 fn patient() -> Timing {
     Timing::new(Duration::from_secs(1), 16).unwrap()
 }
 
-/// A pool that awaits CPFs of its region and of one more.
+/// A pool for CPFs of its region and of one more.
 fn pool() -> Pool {
     pool_with(Console::new(clock::now()).unwrap())
 }
@@ -62,7 +62,7 @@ fn cluster_of_pair(pair: PairOf) -> Cluster {
     Cluster { listen, pair: Some(pair), heartbeat: patient(), ..config::default().cluster.clone() }
 }
 
-/// The same as one of a pair.
+/// The same, of a CTA in a pair.
 fn pool_of_pair() -> Pool {
     let config = config::default();
     let lease = Duration::from_secs(5);
@@ -102,37 +102,37 @@ impl Drop for Running {
     }
 }
 
-/// Lets the pool work until it says something that is wanted.
-fn until<T>(pool: &mut Pool, mut wanted: impl FnMut(PoolEvent) -> Option<T>) -> T {
+/// Lets the pool work until an event is the expected one.
+fn until<T>(pool: &mut Pool, mut expected: impl FnMut(PoolEvent) -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
-        for said in pool.turn(clock::now()) {
-            if let Some(found) = wanted(said) {
+        for event in pool.turn(clock::now()) {
+            if let Some(found) = expected(event) {
                 return found;
             }
         }
         pool.flush();
         std::thread::sleep(Duration::from_micros(200));
     }
-    panic!("it does not happen");
+    panic!("the event does not come");
 }
 
-fn members(said: PoolEvent) -> Option<usize> {
-    match said {
+fn members(event: PoolEvent) -> Option<usize> {
+    match event {
         PoolEvent::Rings(rings) => Some(rings.members().count()),
         _ => None,
     }
 }
 
-fn lost(said: PoolEvent) -> Option<CpfId> {
-    match said {
+fn lost(event: PoolEvent) -> Option<CpfId> {
+    match event {
         PoolEvent::Lost(cpf) | PoolEvent::LostRepeatedly(cpf) => Some(cpf),
         _ => None,
     }
 }
 
 #[test]
-fn cpfs_come_are_lost_and_come_anew_under_another_number() {
+fn a_cpf_that_joins_again_gets_another_number() {
     let mut pool = pool();
     assert_eq!(pool.rings().members().count(), 0);
     let first = cpf(&pool, "home/site");
@@ -144,14 +144,14 @@ fn cpfs_come_are_lost_and_come_anew_under_another_number() {
     let _third = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 2);
     let numbers: Vec<CpfId> = pool.rings().members().collect();
-    assert_eq!(numbers, [CpfId(2), CpfId(3)], "a number is one life");
+    assert_eq!(numbers, [CpfId(2), CpfId(3)], "a number belongs to one membership");
 }
 
-#[test] // one that is started again and again because it dies at once uses them up within hours
-fn numbers_begin_again_when_all_have_been() {
+#[test] // a CPF that dies at each start uses the numbers up within hours
+fn numbers_begin_again_after_the_last_one() {
     let mut pool = pool();
     let all_but_one = CpfTable { life: 7, newest: u16::MAX - 1, members: Vec::new() };
-    pool.succeed(clock::now(), all_but_one, Vec::new());
+    pool.take_over(clock::now(), all_but_one, Vec::new());
     let _first = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
     let second = cpf(&pool, "home/site");
@@ -163,7 +163,7 @@ fn numbers_begin_again_when_all_have_been() {
     assert!(pool.knows(CpfId(u16::MAX)) && pool.knows(CpfId(2)));
 }
 
-/// What a pool shows of itself.
+/// The condition that a pool shows.
 fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
     let shown = console.components(|c| c.all().find(|c| c.name == "CPFs").cloned());
     let shown = shown.expect("its condition");
@@ -177,8 +177,8 @@ fn counted(pool: &Pool, name: &str) -> u64 {
     all.iter().sum()
 }
 
-#[test] // docs/cluster.md, "Who serves a UE": what is missing is told
-fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
+#[test] // docs/cluster.md, "Who serves a UE"
+fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     let console = Console::new(clock::now()).unwrap();
     let mut pool = pool_with(console.clone());
     let shows = |pool: &Pool| shows(pool, &console);
@@ -196,63 +196,59 @@ fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
 }
 
 #[test]
-fn a_cpf_of_a_region_that_nobody_configured_is_refused() {
+fn a_cpf_of_a_region_that_is_not_configured_is_refused() {
     let mut pool = pool();
     let _stray = cpf(&pool, "elsewhere/site");
     let _good = cpf(&pool, "home/site");
-    assert_eq!(until(&mut pool, members), 1, "the good one alone");
+    assert_eq!(until(&mut pool, members), 1, "the correct one alone");
     std::thread::sleep(Duration::from_millis(300));
     pool.turn(clock::now());
     assert_eq!(pool.rings().members().count(), 1);
 }
 
 #[test]
-fn regions_that_are_decided_come_with_the_gnbs_that_are_in_them_and_go_with_them() {
+fn regions_in_etcd_come_and_go_with_their_areas() {
     let mut pool = pool();
     let _cpf = cpf(&pool, "home/next");
     assert_eq!(until(&mut pool, members), 1);
-    let mut decide = |json: &str| {
-        let decided = Configuration::read(json.as_bytes()).unwrap();
-        pool.enrol(CpfRoster::default().under(Some(decided)));
+    let mut set = |json: &str| {
+        let configuration = Configuration::read(json.as_bytes()).unwrap();
+        pool.apply_etcd(CpfRoster::default().under(Some(configuration)));
         (pool.rings().members().count(), pool.rings().areas().regions().count())
     };
     let areas = r#""areas":[{"region":"home/new","tacs":[7]}]"#;
-    assert_eq!(decide(&format!(r#"{{"regions":["home/next","home/new"],{areas}}}"#)), (1, 1));
-    assert_eq!(decide(r#"{"regions":["home/next"]}"#), (1, 0));
-    assert_eq!(
-        decide(&format!(r#"{{"regions":["home/new"],{areas}}}"#)),
-        (0, 1),
-        "its region is none any more"
-    );
-    assert_eq!(decide("{}"), (1, 0), "the file's again");
+    assert_eq!(set(&format!(r#"{{"regions":["home/next","home/new"],{areas}}}"#)), (1, 1));
+    assert_eq!(set(r#"{"regions":["home/next"]}"#), (1, 0));
+    assert_eq!(set(&format!(r#"{{"regions":["home/new"],{areas}}}"#)), (0, 1), "its region is gone");
+    assert_eq!(set("{}"), (1, 0), "the file's configuration again");
 }
 
 #[test]
-fn what_is_decided_is_in_force_after_a_takeover_and_those_who_served_before_are_on_the_rings() {
+fn after_a_takeover_etcds_configuration_is_in_force_and_former_cpfs_are_on_the_rings() {
     let mut active = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
     let mut cta_replica = pool_of_pair();
-    let decided = br#"{"regions":["home/new"],"areas":[{"region":"home/new","tacs":[7]}]}"#;
-    let heard = CpfRoster::default().under(Some(Configuration::read(decided).unwrap()));
-    cta_replica.begins(clock::now(), Some((active.as_members(), vec![])), heard);
+    let configuration = br#"{"regions":["home/new"],"areas":[{"region":"home/new","tacs":[7]}]}"#;
+    let etcd = CpfRoster::default().under(Some(Configuration::read(configuration).unwrap()));
+    cta_replica.begin(clock::now(), Some((active.to_members(), vec![])), etcd);
     assert_eq!(cta_replica.rings().areas().regions().count(), 1);
-    let told: Vec<usize> = cta_replica.turn(clock::now()).into_iter().filter_map(members).collect();
-    assert_eq!(told, [1], "nobody is told rings without anybody");
+    let rings: Vec<usize> = cta_replica.turn(clock::now()).into_iter().filter_map(members).collect();
+    assert_eq!(rings, [1], "empty rings are not announced");
 }
 
 #[test] // the CTA is lost, and its CTA replica knows its CPFs
-fn a_cpf_goes_on_with_its_ctas_cta_replica() {
+fn a_cpf_resumes_with_the_cta_replica() {
     taken_over(true, Duration::ZERO);
 }
 
-#[test] // docs/cluster.md: which waits until etcd agrees
-fn a_cpf_waits_for_a_cta_replica_that_waits_itself() {
+#[test] // docs/cluster.md: the CTA replica waits until etcd agrees
+fn a_cpf_waits_for_a_cta_replica_that_takes_over_late() {
     taken_over(true, Duration::from_secs(6));
 }
 
 #[test]
-fn a_cpf_whose_cta_hangs_is_called_by_the_cta_replica() {
+fn a_cta_that_takes_over_connects_to_cpfs_of_a_hanging_primary() {
     taken_over(false, Duration::ZERO);
 }
 
@@ -261,74 +257,74 @@ fn taken_over(ends: bool, after: Duration) {
     let mut cta_replica = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
-    active.replicated_at(cta_replica.address());
-    let former = active.as_members();
+    active.announce_replica(cta_replica.address());
+    let former = active.to_members();
     active.flush();
     if ends {
         drop(active);
         std::thread::sleep(after);
-        cta_replica.succeed(clock::now(), former, vec![]);
-        return goes_on(cta_replica);
+        cta_replica.take_over(clock::now(), former, vec![]);
+        return resumes_with(cta_replica);
     }
-    cta_replica.succeed(clock::now(), former, vec![]);
-    goes_on(cta_replica); // the former one is there still, and does nothing
+    cta_replica.take_over(clock::now(), former, vec![]);
+    resumes_with(cta_replica); // the former primary still runs, and does nothing
 }
 
-#[test] // SIGSTOP and SIGCONT of the one that has just taken over, or many UEs: the call waits in its socket
-fn a_cpf_that_has_called_is_not_missed_by_a_cta_that_was_held_up() {
+#[test] // SIGSTOP and SIGCONT of the CTA that has just taken over, or many UEs: the connection waits in its socket
+fn a_cpf_that_has_reconnected_is_not_lost_because_the_cta_was_held_up() {
     let mut active = pool_of_pair();
     let mut cta_replica = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
     assert_eq!(until(&mut active, members), 1);
-    active.replicated_at(cta_replica.address());
-    let former = active.as_members();
+    active.announce_replica(cta_replica.address());
+    let former = active.to_members();
     active.flush();
     drop(active);
     let three_seconds_ago = whimbrel_ids::Instant(clock::now().0 - 3_000_000);
-    cta_replica.succeed(three_seconds_ago, former, vec![]);
-    goes_on(cta_replica);
+    cta_replica.take_over(three_seconds_ago, former, vec![]);
+    resumes_with(cta_replica);
 }
 
-fn goes_on(mut cta_replica: Pool) {
-    let resumes = |said| match said {
+fn resumes_with(mut cta_replica: Pool) {
+    let resumes = |event| match event {
         PoolEvent::Resumes(cpf, has) => Some((cpf, has)),
         PoolEvent::Lost(cpf) => panic!("{cpf:?} is lost"),
         _ => None,
     };
     assert_eq!(until(&mut cta_replica, resumes), (CpfId(1), 0));
     cta_replica.resumed(CpfId(1), 0);
-    cta_replica.ask(UeQuery::Page(None, 10), UeQueryReply::Ue(tokio::sync::oneshot::channel().0));
-    let shown = |said| matches!(said, PoolEvent::UesShown(..)).then_some(());
+    cta_replica.query_ues(UeQuery::Page(None, 10), UeQueryReply::Ue(tokio::sync::oneshot::channel().0));
+    let shown = |event| matches!(event, PoolEvent::UesShown(..)).then_some(());
     until(&mut cta_replica, shown);
 }
 
 #[test]
-fn a_cpf_of_another_life_is_told_to_begin_anew() {
+fn a_cpf_of_another_life_has_to_join_again() {
     let mut cta_replica = pool_of_pair();
     let mut peer = Caller::new(&cta_replica, Hello::own(Role::Cpf).to_octets());
-    peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
-    let heard = peer.heard(&mut cta_replica);
-    assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
+    peer.send(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
+    let received = peer.received(&mut cta_replica);
+    assert!(matches!(received[..], [ToCpf::Forgotten]), "{received:?}");
 }
 
-#[test] // etcd was slow: they call elsewhere just as the CTA replica takes over, and the end of their call is seen after that
-fn cpfs_whose_call_ends_as_the_cta_replica_takes_over_are_not_lost() {
-    let nobody_answers = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, region) = (nobody_answers.local_addr().unwrap(), "home/site".into());
+#[test] // etcd was slow: CPFs connect elsewhere just as the CTA replica takes over, which notices the end of their links after that
+fn cpfs_whose_link_ends_during_the_takeover_are_not_lost() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, region) = (silent.local_addr().unwrap(), "home/site".into());
     let (id, code) = (CpfId(1), CodeVersion::own());
     let one = CpfEntry { id, address, region, code, draining: false, listed: None };
     let mut cta_replica = pool_of_pair();
-    cta_replica.succeed(clock::now(), CpfTable { life: 7, newest: 1, members: vec![one] }, vec![]);
-    let calls = |cta_replica: &mut Pool| {
+    cta_replica.take_over(clock::now(), CpfTable { life: 7, newest: 1, members: vec![one] }, vec![]);
+    let reconnect = |cta_replica: &mut Pool| {
         let mut peer = Caller::new(cta_replica, Hello::own(Role::Cpf).to_octets());
-        peer.tell(&ToCta::Resume { life: 7, id, has: 0 });
-        let mut said = Vec::new();
+        peer.send(&ToCta::Resume { life: 7, id, has: 0 });
+        let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
-        while !said.contains(&"resumes") {
+        while !events.contains(&"resumes") {
             assert!(Instant::now() < end, "it does not resume");
-            said.extend(cta_replica.turn(clock::now()).into_iter().filter_map(|said| match said {
+            events.extend(cta_replica.turn(clock::now()).into_iter().filter_map(|event| match event {
                 PoolEvent::Resumes(..) => Some("resumes"),
-                PoolEvent::Disconnected(_) => Some("parted"),
+                PoolEvent::Disconnected(_) => Some("disconnected"),
                 PoolEvent::Lost(cpf) => panic!("{cpf:?} is lost"),
                 _ => None,
             }));
@@ -337,19 +333,23 @@ fn cpfs_whose_call_ends_as_the_cta_replica_takes_over_are_not_lost() {
             peer.links.flush();
         }
         cta_replica.resumed(id, 0);
-        (peer, said)
+        (peer, events)
     };
-    let (first, said) = calls(&mut cta_replica);
-    assert_eq!(said, ["resumes"]);
+    let (first, events) = reconnect(&mut cta_replica);
+    assert_eq!(events, ["resumes"]);
     drop(first);
-    let (_second, said) = calls(&mut cta_replica);
-    assert_eq!(said, ["parted", "resumes"], "what it is told now is told again when it calls");
-    let (_third, said) = calls(&mut cta_replica);
-    assert_eq!(said, ["parted", "resumes"], "it calls again before its former call is seen to end");
+    let (_second, events) = reconnect(&mut cta_replica);
+    assert_eq!(events, ["disconnected", "resumes"], "messages sent meanwhile are sent again");
+    let (_third, events) = reconnect(&mut cta_replica);
+    assert_eq!(
+        events,
+        ["disconnected", "resumes"],
+        "it reconnects before the end of its former link is noticed"
+    );
     assert!(cta_replica.knows(id));
 }
 
-/// A peer that says what it likes.
+/// A peer that sends arbitrary messages.
 struct Caller {
     links: Links,
     link: LinkId,
@@ -363,20 +363,20 @@ impl Caller {
         Self { links, link, events: Events::default() }
     }
 
-    fn say(&mut self, octets: &[u8]) {
+    fn send_octets(&mut self, octets: &[u8]) {
         self.links.send(self.link, octets);
         self.links.flush();
     }
 
-    fn tell(&mut self, message: &ToCta) {
+    fn send(&mut self, message: &ToCta) {
         let mut octets = Vec::new();
         message.write(&mut octets);
-        self.say(&octets);
+        self.send_octets(&octets);
     }
 
-    /// Lets both work until the link has ended; gives what came before.
-    fn heard(&mut self, pool: &mut Pool) -> Vec<ToCpf> {
-        let mut heard = Vec::new();
+    /// Lets both work until the link has ended. Returns the messages before that.
+    fn received(&mut self, pool: &mut Pool) -> Vec<ToCpf> {
+        let mut received = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
             pool.turn(clock::now());
@@ -384,15 +384,15 @@ impl Caller {
             self.links.drain(clock::now(), &mut self.events);
             for event in self.events.iter() {
                 match event {
-                    Event::Frame { octets, .. } => heard.push(ToCpf::read(octets).unwrap()),
-                    Event::Down { .. } => return heard,
+                    Event::Frame { octets, .. } => received.push(ToCpf::read(octets).unwrap()),
+                    Event::Down { .. } => return received,
                     _ => {}
                 }
             }
             self.links.flush();
             std::thread::sleep(Duration::from_micros(200));
         }
-        panic!("the link is kept");
+        panic!("the link does not end");
     }
 }
 
@@ -404,11 +404,11 @@ fn join_at(address: SocketAddr) -> ToCta {
     ToCta::Join { region: "home/site".parse().unwrap(), address }
 }
 
-/// Somebody to whom CPFs come, and who says what they are to believe.
+/// A CTA or CPF that is played by the test.
 struct Host {
     links: Links,
     events: Events,
-    untold: VecDeque<LinkReport>,
+    reports: VecDeque<LinkReport>,
 }
 
 #[derive(Debug)]
@@ -422,37 +422,37 @@ impl Host {
     fn new(role: Role) -> Self {
         let mut settings = whimbrel_link::Settings::new(Hello::own(role).to_octets());
         settings.listen = Some("127.0.0.1:0".parse().unwrap());
-        Self { links: Links::open(settings).unwrap(), events: Events::default(), untold: VecDeque::new() }
+        Self { links: Links::open(settings).unwrap(), events: Events::default(), reports: VecDeque::new() }
     }
 
     /// What happens next.
     fn next(&mut self) -> LinkReport {
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
-            if let Some(told) = self.untold.pop_front() {
-                return told;
+            if let Some(report) = self.reports.pop_front() {
+                return report;
             }
             self.look();
             std::thread::sleep(Duration::from_micros(200));
         }
-        panic!("nothing happens");
+        panic!("no report comes");
     }
 
     fn look(&mut self) {
         self.links.drain(clock::now(), &mut self.events);
-        self.untold.extend(self.events.iter().filter_map(|event| match event {
+        self.reports.extend(self.events.iter().filter_map(|event| match event {
             Event::Up { link, .. } => Some(LinkReport::Up(link)),
             Event::Frame { link, octets } => Some(LinkReport::Frame(link, octets.to_vec())),
             Event::Down { link, reason } => Some(LinkReport::Down(link, reason)),
-            Event::TurnedAway { .. } => None,
+            Event::Rejected { .. } => None,
         }));
         self.links.flush();
     }
 
-    /// Where the CPF that comes wants to be reached.
+    /// The address that a joining CPF announces.
     fn caller(&mut self) -> (LinkId, SocketAddr) {
-        let LinkReport::Up(link) = self.next() else { panic!("nobody calls") };
-        let LinkReport::Frame(_, join) = self.next() else { panic!("it says nothing") };
+        let LinkReport::Up(link) = self.next() else { panic!("no link comes") };
+        let LinkReport::Frame(_, join) = self.next() else { panic!("no message comes") };
         let ToCta::Join { address, .. } = ToCta::read(&join).unwrap() else { panic!("it does not join") };
         (link, address)
     }
@@ -477,7 +477,7 @@ impl Host {
         }
     }
 
-    fn tell(&mut self, link: LinkId, messages: impl IntoIterator<Item = ToCpf>) {
+    fn send(&mut self, link: LinkId, messages: impl IntoIterator<Item = ToCpf>) {
         for message in messages {
             let mut octets = Vec::new();
             message.write(&mut octets);
@@ -496,8 +496,8 @@ fn member(life: u64) -> [ToCpf; 2] {
     ]
 }
 
-#[test] // etcd was slow, so it has called the CTA replica in vain, and tries hosts now that are down
-fn a_cta_replica_that_serves_is_called_at_once_by_a_cpf_that_calls_others() {
+#[test] // etcd was slow, so the CPF has tried the CTA replica in vain, and tries hosts that are down
+fn a_cpf_that_tries_other_ctas_resumes_at_once_with_the_new_primary() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (mut former, mut cta_replica) = (Host::new(Role::Cta), Host::new(Role::Cta));
     let mut ctas = vec![silent.local_addr().unwrap(); 40]; // each for half a second
@@ -506,7 +506,7 @@ fn a_cta_replica_that_serves_is_called_at_once_by_a_cpf_that_calls_others() {
     let (link, itself) = former.caller();
     let [_, configure] = member(5);
     let welcome = ToCpf::Welcome { life: 5, id: CpfId(1), heartbeats: HeartbeatKey([7; 32]), keep: true };
-    former.tell(link, [welcome, configure, ToCpf::CtaReplica(cta_replica.links.local_addr())]);
+    former.send(link, [welcome, configure, ToCpf::CtaReplica(cta_replica.links.local_addr())]);
     let resumes = |cta_replica: &mut Host| loop {
         if let LinkReport::Frame(link, octets) = cta_replica.next() {
             assert!(matches!(ToCta::read(&octets), Ok(ToCta::Resume { life: 5, .. })));
@@ -517,31 +517,31 @@ fn a_cta_replica_that_serves_is_called_at_once_by_a_cpf_that_calls_others() {
     drop(former);
     let link = resumes(&mut cta_replica);
     cta_replica.links.close(link);
-    std::thread::sleep(Duration::from_millis(100)); // so that it calls the next ones
+    std::thread::sleep(Duration::from_millis(100)); // so that it tries the next ones
     let serves = Instant::now();
     cta_replica.links.connect(clock::now(), itself);
     resumes(&mut cta_replica);
-    assert!(serves.elapsed() < Duration::from_secs(5), "a CTA misses it after two");
+    assert!(serves.elapsed() < Duration::from_secs(5), "a CTA declares it lost after two");
 }
 
 #[test]
-fn what_a_link_between_cpfs_may_have_lost_is_said_on_the_next() {
+fn messages_that_a_link_between_cpfs_may_have_lost_are_sent_on_the_next() {
     let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
     let outdated = CpfCommand::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
-    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
+    cta.send(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
     for _ in 0..3 {
         let link = other.asked_for(ue);
-        other.links.close(link); // whoever asked cannot know whether the question came
+        other.links.close(link); // the sender cannot know whether its message arrived
     }
     other.asked_for(ue);
 }
 
-/// Lets a CPF call somebody who is not its CTA: how often it was called, and what the log says of that.
-fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
+/// Lets a CPF connect to a process that is not a usable CTA. Returns the number of connections, and of log lines.
+fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     let listening = "127.0.0.1:0".parse().unwrap();
     let mut settings = whimbrel_link::Settings::new(hello);
     settings.listen = Some(listening);
@@ -554,9 +554,9 @@ fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
     let (mut events, mut up) = (Events::default(), 0);
     tracing::subscriber::with_default(Lines(lines.clone()), || {
         let end = Instant::now() + Duration::from_secs(20);
-        while up < calls {
-            assert!(Instant::now() < end, "called {up} times");
-            // As if it were ten minutes, of which it calls each five seconds.
+        while up < connections {
+            assert!(Instant::now() < end, "{up} connections");
+            // Ten minutes pass for the CPF, which connects each five seconds.
             let now = clock::now() + Duration::from_secs(6) * up;
             cpf.turn(now);
             called.drain(clock::now(), &mut events);
@@ -571,31 +571,31 @@ fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
     (up, lines.load(Ordering::Relaxed))
 }
 
-#[test] // and so is a CPF at the address of one
-fn a_cta_of_another_version_is_told_once_however_often_it_is_called() {
+#[test] // and so is a CPF at a CTA's address
+fn a_cta_of_another_version_is_logged_once() {
     let mut other_version = Hello::own(Role::Cta).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [other_version, Hello::own(Role::Cpf).to_octets()] {
-        assert_eq!(calls_and_lines(hello, 100), (100, 1));
+        assert_eq!(connections_and_lines(hello, 100), (100, 1));
     }
 }
 
 #[test]
-fn who_calls_what_is_no_cta_calls_the_next_one_then() {
+fn after_a_process_that_is_not_a_cta_the_next_one_is_tried() {
     let (mut wrong, mut right) = (Host::new(Role::Cpf), Host::new(Role::Cta));
     let at = [&wrong, &right].map(|host| host.links.local_addr().unwrap());
     let _cpf = running(at.to_vec(), None, "home/site");
     let end = Instant::now() + Duration::from_secs(20);
-    while right.untold.is_empty() {
-        assert!(Instant::now() < end, "it stays with who answers and is none");
+    while right.reports.is_empty() {
+        assert!(Instant::now() < end, "it stays with the process that is not a CTA");
         wrong.look();
         right.look();
         std::thread::sleep(Duration::from_micros(200));
     }
-    assert!(!wrong.untold.is_empty(), "that one was called first");
+    assert!(!wrong.reports.is_empty(), "that one was tried first");
 }
 
-/// What an HTTP server says: its status line, its head and its body.
+/// The answer of an HTTP server: status line, head and body.
 fn get(at: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
@@ -605,7 +605,7 @@ fn get(at: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
+fn a_cpf_shows_its_status_over_http_and_no_ues() {
     let mut cta = Host::new(Role::Cta);
     let at = "127.0.0.1:0".parse().unwrap();
     let console = Console::new(clock::now()).unwrap();
@@ -615,14 +615,14 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
     let settings =
         Settings { ctas, at_etcd: None, listen: at, region, key_file: None, console: Some(console) };
     let _cpf = Running::new(settings);
-    let until = |path: &str, says: &str| {
+    let until = |path: &str, text: &str| {
         let end = Instant::now() + Duration::from_secs(20);
-        while !get(api.address, path).contains(says) {
-            assert!(Instant::now() < end, "{says}: {}", get(api.address, path));
+        while !get(api.address, path).contains(text) {
+            assert!(Instant::now() < end, "{text}: {}", get(api.address, path));
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    until("/api/v1/status", "no CTA takes this CPF");
+    until("/api/v1/status", "no CTA accepts this CPF");
     until("/metrics", "\nwhimbrel_cpf_member 0\n");
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
@@ -640,8 +640,8 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
         upfs: Default::default(),
         payload: Payload::Tick,
     });
-    cta.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Command)));
-    for says in [
+    cta.send(link, member(5).into_iter().chain([serve, input].map(ToCpf::Command)));
+    for line in [
         "whimbrel_cpf_member 1",
         "whimbrel_cpf_ues 1",
         "whimbrel_cpf_inputs_total 1",
@@ -649,7 +649,7 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
         "whimbrel_cpf_states_unreadable_total 0",
         "whimbrel_cpf_listed 0",
     ] {
-        until("/metrics", &format!("\n{says}\n"));
+        until("/metrics", &format!("\n{line}\n"));
     }
     assert!(!get(api.address, "/metrics").contains("whimbrel_gnbs"), "it has none");
     until("/api/v1/status", "\"condition\":\"up\"");
@@ -661,29 +661,29 @@ fn a_cpf_says_over_http_how_it_is_and_nothing_of_ues() {
     until("/metrics", "\nwhimbrel_heartbeats_ignored_total{why=\"malformed\"} 1\n");
     cta.links.close(link);
     cta.links.flush();
-    until("/metrics", "\nwhimbrel_cpf_begun_anew_total 1\n");
+    until("/metrics", "\nwhimbrel_cpf_rejoins_total 1\n");
 }
 
-#[test] // who sent it says it again, when the CTA's word is here too
-fn a_message_of_a_life_that_is_not_known_ends_its_link() {
+#[test] // its sender sends it again, when the CTA's message has arrived, too
+fn a_message_of_an_unknown_life_ends_its_link() {
     let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
     let (link, itself) = cta.caller();
     let mut octets = Vec::new();
     let message = PeerMessage::Fetch { ue: UeId { slot: 3, generation: 1 }, clock: 7 };
     ToPeer { life: 5, from: CpfId(2), message }.write(&mut octets);
-    let mut say = || {
+    let mut send = || {
         let link = other.links.connect(clock::now(), itself);
         other.links.send(link, &octets);
         other.links.flush();
         other.ended(link)
     };
-    assert_eq!(say(), DownReason::Closed, "it is no member yet");
-    cta.tell(link, member(6));
-    assert_eq!(say(), DownReason::Closed, "it is one of another life");
+    assert_eq!(send(), DownReason::Closed, "it is not a member yet");
+    cta.send(link, member(6));
+    assert_eq!(send(), DownReason::Closed, "it is a member in another life");
 }
 
-/// A CPF whose lines in the log are counted.
+/// A CPF whose log lines are counted.
 fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
     let settings = Settings {
         ctas: vec![cta.links.local_addr().unwrap()],
@@ -701,7 +701,7 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
     Running(stop, Some(std::thread::spawn(work)))
 }
 
-/// The message by which another CPF sends a UE's first state, in this life of the CTA.
+/// The message with a UE's first checkpoint, in this life of the CTA.
 fn state(life: u64, ue: UeId) -> Vec<u8> {
     let state = Checkpoint::of(&UeContext::new(ue)).unwrap();
     let message = PeerMessage::State(State { ue, term: 1, clock: 0, state });
@@ -710,15 +710,15 @@ fn state(life: u64, ue: UeId) -> Vec<u8> {
     octets
 }
 
-#[test] // its sender said all of it again each second, and what came after it was never here
-fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
+#[test] // the sender repeated all of it each second, and later messages never arrived
+fn a_message_that_cannot_be_read_is_skipped_logged_once_and_counted() {
     let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let console = Console::new(clock::now()).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let _cpf = counting(&cta, Some(console.clone()), &lines);
     let (link, itself) = cta.caller();
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
-    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
+    cta.send(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
     let to_it = other.links.connect(clock::now(), itself);
     let (before, after) = (UeId { slot: 3, generation: 1 }, UeId { slot: 4, generation: 1 });
     let mut held = |other: &mut Host, ue: UeId| {
@@ -726,11 +726,11 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
         other.links.flush();
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            assert!(Instant::now() < end, "the state does not come");
-            other.look(); // it writes what waits, once the link stands
+            assert!(Instant::now() < end, "the checkpoint does not come");
+            other.look(); // it writes what waits, once the link is up
             cta.look();
-            for told in cta.untold.drain(..) {
-                let LinkReport::Frame(_, octets) = told else { panic!("{told:?}") };
+            for report in cta.reports.drain(..) {
+                let LinkReport::Frame(_, octets) = report else { panic!("{report:?}") };
                 if let ToCta::Report(CpfReport::CheckpointHeld { ue: held, .. }) =
                     ToCta::read(&octets).unwrap()
                 {
@@ -740,24 +740,24 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
         }
     };
     held(&mut other, before);
-    let told = lines.load(Ordering::Relaxed);
+    let before_lines = lines.load(Ordering::Relaxed);
     let mut damaged = state(5, before);
     *damaged.last_mut().unwrap() ^= 1;
     for nonsense in [&damaged[..], &[0xff; 40], &[]].into_iter().cycle().take(300) {
         other.links.send(to_it, nonsense);
     }
     held(&mut other, after);
-    assert!(!other.untold.iter().any(|told| matches!(told, LinkReport::Down(..))), "on the same link");
-    assert_eq!(lines.load(Ordering::Relaxed), told + 1);
+    assert!(!other.reports.iter().any(|report| matches!(report, LinkReport::Down(..))), "on the same link");
+    assert_eq!(lines.load(Ordering::Relaxed), before_lines + 1);
     let end = Instant::now() + Duration::from_secs(20);
     while console.metrics.sample("whimbrel_cpf_messages_unreadable_total") < 300 {
-        assert!(Instant::now() < end, "it does not count");
+        assert!(Instant::now() < end, "it is not counted");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-#[test] // of another life for good, as one whose CTA hangs while its CTA replica serves
-fn who_ends_each_link_that_leads_to_it_is_told_once() {
+#[test] // a CPF of another life, as one whose CTA hangs after a takeover
+fn a_cpf_that_closes_each_link_is_logged_once() {
     let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
     let lines = Arc::new(AtomicUsize::new(0));
     let _cpf = counting(&cta, None, &lines);
@@ -765,32 +765,32 @@ fn who_ends_each_link_that_leads_to_it_is_told_once() {
     let ue = UeId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
     let outdated = CpfCommand::Outdated { ue, clock: 7, up_to_date: vec![CpfId(2)] };
-    cta.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
+    cta.send(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Command(outdated)]));
     let first = other.asked_for(ue);
-    let told = lines.load(Ordering::Relaxed);
+    let lines_before = lines.load(Ordering::Relaxed);
     other.links.close(first);
     for _ in 0..3 {
         let link = other.asked_for(ue);
         other.links.close(link);
     }
-    assert_eq!(lines.load(Ordering::Relaxed), told + 2, "that it ended, and that it stands again");
+    assert_eq!(lines.load(Ordering::Relaxed), lines_before + 2, "it was lost, and is up again");
 }
 
 #[test] // docs/cluster.md, "Upgrading"
-fn cpfs_that_run_other_code_wait_until_they_are_most() {
+fn cpfs_that_run_other_code_wait_until_they_are_the_majority() {
     let mut pool = pool();
     let _own = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
     let other = Hello { role: Role::Cpf, code: CodeVersion(CodeVersion::own().0 ^ 1) };
     let mut others: Vec<Caller> = (0..2).map(|_| Caller::new(&pool, other.to_octets())).collect();
-    others.iter_mut().for_each(|peer| peer.tell(&join()));
+    others.iter_mut().for_each(|peer| peer.send(&join()));
     let end = Instant::now() + Duration::from_secs(20);
     let mut rings = Vec::new();
     while rings != [CpfId(2), CpfId(3)] {
         assert!(Instant::now() < end, "{rings:?}");
-        for said in pool.turn(clock::now()) {
-            if let PoolEvent::Rings(now) = said {
-                assert!(rings.is_empty(), "one alone changes nothing");
+        for event in pool.turn(clock::now()) {
+            if let PoolEvent::Rings(now) = event {
+                assert!(rings.is_empty(), "one CPF alone changes nothing");
                 rings = now.members().collect();
             }
         }
@@ -801,40 +801,40 @@ fn cpfs_that_run_other_code_wait_until_they_are_most() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    assert!(pool.knows(CpfId(1)), "it has UEs still, perhaps");
+    assert!(pool.knows(CpfId(1)), "it may still have UEs");
 }
 
 #[test]
-fn who_is_no_cpf_gets_nothing() {
+fn a_peer_that_is_not_a_cpf_gets_no_message() {
     let mut pool = pool();
     let cta = Hello::own(Role::Cta).to_octets();
     let mut other_version = Hello::own(Role::Cpf).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [cta, other_version, b"something else".to_vec(), Vec::new()] {
         let mut peer = Caller::new(&pool, hello);
-        peer.tell(&join());
-        assert_eq!(peer.heard(&mut pool).len(), 0);
+        peer.send(&join());
+        assert_eq!(peer.received(&mut pool).len(), 0);
     }
     assert_eq!(counted(&pool, "whimbrel_versions_refused_total"), 1);
-    // One that does not begin with its offer, and one whose first message is nothing at all.
+    // A CPF whose first message does not join, and one whose first message is unreadable.
     assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 4);
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
-        peer.say(first);
-        assert_eq!(peer.heard(&mut pool).len(), 0);
+        peer.send_octets(first);
+        assert_eq!(peer.received(&mut pool).len(), 0);
     }
     assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 6);
     assert_eq!(pool.rings().members().count(), 0);
 }
 
-#[test] // octets that are none, one that was changed on its way, and the CTA's own sent back
-fn heartbeats_that_are_none_are_counted() {
+#[test] // malformed octets, a heartbeat that was changed on its way, and the CTA's own sent back
+fn invalid_heartbeats_are_counted_by_reason() {
     let mut pool = pool();
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap();
     heart.set_nonblocking(true).unwrap();
     let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
-    peer.tell(&ToCta::Join { region, address: heart.local_addr().unwrap() });
+    peer.send(&ToCta::Join { region, address: heart.local_addr().unwrap() });
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
     while counted(&pool, "whimbrel_heartbeats_ignored_total") < 3 {
@@ -863,35 +863,35 @@ fn heartbeats_that_are_none_are_counted() {
 }
 
 #[test] // a rule of a firewall, or an MTU: UDP passes, TCP does not
-fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
+fn a_cpf_that_answers_heartbeats_alone_is_lost_and_learns_so() {
     let heartbeat = Timing::new(Duration::from_millis(50), 16).unwrap();
     let mut pool = pool_that(Console::new(clock::now()).unwrap(), heartbeat);
     let _heard = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let answering = HeartbeatResponder::start(heart).unwrap();
+    let responder = HeartbeatResponder::start(heart).unwrap();
     let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
-    peer.tell(&ToCta::Join { region, address: heart });
+    peer.send(&ToCta::Join { region, address: heart });
     let end = Instant::now() + Duration::from_secs(20);
     let (mut welcome, mut lost_at) = (None, None);
-    while !answering.is_replaced() {
+    while !responder.is_replaced() {
         assert!(Instant::now() < end, "lost: {lost_at:?}");
         if let Some(lost) = pool.turn(clock::now()).into_iter().find_map(lost) {
             assert_eq!(lost, CpfId(2));
             lost_at = Some(Instant::now());
         }
         pool.flush();
-        // It reads what it is to answer with until it is welcome, and nothing on its link from then on.
+        // It reads its link until it is welcome, and nothing from then on.
         if welcome.is_none() {
             peer.links.drain(clock::now(), &mut peer.events);
             peer.links.flush();
-            let told = peer.events.iter().find_map(|event| match event {
+            let message = peer.events.iter().find_map(|event| match event {
                 Event::Frame { octets, .. } => Some(ToCpf::read(octets).unwrap()),
                 _ => None,
             });
-            if let Some(ToCpf::Welcome { id, heartbeats, .. }) = told {
-                answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
+            if let Some(ToCpf::Welcome { id, heartbeats, .. }) = message {
+                responder.set_identity(Some((MemberId::Cpf(id), &heartbeats.0)));
                 welcome = Some(Instant::now());
             }
         }
@@ -904,7 +904,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_told_so() {
 }
 
 #[test]
-fn a_cpf_that_breaks_the_rules_is_given_up() {
+fn a_cpf_that_violates_the_protocol_is_excluded() {
     let mut pool = pool();
     let ue = UeId { slot: 5, generation: 1 };
     let ran = CpfReport::Ran { ue, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
@@ -916,19 +916,19 @@ fn a_cpf_that_breaks_the_rules_is_given_up() {
     join().write(&mut twice);
     for (port, wrong) in (9..).zip([damaged, twice, vec![0xff; 8], Vec::new()]) {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
-        peer.tell(&join_at(([127, 0, 0, 1], port).into()));
-        peer.say(&wrong);
-        let heard = peer.heard(&mut pool);
-        assert!(matches!(heard.first(), Some(ToCpf::Welcome { .. })), "{heard:?}");
+        peer.send(&join_at(([127, 0, 0, 1], port).into()));
+        peer.send_octets(&wrong);
+        let received = peer.received(&mut pool);
+        assert!(matches!(received.first(), Some(ToCpf::Welcome { .. })), "{received:?}");
         assert_eq!(pool.rings().members().count(), 0);
     }
     assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 4);
 }
 
-/// Whether a CPF that is reached there is taken, so much later. It then breaks the rules, or its process ends.
-fn comes(pool: &mut Pool, address: SocketAddr, later: Duration, breaks_rules: bool) -> bool {
+/// Whether a CPF with this address may join, this much later. It then violates the protocol, or its process ends.
+fn joins(pool: &mut Pool, address: SocketAddr, later: Duration, violates: bool) -> bool {
     let mut peer = Caller::new(pool, Hello::own(Role::Cpf).to_octets());
-    peer.tell(&join_at(address));
+    peer.send(&join_at(address));
     let (mut peer, mut welcome) = (Some(peer), false);
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
@@ -946,17 +946,17 @@ fn comes(pool: &mut Pool, address: SocketAddr, later: Duration, breaks_rules: bo
         }
         if !welcome && events.iter().any(|event| matches!(event, Event::Frame { .. })) {
             welcome = true;
-            match breaks_rules {
-                true => caller.say(&[0xff; 8]),
+            match violates {
+                true => caller.send_octets(&[0xff; 8]),
                 false => peer = None,
             }
         }
     }
-    panic!("nothing comes of it");
+    panic!("it neither joins nor is refused");
 }
 
-#[test] // it came back after 200 ms, each time with some lines and other rings
-fn who_breaks_the_rules_again_and_again_comes_back_after_a_pause_and_is_told_once() {
+#[test] // it came back after 200 ms, each time with log lines and new rings
+fn a_cpf_that_violates_the_protocol_repeatedly_is_excluded_and_logged_once() {
     let mut pool = pool();
     let _good = cpf(&pool, "home/site");
     until(&mut pool, members);
@@ -966,33 +966,32 @@ fn who_breaks_the_rules_again_and_again_comes_back_after_a_pause_and_is_told_onc
     (0..10).for_each(|_| drop(pool.turn(clock::now() + later)));
     tracing::subscriber::with_default(Lines(lines.clone()), || {
         for _ in 0..10 {
-            assert!(comes(&mut pool, bad, later, true), "it may have been started anew");
+            assert!(joins(&mut pool, bad, later, true), "it may have been restarted");
             for _ in 0..3 {
-                assert!(!comes(&mut pool, bad, later, true), "it has just been given up");
+                assert!(!joins(&mut pool, bad, later, true), "it is excluded");
             }
-            later += COMES_AGAIN_AFTER;
+            later += EXCLUDED_FOR;
         }
     });
-    assert_eq!(lines.load(Ordering::Relaxed), 4, "it comes, is given up, is refused, and comes again");
+    assert_eq!(lines.load(Ordering::Relaxed), 4, "it joins, is excluded, is refused, and joins again");
     assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 10);
     assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 30);
-    assert!(comes(&mut pool, bad, later, true) && comes(&mut pool, other, later, true));
-    assert_eq!(pool.rings().members().count(), 1, "the good one");
+    assert!(joins(&mut pool, bad, later, true) && joins(&mut pool, other, later, true));
+    assert_eq!(pool.rings().members().count(), 1, "the correct one");
 }
 
 #[test]
-fn a_cpf_that_merely_dies_may_come_again_at_once() {
+fn a_cpf_that_merely_dies_may_join_again_at_once() {
     let mut pool = pool();
     for n in 1..=5 {
-        assert!(comes(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");
+        assert!(joins(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");
     }
     assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 0);
 }
 
 #[test]
-fn a_loopback_address_is_no_address_for_other_hosts() {
-    let of =
-        |told: &str, peer: &str| super::pool::is_out_of_reach(told.parse().unwrap(), peer.parse().unwrap());
+fn a_loopback_address_is_out_of_reach_for_other_hosts() {
+    let of = |at: &str, peer: &str| super::pool::is_out_of_reach(at.parse().unwrap(), peer.parse().unwrap());
     assert!(of("127.0.0.1", "192.0.2.8") && of("::1", "2001:db8::8"));
     assert!(!of("127.0.0.1", "127.0.0.1") && !of("192.0.2.8", "192.0.2.8"));
 }

@@ -1,4 +1,4 @@
-//! What operators want to see of UEs, asked of all CPFs and answered when the last has answered or is gone.
+//! Queries for UEs, which go to all CPFs and are answered once the last CPF has answered or is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,65 +11,67 @@ use whimbrel_resilience::replication::CpfId;
 
 use crate::console::{UePage, UeView, UesRequest};
 
-/// What is done with the UEs once they are there.
+/// What happens to the UEs that a query finds.
 pub(crate) enum UeQueryReply {
-    /// A page of them.
+    /// They make a page.
     Page(UesRequest, oneshot::Sender<UePage>),
-    /// One of them.
+    /// One of them is shown.
     Ue(oneshot::Sender<Option<UeView>>),
-    /// A change of a session that one of them has; the answer is the operation.
+    /// A session of one of them is modified; the reply is the operation.
     Modified(PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }
 
-struct Ask {
+struct OpenQuery {
     which: UeQuery,
-    wanted: UeQueryReply,
-    awaited: BTreeSet<CpfId>,
+    reply: UeQueryReply,
+    outstanding: BTreeSet<CpfId>,
     ues: Vec<UeSummary>,
 }
 
-/// The questions that are under way.
+/// The open queries.
 #[derive(Default)]
 pub(super) struct UeQueries {
     last: u32,
-    open: BTreeMap<u32, Ask>,
+    open: BTreeMap<u32, OpenQuery>,
 }
 
 impl UeQueries {
-    /// A question to these; its number.
-    pub(super) fn ask(&mut self, which: UeQuery, wanted: UeQueryReply, of: BTreeSet<CpfId>) -> u32 {
+    /// Begins a query to these CPFs. Returns its number.
+    pub(super) fn begin(&mut self, which: UeQuery, reply: UeQueryReply, outstanding: BTreeSet<CpfId>) -> u32 {
+        let number = self.next_unanswered();
+        self.open.insert(number, OpenQuery { which, reply, outstanding, ues: Vec::new() });
+        number
+    }
+
+    /// The number of a query whose answer only shows that the CPF answers.
+    pub(super) fn next_unanswered(&mut self) -> u32 {
         self.last = self.last.wrapping_add(1);
-        self.open.insert(self.last, Ask { which, wanted, awaited: of, ues: Vec::new() });
         self.last
     }
 
-    /// The number of a question of which the answer does not matter, but that there is one.
-    pub(super) fn idle(&mut self) -> u32 {
-        self.last = self.last.wrapping_add(1);
-        self.last
-    }
-
-    /// One has answered. More UEs than were asked for are not kept.
-    pub(super) fn answered(&mut self, ask: u32, by: CpfId, ues: Vec<UeSummary>) {
-        let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };
-        open.awaited.remove(&by);
-        let most = match open.which {
+    /// A CPF has answered. UEs beyond the number asked for are dropped.
+    pub(super) fn answered(&mut self, number: u32, by: CpfId, ues: Vec<UeSummary>) {
+        let Some(query) = self.open.get_mut(&number) else { return };
+        if !query.outstanding.remove(&by) {
+            return;
+        }
+        let most = match query.which {
             UeQuery::Subscriber(_) => usize::MAX,
             UeQuery::Page(_, limit) => limit as usize,
         };
-        open.ues.extend(ues.into_iter().take(most));
+        query.ues.extend(ues.into_iter().take(most));
     }
 
-    /// One is gone, and answers no more.
+    /// A CPF is lost and will not answer.
     pub(super) fn gone(&mut self, cpf: CpfId) {
-        for ask in self.open.values_mut() {
-            ask.awaited.remove(&cpf);
+        for query in self.open.values_mut() {
+            query.outstanding.remove(&cpf);
         }
     }
 
-    /// Takes a question that is answered.
+    /// Takes a query that is complete.
     pub(super) fn done(&mut self) -> Option<(UeQueryReply, Vec<UeSummary>)> {
-        let ask = *self.open.iter().find(|(_, a)| a.awaited.is_empty())?.0;
-        self.open.remove(&ask).map(|a| (a.wanted, a.ues))
+        let number = *self.open.iter().find(|(_, query)| query.outstanding.is_empty())?.0;
+        self.open.remove(&number).map(|query| (query.reply, query.ues))
     }
 }

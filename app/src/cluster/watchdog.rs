@@ -1,27 +1,27 @@
-//! A thread that ends the process when one input does not come to its end: heartbeats are answered beside the working thread, so nobody else
-//! would notice. Whoever takes the UEs over has such an input tried first.
+//! A thread that ends the process when one input is not finished in time: heartbeats are answered by another thread, so no other process
+//! would notice. The CPF that takes its UEs over replays such an input in the sandbox first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_resilience::{InputProgress, Watchdog};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(50);
-/// Looks at which one input may be seen: 250 ms at least, ten thousand times what an input takes.
-const LOOKS_MAX: u32 = 6;
+/// Between two checks.
+const CHECKED_EVERY: Duration = Duration::from_millis(50);
+/// Checks at which the same input may be seen: 250 ms at least, ten thousand times what an input takes.
+const CHECKS_MAX: u32 = 6;
 
-/// What the working thread is at, watched.
+/// Watches the inputs of one working thread.
 pub(crate) struct InputWatchdog(Arc<InputProgress>);
 
 impl InputWatchdog {
-    /// `what` it is whose work is watched. Errors: one sentence.
+    /// `what`: the kind of process, for the message. Errors: one sentence.
     pub(crate) fn start(what: &'static str) -> Result<Self, String> {
         let work = Arc::new(InputProgress::default());
-        // It ends with the last who works.
+        // The thread ends when the last holder is dropped.
         let watched = Arc::downgrade(&work);
         let look = move || {
-            let mut dog = Watchdog::new(LOOKS_MAX);
+            let mut dog = Watchdog::new(CHECKS_MAX);
             while let Some(work) = watched.upgrade() {
                 if dog.look(&work) {
                     eprintln!(
@@ -30,15 +30,15 @@ impl InputWatchdog {
                     std::process::abort();
                 }
                 drop(work);
-                std::thread::sleep(LOOK);
+                std::thread::sleep(CHECKED_EVERY);
             }
         };
         let started = std::thread::Builder::new().name("watchdog".into()).spawn(look);
-        started.map_err(|e| format!("the {what} cannot be watched: {e}"))?;
+        started.map_err(|e| format!("the watchdog of this {what} cannot be started: {e}"))?;
         Ok(Self(work))
     }
 
-    /// Does the work of one message.
+    /// Runs the work of one input.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.begin();
         let done = work();

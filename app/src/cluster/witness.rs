@@ -1,4 +1,4 @@
-//! The witness of a pair of CTAs: etcd, which says which of them serves.
+//! The witness of a pair of CTAs: etcd, which decides which of them is the primary.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use crate::clock;
 use crate::config::{Cluster, PairOf};
 use crate::log_limiter::LogLimiter;
 
-/// How long etcd has to take note of one that leaves.
+/// How long etcd may take to delete the record of a CTA that leaves.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// What the thread that speaks with etcd has heard.
+/// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Heard {
+struct Found {
     events: VecDeque<Event>,
     home: Option<Home>,
     ctas: BTreeMap<u16, (Incarnation, SocketAddr)>,
@@ -32,37 +32,37 @@ struct Heard {
     incarnation: Option<Incarnation>,
 }
 
-/// What an event means for who serves.
+/// A change in etcd that concerns the pair.
 #[derive(Debug)]
 pub(crate) enum WitnessEvent {
-    /// What became of a claim.
+    /// The outcome of a claim.
     Claimed(Claim, Result<Home, ClaimError>),
-    /// Who serves, who CTA replicas or who is listed may be another.
+    /// The primary, the replica or the registered members may have changed.
     Changed,
 }
 
-/// This process's place among the CTAs at etcd.
+/// This CTA's registration in etcd.
 pub(crate) struct Witness {
     agent: Agent,
     number: u16,
     home: u16,
-    heard: Arc<Mutex<Heard>>,
+    found: Arc<Mutex<Found>>,
     wake: Arc<OwnedFd>,
-    /// Claims that have no answer yet, in their order.
-    asked: VecDeque<Claim>,
-    /// Claims that the thread could not be given: they have no answer.
-    unasked: Vec<Claim>,
-    /// Records that say what cannot be, and which of them were told.
+    /// Claims without an answer, in their order.
+    claims: VecDeque<Claim>,
+    /// Claims that could not be handed to the thread, which counts as no answer.
+    failed_claims: Vec<Claim>,
+    /// Invalid records.
     ignored: u64,
-    wrong: LogLimiter<(String, String)>,
+    log_ignored: LogLimiter<(String, String)>,
 }
 
 impl Witness {
-    /// Has this CTA listed, as reached at this address. Errors: one sentence.
+    /// Registers this CTA with its address. Errors: one sentence.
     pub(crate) fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
-        let heard = Arc::new(Mutex::new(Heard::default()));
+        let found = Arc::new(Mutex::new(Found::default()));
         let settings = Settings {
             cluster: pair.name.clone(),
             me: MemberId::Cta(pair.number),
@@ -74,124 +74,125 @@ impl Witness {
             },
             lease: pair.lease,
         };
-        let (hears, wakes, home) = (heard.clone(), wake.clone(), pair.home);
-        let told = move |told: MembershipUpdate<'_>| {
-            let mut heard = hears.lock().unwrap_or_else(PoisonError::into_inner);
-            heard.home = told.view.home(home).copied();
-            heard.incarnation = told.incarnation;
-            let ctas = told.view.members().filter_map(|(id, listed)| match id {
+        let (shared, wakes, home) = (found.clone(), wake.clone(), pair.home);
+        let on_update = move |update: MembershipUpdate<'_>| {
+            let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            found.home = update.view.home(home).copied();
+            found.incarnation = update.incarnation;
+            let ctas = update.view.members().filter_map(|(id, listed)| match id {
                 MemberId::Cta(n) => Some((n, (listed.incarnation, listed.member.address))),
                 MemberId::Cpf(_) => None,
             });
-            heard.ctas = ctas.collect();
-            heard.roll = CpfRoster::of(told.view);
-            heard.events.push_back(told.event);
-            drop(heard);
+            found.ctas = ctas.collect();
+            found.roll = CpfRoster::of(update.view);
+            found.events.push_back(update.event);
+            drop(found);
             // A counter at its limit is readable already, so a failed write loses nothing.
             let _ = rustix::io::write(&wakes, &1u64.to_ne_bytes());
         };
-        let agent = Agent::start(settings, &pair.etcd, told).map_err(|e| format!("cluster.etcd: {e}"))?;
+        let agent =
+            Agent::start(settings, &pair.etcd, on_update).map_err(|e| format!("cluster.etcd: {e}"))?;
         Ok(Self {
             agent,
             number: pair.number,
             home,
-            heard,
+            found,
             wake,
-            asked: VecDeque::new(),
-            unasked: Vec::new(),
+            claims: VecDeque::new(),
+            failed_claims: Vec::new(),
             ignored: 0,
-            wrong: LogLimiter::new("records at etcd"),
+            log_ignored: LogLimiter::new("records at etcd"),
         })
     }
 
-    /// Records that said what cannot be.
+    /// How many records were invalid.
     pub(crate) fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
-        what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+        what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// This CTA in this life; `None` before etcd has listed it.
+    /// This CTA's number and incarnation; `None` before it is registered.
     pub(crate) fn me(&self) -> Option<CtaInstance> {
-        let incarnation = self.heard(|h| h.incarnation)?;
+        let incarnation = self.with_found(|h| h.incarnation)?;
         Some(CtaInstance { cta: self.number, incarnation })
     }
 
-    /// Who serves and who CTA replicas, as far as is known.
+    /// The record of the primary and its replica, as far as is known.
     pub(crate) fn home(&self) -> Option<Home> {
-        self.heard(|h| h.home)
+        self.with_found(|h| h.home)
     }
 
-    /// What etcd says of CPFs, and of the cluster.
+    /// The registered CPFs and the configuration of the cluster.
     pub(crate) fn roll(&self) -> CpfRoster {
-        self.heard(|h| h.roll.clone())
+        self.with_found(|h| h.roll.clone())
     }
 
-    /// How the other CTA is watched: as is decided for the cluster, or said here.
-    pub(crate) fn heartbeat(&self, said: Timing) -> Timing {
-        self.heard(|h| h.roll.configuration().and_then(|c| c.heartbeat)).unwrap_or(said)
+    /// The timing of heartbeats: that of etcd's configuration, or else this one.
+    pub(crate) fn heartbeat(&self, own: Timing) -> Timing {
+        self.with_found(|h| h.roll.configuration().and_then(|c| c.heartbeat)).unwrap_or(own)
     }
 
-    /// Where a CTA is reached that is listed, in whichever life.
+    /// The address of a registered CTA, in any incarnation.
     pub(crate) fn address(&self, cta: u16) -> Option<SocketAddr> {
-        self.heard(|h| h.ctas.get(&cta).map(|(_, at)| *at))
+        self.with_found(|h| h.ctas.get(&cta).map(|(_, at)| *at))
     }
 
-    /// Whether a CTA is listed in this life.
+    /// Whether a CTA is registered in this incarnation.
     pub(crate) fn lists(&self, place: CtaInstance) -> bool {
-        self.heard(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
+        self.with_found(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
     }
 
-    /// UeQueries for the home. The answer comes as [`WitnessEvent::Claimed`].
+    /// Claims the home. The answer comes as [`WitnessEvent::Claimed`].
     pub(crate) fn claim(&mut self, claim: Claim) {
         if self.agent.command(Command::Claim(self.home, claim)) {
-            self.asked.push_back(claim);
+            self.claims.push_back(claim);
         } else {
-            self.unasked.push(claim);
+            self.failed_claims.push(claim);
         }
     }
 
-    /// Begins another life at etcd.
+    /// Registers again, as another incarnation.
     pub(crate) fn rejoin(&self) {
-        // If it is not taken, it is asked for again.
+        // A command that is not accepted is given again.
         let _ = self.agent.command(Command::Rejoin);
     }
 
-    /// Leaves in order: it is listed no longer, and its next life need not wait for its lease to run out. Waits for that a little.
+    /// Deletes the record, so that the next start need not wait until its lease expires; waits a little for that.
     pub(crate) fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
         self.agent.command(Command::Leave);
-        while std::time::Instant::now() < until && !self.heard(|h| h.events.contains(&Event::Left)) {
+        while std::time::Instant::now() < until && !self.with_found(|h| h.events.contains(&Event::Left)) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Takes what etcd said.
+    /// Takes the changes in etcd.
     pub(crate) fn turn(&mut self) -> Vec<WitnessEvent> {
         let unanswered = |claim| WitnessEvent::Claimed(claim, Err(ClaimError::NoAnswer));
-        let mut news: Vec<WitnessEvent> = self.unasked.drain(..).map(unanswered).collect();
-        let events = self.heard(|h| std::mem::take(&mut h.events));
+        let mut witness_events: Vec<WitnessEvent> = self.failed_claims.drain(..).map(unanswered).collect();
+        let events = self.with_found(|h| std::mem::take(&mut h.events));
         if !events.is_empty() {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.wake, &mut count);
         }
-        news.extend(events.into_iter().filter_map(|event| self.news(event)));
-        news
+        witness_events.extend(events.into_iter().filter_map(|event| self.event(event)));
+        witness_events
     }
 
-    fn news(&mut self, event: Event) -> Option<WitnessEvent> {
+    fn event(&mut self, event: Event) -> Option<WitnessEvent> {
         match event {
-            Event::Claimed(_, home) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Ok(home))),
-            Event::Refused(_, why) => Some(WitnessEvent::Claimed(self.asked.pop_front()?, Err(why))),
+            Event::Claimed(_, home) => Some(WitnessEvent::Claimed(self.claims.pop_front()?, Ok(home))),
+            Event::Refused(_, why) => Some(WitnessEvent::Claimed(self.claims.pop_front()?, Err(why))),
             Event::Joined(life) => {
-                info!(cta = self.number, life = life.0, "this CTA is registered in etcd");
+                info!(cta = self.number, incarnation = life.0, "this CTA is registered in etcd");
                 Some(WitnessEvent::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
                 self.ignored += 1;
-                if self.wrong.allows(clock::now(), (key.clone(), why.clone())) {
+                if self.log_ignored.allows(clock::now(), (key.clone(), why.clone())) {
                     warn!(key, "a record at etcd is ignored: {why}");
                 }
                 None
@@ -221,7 +222,7 @@ impl Witness {
             Event::Occupied(life) => {
                 warn!(
                     cta = self.number,
-                    life = life.0,
+                    incarnation = life.0,
                     "etcd lists another CTA, or an earlier run of this one, under this number: the registration is repeated"
                 );
                 None

@@ -19,7 +19,7 @@ use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, ControlThread, LocalUpf, Parts};
+use crate::core::{self, ControlThread, Deployment, LocalUpf, Parts};
 use crate::entropy::SystemEntropy;
 use crate::{clock, logging, subscribers};
 
@@ -104,10 +104,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
             None
         }
     };
-    let (pool, standby) = cluster(&config, upf_alone, &console, &mut entropy)?;
-    let at = pool.as_ref().and_then(Pool::address).or(standby.as_ref().and_then(PairReplica::address));
-    if let Some(at) = at {
-        info!("CPFs come to {at}");
+    let deployment = deployment(&config, upf_alone, &console, &mut entropy)?;
+    if let Some(at) = deployment.address() {
+        info!("CPFs connect to {at}");
     }
     let capture = options.capture;
     let parts = Parts {
@@ -119,12 +118,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
         upf,
         smf_n4,
-        pool,
-        standby,
-        upf_alone,
         capture,
     };
-    let control = core::start(parts)?;
+    let control = core::start(parts, deployment)?;
     let plmn = config.amf.plmn;
     info!(%plmn, "ready");
 
@@ -149,26 +145,26 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     }
 }
 
-/// Opens where CPFs come to, if they are processes of their own; and where the other CTA does, if this is one of a
-/// pair.
-fn cluster(
+/// How UEs are served. Opens the address to which CPFs and the other CTA connect, where there is one.
+fn deployment(
     config: &Config,
     upf_alone: bool,
     console: &Arc<Console>,
     entropy: &mut SystemEntropy,
-) -> Result<(Option<Pool>, Option<PairReplica>), String> {
+) -> Result<Deployment, String> {
     if upf_alone {
-        return Ok((None, None));
+        return Ok(Deployment::UpfOnly);
     }
     match &config.cluster.pair {
         None => {
-            let told = Arc::new(config.control());
-            Ok((Pool::open(&config.cluster, told, entropy, console.clone())?, None))
+            let control = Arc::new(config.control());
+            let pool = Pool::open(&config.cluster, control, entropy, console.clone())?;
+            Ok(pool.map_or(Deployment::Single, |pool| Deployment::Region(Box::new(pool))))
         }
         Some(pair) => {
             let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
-            let standby = PairReplica::open(pair, &config.cluster, endpoints, None, console.clone())?;
-            Ok((None, Some(standby)))
+            let replica = PairReplica::open(pair, &config.cluster, endpoints, None, console.clone())?;
+            Ok(Deployment::Pair(Box::new(replica)))
         }
     }
 }

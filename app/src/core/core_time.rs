@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use whimbrel_control::{Batch, Event, Procedure, UeId};
 use whimbrel_resilience::Inspect;
 
-/// Keeps each UE's account.
+/// Adds up the time of each UE's procedure.
 pub(crate) struct CoreTime {
     since: Instant,
     /// Nanoseconds by slot, since the UE's last procedure ended.
     spent: Vec<u32>,
-    /// Whose input ran last: what is sent after it is its.
+    /// The slot whose input ran last: sending its outputs counts for it.
     last: usize,
     ended: Vec<(usize, Procedure)>,
 }
@@ -23,17 +23,17 @@ impl Default for CoreTime {
 }
 
 impl CoreTime {
-    /// A message is about to be received.
+    /// Begins a turn: messages are about to be received.
     pub(crate) fn begin(&mut self) {
         self.since = Instant::now();
     }
 
-    /// All that the messages caused is sent: tells the procedures that ended with it.
-    pub(crate) fn end(&mut self, mut tell: impl FnMut(Procedure, Duration)) {
+    /// Ends a turn: all outputs are sent. Reports the procedures that ended with it.
+    pub(crate) fn end(&mut self, mut report: impl FnMut(Procedure, Duration)) {
         self.charge(self.last);
         for (slot, procedure) in self.ended.drain(..) {
             let spent = self.spent.get_mut(slot).map_or(0, std::mem::take);
-            tell(procedure, Duration::from_nanos(spent.into()));
+            report(procedure, Duration::from_nanos(spent.into()));
         }
     }
 

@@ -1,5 +1,6 @@
-//! The core at work: the pure machines, and what of the host they run on.
+//! The core at work: the pure machines, and the sockets, threads and files that they use.
 
+mod control_loop;
 mod control_thread;
 mod core_time;
 mod early;
@@ -12,7 +13,8 @@ mod subscribers;
 mod upf;
 mod view;
 
-pub(crate) use control_thread::{ControlThread, Parts, open_n2, start};
+pub(crate) use control_thread::{ControlThread, Deployment, Parts, start};
+pub(crate) use n2::open_n2;
 pub(crate) use n4::open_n4;
 pub(crate) use smf_n4::open_smf_n4;
 pub(crate) use subscribers::subscription;

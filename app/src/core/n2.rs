@@ -1,4 +1,4 @@
-//! N2 on the host: which SCTP association is which gNB's, where it is, and in which transfer syntax it is spoken over.
+//! N2 on the host: which SCTP association belongs to which gNB, its addresses, and its transfer syntax.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,18 +10,25 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Transport};
+use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Mode, OpenError, Settings, Transport};
 
 use super::control_thread::StopRequest;
 use crate::clock;
+use crate::config::{Config, SctpChoice};
+use crate::entropy::SystemEntropy;
+
+/// Payload protocol identifier of NGAP (TS 38.412 §7).
+pub(super) const NGAP_PPID: u32 = 60;
+/// Streams asked of and granted to a gNB: stream 0, and enough that UEs do not wait for each other.
+const STREAMS: u16 = 32;
 
 /// How long gNBs have to complete the graceful end of their associations: a round trip and a delayed acknowledgement (200 ms), twice.
 const ENDED_WITHIN: Duration = Duration::from_millis(500);
-/// How long the kernel may take to tell that an association was aborted.
+/// How long the kernel may take to report that an association was aborted.
 const ABORTED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Names of a pair's CTAs begin so far apart, so that what comes late names nobody of the next one.
-const NAMES_A_TERM_BITS: u32 = 20;
+/// In each term the names of associations begin this many bits apart, so that a late message of an earlier term names none of this one.
+const NAMES_PER_TERM_BITS: u32 = 20;
 
 /// One association.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +38,39 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// Streams towards the gNB.
     pub(crate) outbound_streams: u16,
-    /// What was agreed on. A gNB that takes another form than PER takes PER too.
+    /// The transfer syntax that was agreed on. A gNB that takes another one takes PER, too.
     pub(crate) syntax: TransferSyntax,
-    /// Messages that have come.
+    /// Messages received.
     pub(crate) received: u64,
-    /// It takes nothing since then: SCTP has no room for what is to be sent.
+    /// Since when SCTP has no room for a message to this gNB.
     stalled: Option<Instant>,
 }
 
-/// Ends every association, so that gNBs learn at once that nobody serves them here (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is
-/// still unacknowledged, or the gNB silent, after [`ENDED_WITHIN`], or if there is to be no waiting.
+/// Opens N2. Errors: each mode that was tried, and why it failed.
+pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
+    let mut endpoint = whimbrel_sctp_io::Config::new(config.n2.port);
+    // A wildcard stands for all addresses, as the empty list does there.
+    endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
+    endpoint.outbound_streams = STREAMS;
+    endpoint.associations_max = config.limits.ran_nodes as usize + 16;
+    endpoint.heartbeat_interval = config.n2.heartbeat_interval;
+    endpoint.rto_max = config.n2.rto_max;
+    endpoint.path_max_retrans = config.n2.path_max_retrans;
+    endpoint.association_max_retrans = config.n2.path_max_retrans;
+    endpoint.adaptation = config.n2.fastwire.then_some(whimbrel_ngap::fast::DIGEST);
+    let mut settings = Settings::new(endpoint);
+    settings.udp_port = config.n2.udp_port;
+    settings.mode = match config.n2.sctp {
+        SctpChoice::Auto => Mode::Auto,
+        SctpChoice::Kernel => Mode::Kernel,
+        SctpChoice::Raw => Mode::Raw,
+        SctpChoice::Udp => Mode::Udp,
+    };
+    Transport::open(&settings, entropy.octets(), clock::now())
+}
+
+/// Ends every association, so that gNBs learn at once that this AMF stops (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is still
+/// unacknowledged or the gNB silent after [`ENDED_WITHIN`], or at once if the stop is not to wait.
 pub(super) fn end_associations(n2: &mut Transport, stop: &StopRequest) {
     let mut by = clock::now() + ENDED_WITHIN;
     n2.stop(clock::now(), by);
@@ -60,14 +90,14 @@ pub(super) fn end_associations(n2: &mut Transport, stop: &StopRequest) {
     }
 }
 
-/// Where a peer of these addresses is.
+/// The address of a peer that has these addresses.
 pub(super) fn peer(addresses: &[IpAddr], port: u16) -> SocketAddr {
     let address = addresses.first().copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
     SocketAddr::new(address, port)
 }
 
-/// What a gNB's association is agreed to carry: its adaptation code point is the digest of its fastwire (RFC 5061 §4.2.6). One that has none
-/// of this core's is spoken to in ASN.1; zero is what some kernels say by themselves.
+/// The transfer syntax of a gNB's association: the adaptation code point is the digest of the gNB's fastwire schema (RFC 5061 §4.2.6). With
+/// another digest, or none, PER is used; some kernels send zero by themselves.
 pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -> TransferSyntax {
     match adaptation.filter(|code_point| offered && *code_point != 0) {
         Some(fast::DIGEST) => {
@@ -83,20 +113,19 @@ pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -
     }
 }
 
-/// The associations that are up. The control plane's name of one is never used again, so that what comes late names
-/// nobody.
+/// The associations that are up. The control plane's name of an association is never used again, so that a late message names none.
 #[derive(Default)]
 pub(crate) struct Links {
     links: BTreeMap<LocalAssociation, Link>,
     by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
-    came: u32,
-    /// Names are counted from here.
-    named_from: u32,
+    last: u32,
+    /// The first name of this term.
+    first_name: u32,
 }
 
 impl Links {
-    /// An association came up, and has no name yet: it may be that of a gNB which comes from another host of this AMF.
+    /// An association came up. It has no name yet: its gNB may come from the other CTA and keep its name.
     pub(crate) fn up(
         &mut self,
         now: Instant,
@@ -105,40 +134,40 @@ impl Links {
         outbound_streams: u16,
         syntax: TransferSyntax,
     ) -> LocalAssociation {
-        self.came = self.came.wrapping_add(1);
-        let physical = LocalAssociation(self.came);
+        self.last = self.last.wrapping_add(1);
+        let physical = LocalAssociation(self.last);
         let link = Link { sctp, peer, since: now, outbound_streams, syntax, received: 0, stalled: None };
         self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
     }
 
-    /// gNBs that have come here while another host serves.
+    /// gNBs that are connected here while the other CTA is the primary.
     pub(crate) fn waiting(&self) -> usize {
         self.names.waiting()
     }
 
-    /// Whether a gNB may come that has a name already.
+    /// Whether gNBs of the former primary may still connect.
     pub(crate) fn awaits(&self) -> bool {
         self.names.next_deadline().is_some()
     }
 
-    /// An association is one of this host's own from now on. Gives its name.
+    /// Gives an association a new name.
     pub(crate) fn name_it(&mut self, physical: LocalAssociation) -> AssociationId {
         let syntax = self.link(physical).map_or(TransferSyntax::Per, |link| link.syntax);
-        let name = AssociationId::new(self.named_from.wrapping_add(physical.0), syntax);
+        let name = AssociationId::new(self.first_name.wrapping_add(physical.0), syntax);
         self.names.name(physical, name);
         name
     }
 
-    /// An association ended. Gives its name, if it has one.
+    /// An association ended. Returns its name, if it has one.
     pub(crate) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
         let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
         self.links.remove(&physical);
         self.names.down(physical)
     }
 
-    /// A message has come over an association. Gives what this host calls it.
+    /// Counts a message that an association received. Returns its number on this host.
     pub(crate) fn received(&mut self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         let physical = self.physical(sctp)?;
         if let Some(link) = self.links.get_mut(&physical) {
@@ -147,28 +176,28 @@ impl Links {
         Some(physical)
     }
 
-    /// What this host calls an association.
+    /// The number of an association on this host.
     pub(crate) fn physical(&self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         self.by_sctp.get(&(sctp.slot, sctp.generation)).copied()
     }
 
-    /// Whose an NGAP message is.
+    /// Finds out to which name an NGAP message belongs.
     pub(crate) fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
         self.names.take(from, octets)
     }
 
-    /// This host serves in another one's place, in the home's term: its gNBs keep their names. Gives the names of those that are down.
+    /// This CTA has taken over in this term: gNBs of the former primary keep their names. Returns the names of those that are down.
     pub(crate) fn take_over(
         &mut self,
         now: Instant,
         term: u32,
         gnbs: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
     ) -> Vec<AssociationId> {
-        self.named_from = term.wrapping_shl(NAMES_A_TERM_BITS);
+        self.first_name = term.wrapping_shl(NAMES_PER_TERM_BITS);
         self.names.take_over(now, gnbs)
     }
 
-    /// The names of gNBs that did not come in time: they are down.
+    /// Returns the names of gNBs that did not connect in time: they are down.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
         self.names.tick(now)
     }
@@ -182,7 +211,7 @@ impl Links {
         self.links.get_mut(&self.names.over(name)?)
     }
 
-    /// The association of this host's name.
+    /// The association of this number.
     pub(crate) fn link(&self, physical: LocalAssociation) -> Option<Link> {
         self.links.get(&physical).copied()
     }
@@ -192,14 +221,14 @@ impl Links {
         self.link(self.names.over(name)?)
     }
 
-    /// SCTP has or has no room for messages to this gNB. Gives how long it had none.
+    /// Records whether SCTP had room for a message to this gNB. Returns for how long it has had none.
     pub(crate) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> Duration {
         let Some(link) = self.over(name) else { return Duration::ZERO };
         link.stalled = if taken { None } else { Some(link.stalled.unwrap_or(now)) };
         link.stalled.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// An association is given up by us.
+    /// Forgets an association, which the caller aborts.
     pub(crate) fn forget(&mut self, name: AssociationId) -> Option<Link> {
         let link = self.get(name)?;
         self.down(link.sctp);
@@ -213,8 +242,7 @@ impl Links {
 }
 
 impl Link {
-    /// A message as the association carries it: what came in a form that was not agreed on says nothing, and is answered as all that
-    /// cannot be read (TS 38.413 §10.2).
+    /// A received message, in the agreed transfer syntax. One in another syntax counts as unreadable (TS 38.413 §10.2).
     pub(crate) fn readable<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
         match (TransferSyntax::of(octets), self.syntax) {
             (TransferSyntax::Fastwire, TransferSyntax::Per) => &[],
@@ -222,7 +250,7 @@ impl Link {
         }
     }
 
-    /// A message as the association carries it. The name that a machine knows may have been that of another association of the gNB.
+    /// A message in the agreed transfer syntax. It may have been encoded for an earlier association of the gNB.
     pub(crate) fn agreed<'a>(&self, octets: &'a [u8]) -> Cow<'a, [u8]> {
         match self.syntax {
             TransferSyntax::Fastwire => Cow::Borrowed(octets),
@@ -230,12 +258,12 @@ impl Link {
         }
     }
 
-    /// The stream that stands for one of those that the UE's machine knows: another host of this AMF may have agreed on more.
-    pub(crate) fn stream(&self, wanted: u16) -> u16 {
+    /// The stream in place of the one that the UE's procedures chose: the other CTA may have agreed on more streams.
+    pub(crate) fn stream(&self, chosen: u16) -> u16 {
         match self.outbound_streams {
-            n if wanted < n => wanted,
+            n if chosen < n => chosen,
             0 | 1 => 0,
-            n => 1 + (wanted - 1) % (n - 1),
+            n => 1 + (chosen - 1) % (n - 1),
         }
     }
 }
@@ -245,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_streams_carry_what_more_did_and_stream_0_stays_apart() {
+    fn streams_map_onto_fewer_and_stream_0_stays_apart() {
         let link = |outbound_streams| Link {
             sctp: SctpAssociation { slot: 0, generation: 0 },
             peer: ([127, 0, 0, 1], 38412).into(),
@@ -261,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_association_carries_what_was_agreed_on() {
+    fn messages_use_the_agreed_transfer_syntax() {
         let peer: SocketAddr = ([127, 0, 1, 1], 61_000).into();
         assert_eq!(syntax(true, peer, Some(fast::DIGEST)), TransferSyntax::Fastwire);
         for (offered, adaptation) in

@@ -17,16 +17,16 @@ const DATAGRAM_OCTETS_MAX: usize = 65_535;
 const BUNDLE_MAX: usize = 64;
 
 /// An address that no SMF has.
-pub(super) const NOBODY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+pub(super) const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
-/// What went over the socket.
+/// Counters of the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct N4Counters {
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Datagrams whose sender passed itself off as the SMF of this program.
+    /// Datagrams that claimed to be from the SMF of this program.
     pub(super) impostors: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel did not accept.
     pub(super) unsent: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct N4Counters {
 pub(crate) struct N4Socket {
     socket: UdpSocket,
     at: SocketAddr,
-    /// The SMF of this program, which is not reached by the socket.
+    /// The address of this program's SMF, which does not use the socket.
     within: IpAddr,
     buffer: Vec<u8>,
     pub(super) counters: N4Counters,
@@ -54,7 +54,7 @@ impl N4Socket {
         self.at
     }
 
-    /// Hands each datagram that waits to `each`, up to a bound; how many there were.
+    /// Hands each waiting datagram to `each`, up to a bound. Returns how many there were.
     pub(super) fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
         for n in 0..PER_TURN_MAX {
             match self.socket.recv_from(&mut self.buffer) {
@@ -67,7 +67,7 @@ impl N4Socket {
                         each(peer, octets);
                     }
                 }
-                // An ICMP error of an earlier datagram is told here; the next call goes on.
+                // An ICMP error of an earlier datagram is reported here; the next call continues.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
                 Err(_) => return n,
             }
@@ -75,7 +75,7 @@ impl N4Socket {
         PER_TURN_MAX
     }
 
-    /// Sends; what the kernel does not take is counted, and PFCP repeats it.
+    /// Sends; a datagram that the kernel does not accept is counted, and PFCP repeats it.
     pub(super) fn send(&mut self, to: SocketAddr, octets: &[u8]) {
         match self.socket.send_to(octets, to) {
             Ok(_) => self.counters.sent += 1,
@@ -90,30 +90,30 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for other SMFs, if the configuration asks for it; `alone`: there is none in this program. Errors: those of `bind`,
+/// Opens N4 for external SMFs, if configured; `alone`: there is no SMF in this program. Errors: those of `bind`,
 /// with the address.
 pub(crate) fn open_n4(
     config: &Config,
     alone: bool,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    N4Socket::bind(at, if alone { NOBODY } else { config.n4.node_id }).map(Some).map_err(|e| (at, e))
+    N4Socket::bind(at, if alone { UNSPECIFIED } else { config.n4.node_id }).map(Some).map_err(|e| (at, e))
 }
 
-/// Whether a message of the datagram speaks for `node`: that one's association and sessions would be at its mercy.
+/// Whether a message of the datagram claims to be from `node`: it could then end that node's association and sessions.
 fn claims(octets: &[u8], node: &NodeId) -> bool {
     let mut rest = octets;
     for _ in 0..BUNDLE_MAX {
         let Ok(frame) = Frame::parse(rest) else { return false };
-        let speaks = match Message::parse(&frame) {
+        let claims = match Message::parse(&frame) {
             Ok(Message::AssociationSetupRequest(m)) => m.node_id == *node,
             Ok(Message::AssociationUpdateRequest(m)) => m.node_id == *node,
             Ok(Message::AssociationReleaseRequest(m)) => m.node_id == *node,
             Ok(Message::SessionEstablishmentRequest(m)) => m.node_id == *node,
             _ => false,
         };
-        if speaks || !frame.header.follow_on || frame.rest.is_empty() {
-            return speaks;
+        if claims || !frame.header.follow_on || frame.rest.is_empty() {
+            return claims;
         }
         rest = frame.rest;
     }
@@ -145,12 +145,12 @@ mod tests {
             let listening = "n4: { listen: \"127.0.0.1:8805\" }";
             let config = crate::config::parse(listening, std::path::Path::new("test")).unwrap();
             let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
-            // The SMF of the program is nowhere that a test could send from.
+            // No test can send from the address of the program's SMF.
             let n4 = N4Socket::bind("127.0.0.1:0".parse().unwrap(), config.n4.node_id).unwrap();
             Self { upf, n4, out: Outbox::default() }
         }
 
-        /// Lets a client ask and the UPF answer; `None` if it does not.
+        /// Sends a client's request. Returns the UPF's answer, if any.
         fn ask(&mut self, client: &UdpSocket, m: Message, sequence: u32) -> Option<Message> {
             client.send_to(&m.to_octets(None, sequence), self.n4.at()).unwrap();
             let (upf, out) = (&mut self.upf, &mut self.out);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test] // TS 29.244 §6.2.2.2: either end may ask whether the other is there
-    fn requests_of_the_upf_go_out_to_the_smf_that_they_are_for() {
+    fn requests_of_the_upf_reach_the_smf_that_they_are_for() {
         let mut net = Net::new();
         let (one, other) = (smf([127, 0, 0, 2]), smf([127, 0, 0, 3]));
         net.ask(&one, set_up([127, 0, 0, 2]), 1).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_speaks_for_the_smf_of_the_program() {
+    fn no_external_message_can_claim_to_be_from_the_programs_smf() {
         let mut net = Net::new();
         let own = [127, 0, 0, 1];
         // By its name from elsewhere, and by its address.
@@ -232,13 +232,13 @@ mod tests {
         assert_eq!(net.ask(&smf(own), set_up([127, 0, 0, 2]), 3), None);
         assert_eq!((net.n4.counters.impostors, net.n4.counters.sent), (3, 0));
         assert_eq!(net.upf.associations().count(), 0);
-        // RejectedPeers' octets are none of this, whatever they are.
+        // Arbitrary octets claim nothing.
         assert!(!claims(&[], &NodeId::Ipv4(Ipv4Addr::from(own))));
         assert!(!claims(&[0x20; 40], &NodeId::Ipv4(Ipv4Addr::from(own))));
     }
 
     #[test]
-    fn a_flood_is_taken_in_turns() {
+    fn a_flood_is_received_over_several_turns() {
         let mut net = Net::new();
         let client = smf([127, 0, 0, 2]);
         for _ in 0..PER_TURN_MAX + 6 {

@@ -1,7 +1,6 @@
-//! A CTA of a pair while another one serves: it follows, and keeps the gNBs' associations with this host.
+//! The control thread while this CTA is the replica of a pair: it replicates the primary, and keeps gNBs' associations with this host.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,28 +8,41 @@ use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::MessageRoute;
-use whimbrel_sctp_io::{Event, Events, Transport};
+use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transport};
 
-use super::control_thread::{NGAP_PPID, Parts, ReplicaCta, SPIN, StopRequest, TakeoverState};
+use super::control_thread::{Parts, ReplicaCta, SPIN, StopRequest};
 use super::core_time::CoreTime;
-use super::early::EarlyMessages;
-use super::n2::{self, Links};
+use super::early::{Early, EarlyMessages};
+use super::n2::{self, Links, NGAP_PPID};
 use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
-use crate::cluster::{PairReplica, ReplicaEvent};
+use crate::cluster::{PairReplica, Promotion, ReplicaEvent};
 use crate::console::Gauge;
 use crate::entropy::SystemEntropy;
 
-/// How long a signal to stop waits at most.
-const LOOK: Duration = Duration::from_millis(200);
+/// The longest time until a signal to stop is noticed.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
 
-/// Stands by until this CTA serves; `None`: until told to stop.
-pub(super) fn run_as_replica(mut parts: Parts, stop: &StopRequest) -> Option<(Parts, TakeoverState)> {
-    let standby = parts.standby.take()?;
-    let mut waiting = Waiting {
+/// What a replica has when it takes over.
+pub(super) struct TakeoverState {
+    pub(super) promotion: Promotion,
+    /// `None` if it replicated no primary.
+    pub(super) cta_replica: Option<ReplicaCta>,
+    /// The gNBs' associations with this host, and messages that may have been for the former primary.
+    pub(super) links: Links,
+    pub(super) early: Vec<Early>,
+}
+
+/// Replicates the primary until this CTA takes over; `None`: until the core stops.
+pub(super) fn run_as_replica(
+    parts: Parts,
+    pair: PairReplica,
+    stop: &StopRequest,
+) -> Option<(Parts, TakeoverState)> {
+    let mut replica = Replica {
         parts,
-        standby,
+        pair,
         cta_replica: None,
         subscriber_copy: None,
         links: Links::default(),
@@ -40,169 +52,179 @@ pub(super) fn run_as_replica(mut parts: Parts, stop: &StopRequest) -> Option<(Pa
     let mut spin_until = Instant::ZERO;
     while !stop.is_asked() {
         let now = clock::now();
-        waiting.n2(now);
-        // Nobody is here to answer: whoever asks hears so.
-        while waiting.parts.console.commands.take().is_some() {}
-        let heard = waiting.standby.turn(now);
-        if !heard.is_empty() {
+        replica.receive_n2(now);
+        // A replica answers no command: dropped, the command fails at its sender.
+        while replica.parts.console.commands.take().is_some() {}
+        let events = replica.pair.turn(now);
+        if !events.is_empty() {
             spin_until = now + SPIN;
         }
-        for heard in heard {
-            match heard {
-                ReplicaEvent::Serve(home, former) => {
-                    let Waiting { parts, standby, cta_replica, subscriber_copy, links, early, .. } = waiting;
-                    drop(subscriber_copy); // the store has all that came
+        for event in events {
+            match event {
+                ReplicaEvent::Promoted(home, former) => {
+                    let Replica { parts, pair, cta_replica, subscriber_copy, links, early, .. } = replica;
+                    drop(subscriber_copy); // it writes what has come
                     let early = early.into_messages();
-                    let succession = standby.succeed(home, former);
-                    return Some((parts, TakeoverState { succession, cta_replica, links, early }));
+                    let promotion = pair.promote(home, former);
+                    return Some((parts, TakeoverState { promotion, cta_replica, links, early }));
                 }
-                ReplicaEvent::Snapshot(octets) => waiting.begins(now, &octets),
-                ReplicaEvent::Record(octets) => waiting.follows(now, &octets),
-                ReplicaEvent::Subscribers(octets) => waiting.copies(octets),
-                ReplicaEvent::Nothing => waiting.cta_replica = None,
+                ReplicaEvent::Snapshot(octets) => replica.load(now, &octets),
+                ReplicaEvent::Record(octets) => replica.apply(now, &octets),
+                ReplicaEvent::Subscribers(octets) => replica.copy_subscribers(octets),
+                ReplicaEvent::Reset => replica.cta_replica = None,
             }
         }
-        if let Some(cta_replica) = &waiting.cta_replica {
-            waiting.standby.held(cta_replica.held());
+        if let Some(cta_replica) = &replica.cta_replica {
+            replica.pair.confirm(cta_replica.held());
         }
-        waiting.standby.flush();
-        if let Some(n2) = &mut waiting.parts.n2 {
+        replica.pair.flush();
+        if let Some(n2) = &mut replica.parts.n2 {
             n2.flush(now);
         }
         if clock::now() < spin_until {
             std::hint::spin_loop();
         } else {
-            waiting.block(clock::now());
+            replica.block(clock::now());
         }
     }
-    if let Some(n2) = &mut waiting.parts.n2 {
+    if let Some(n2) = &mut replica.parts.n2 {
         n2::end_associations(n2, stop);
     }
-    waiting.standby.leave();
+    replica.pair.leave();
     None
 }
 
-struct Waiting {
+struct Replica {
     parts: Parts,
-    standby: PairReplica,
+    pair: PairReplica,
     cta_replica: Option<ReplicaCta>,
-    /// The subscribers of the one that serves, on their way into the store of this one.
+    /// Writes the primary's subscribers into the store of this CTA.
     subscriber_copy: Option<SubscriberCopy>,
     links: Links,
     early: EarlyMessages,
     events: Events,
 }
 
-impl Waiting {
-    /// The one that serves is followed from here.
-    fn begins(&mut self, now: Instant, snapshot: &[u8]) {
+impl Replica {
+    /// Begins from a snapshot of the primary.
+    fn load(&mut self, now: Instant, snapshot: &[u8]) {
         let begun = clock::now();
         let config = &self.parts.config;
-        let made = SystemEntropy::new().and_then(|entropy| {
+        let loaded = SystemEntropy::new().and_then(|entropy| {
             let store = crate::subscribers::open(&config.store)?;
             let directory = Directory::new(config.amf.plmn, config.home_network_keys());
             let subscribers = StoredSubscribers::new(store);
             ReplicaCta::new(snapshot, directory, subscribers, entropy, CoreTime::default())
                 .map_err(|fault| format!("a snapshot of {} octets cannot be used: {fault}", snapshot.len()))
         });
-        match made {
+        match loaded {
             Ok(mut cta_replica) => {
                 cta_replica.timed(now);
                 let took_ms = clock::now().since(begun).as_millis();
                 info!(octets = snapshot.len(), took_ms, "the snapshot of the primary CTA is loaded");
                 self.cta_replica = Some(cta_replica);
             }
-            Err(sentence) => self.standby.give_up(now, "snapshot", sentence),
+            Err(sentence) => self.pair.give_up(now, "snapshot", sentence),
         }
     }
 
-    fn follows(&mut self, now: Instant, record: &[u8]) {
+    /// Applies a record of the primary.
+    fn apply(&mut self, now: Instant, record: &[u8]) {
         let Some(cta_replica) = &mut self.cta_replica else { return };
-        let taken = cta_replica.take(record);
+        let applied = cta_replica.take(record);
         cta_replica.timed(now);
-        if let Err(fault) = taken {
+        if let Err(fault) = applied {
             self.cta_replica = None;
-            self.standby.give_up(now, "record", fault);
+            self.pair.give_up(now, "record", fault);
         }
     }
 
-    /// Subscribers as the one that serves has them.
-    fn copies(&mut self, excerpt: Vec<u8>) {
+    /// Takes subscribers of the primary.
+    fn copy_subscribers(&mut self, excerpt: Vec<u8>) {
         if self.subscriber_copy.is_none() {
             let store = crate::subscribers::open(&self.parts.config.store);
             self.subscriber_copy =
                 store.and_then(SubscriberCopy::start).inspect_err(|sentence| warn!("{sentence}")).ok();
         }
-        if let Some(subscriber_copy) = &self.subscriber_copy {
-            subscriber_copy.take(excerpt);
+        if let Some(copy) = &self.subscriber_copy {
+            copy.take(excerpt);
         }
     }
 
-    /// gNBs come here too: both hosts are one AMF (TS 23.501 §5.21.1.2).
-    fn n2(&mut self, now: Instant) {
-        let offered = self.parts.config.n2.fastwire;
-        let Some(n2) = &mut self.parts.n2 else { return };
-        n2.drain(now, &mut self.events);
-        for event in self.events.iter() {
-            match event {
-                Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
-                    let peer = n2::peer(peer, peer_port);
-                    let syntax = n2::syntax(offered, peer, adaptation);
-                    self.links.up(now, association, peer, outbound_streams, syntax);
-                }
-                Event::Data { association, stream, ppid, octets } => {
-                    let Some(from) = self.links.received(association) else { continue };
-                    let Some(link) = self.links.link(from) else { continue };
-                    let octets = link.readable(octets);
-                    if ppid != NGAP_PPID {
-                        continue;
-                    }
-                    match self.links.take(from, octets) {
-                        MessageRoute::Answered(answer) => {
-                            // One that does not get it asks again.
-                            let _ = n2.send(association, 0, NGAP_PPID, &answer);
-                        }
-                        _ => {
-                            let from = (from, link.peer.ip());
-                            self.early.keep(now, from, stream, octets, &self.parts.console.metrics);
-                        }
-                    }
-                }
-                Event::Down { association, .. } => {
-                    self.links.physical(association).iter().for_each(|physical| self.early.down(*physical));
-                    self.links.down(association);
-                }
-                Event::Restarted { association, outbound_streams, adaptation, .. } => {
-                    let physical = self.links.physical(association);
-                    physical.iter().for_each(|physical| self.early.down(*physical));
-                    let link = physical.and_then(|p| self.links.link(p));
-                    self.links.down(association);
-                    if let Some(link) = link {
-                        let syntax = n2::syntax(offered, link.peer, adaptation);
-                        self.links.up(now, association, link.peer, outbound_streams, syntax);
-                    }
-                }
-                _ => {}
-            }
+    /// gNBs connect to the replica, too: both CTAs are one AMF (TS 23.501 §5.21.1.2).
+    fn receive_n2(&mut self, now: Instant) {
+        let Some(mut n2) = self.parts.n2.take() else { return };
+        let mut events = std::mem::take(&mut self.events);
+        n2.drain(now, &mut events);
+        for event in events.iter() {
+            self.n2_event(now, event, &mut n2);
         }
+        self.events = events;
+        self.parts.n2 = Some(n2);
         self.early.turn(now);
         self.parts.console.metrics.set(Gauge::Gnbs, self.links.waiting() as u64);
     }
 
+    fn n2_event(&mut self, now: Instant, event: Event<'_>, n2: &mut Transport) {
+        let fastwire = self.parts.config.n2.fastwire;
+        match event {
+            Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
+                let peer = n2::peer(peer, peer_port);
+                let syntax = n2::syntax(fastwire, peer, adaptation);
+                self.links.up(now, association, peer, outbound_streams, syntax);
+            }
+            Event::Data { association, stream, ppid, octets } => {
+                let Some(from) = self.links.received(association) else { return };
+                let Some(link) = self.links.link(from) else { return };
+                let octets = link.readable(octets);
+                if ppid != NGAP_PPID {
+                    return;
+                }
+                match self.links.take(from, octets) {
+                    MessageRoute::Answered(answer) => {
+                        // A gNB that does not get the answer asks again.
+                        let _ = n2.send(association, 0, NGAP_PPID, &answer);
+                    }
+                    _ => {
+                        let from = (from, link.peer.ip());
+                        self.early.keep(now, from, stream, octets, &self.parts.console.metrics);
+                    }
+                }
+            }
+            Event::Down { association, .. } => self.association_down(association),
+            Event::Restarted { association, outbound_streams, adaptation, .. } => {
+                let link = self.links.physical(association).and_then(|p| self.links.link(p));
+                self.association_down(association);
+                if let Some(link) = link {
+                    let syntax = n2::syntax(fastwire, link.peer, adaptation);
+                    self.links.up(now, association, link.peer, outbound_streams, syntax);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn association_down(&mut self, association: SctpAssociation) {
+        self.links.physical(association).iter().for_each(|physical| self.early.down(*physical));
+        self.links.down(association);
+    }
+
     fn block(&self, now: Instant) {
         let n2 = self.parts.n2.as_ref();
-        let deadlines =
-            [self.standby.next_deadline(), n2.and_then(Transport::next_deadline), Some(now + LOOK)];
+        let deadlines = [
+            self.pair.next_deadline(),
+            n2.and_then(Transport::next_deadline),
+            Some(now + STOP_CHECKED_EVERY),
+        ];
         let wait = deadlines.into_iter().flatten().min().unwrap_or(now).since(now);
         if wait.is_zero() {
             return;
         }
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        let console: &Arc<_> = &self.parts.console;
-        let fds = std::iter::once(console.commands.wake_fd()).chain(self.standby.fds());
-        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let wake = self.parts.console.commands.wake_fd();
         let n2 = n2.map(Transport::fds).unwrap_or_default();
-        fds.extend(n2.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
+        let fds = std::iter::once(wake).chain(self.pair.fds()).chain(n2.iter().map(|fd| fd.as_fd()));
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
     }

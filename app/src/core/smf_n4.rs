@@ -20,7 +20,7 @@ const DATAGRAM_OCTETS_MAX: usize = 65_535;
 pub(super) struct SmfN4Counters {
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Datagrams of who is no UPF of ours.
+    /// Datagrams from addresses of no configured UPF.
     pub(super) unknown_upf: u64,
     /// Datagrams that the kernel did not take.
     pub(super) unsent: u64,
@@ -79,7 +79,7 @@ impl SmfN4 {
                     let octets = self.buffer.get(..octets).unwrap_or_default().to_vec();
                     return Some((UpfId(upf), peer, octets));
                 }
-                // An ICMP error of an earlier datagram is told here; the next call goes on.
+                // An ICMP error of an earlier datagram is reported here; the next call continues.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
                 Err(_) => return None,
             }
@@ -87,7 +87,7 @@ impl SmfN4 {
         None
     }
 
-    /// Sends; what the kernel does not take is counted, and PFCP repeats it.
+    /// Sends; a datagram that the kernel does not accept is counted, and PFCP repeats it.
     pub(super) fn send(&mut self, to: SocketAddr, octets: &[u8]) {
         match self.socket.send_to(octets, to) {
             Ok(_) => self.counters.sent += 1,
@@ -138,7 +138,7 @@ pub(crate) fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, (SocketAddr,
 mod tests {
     use super::*;
 
-    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it asks from; rejected_peers are not heard
+    #[test] // TS 29.244 §6.5.2: a UPF is known by its address, whatever port it asks from; datagrams from other addresses are dropped
     fn upfs_are_known_by_their_addresses() {
         let socket = |a: [u8; 4]| UdpSocket::bind(SocketAddr::from((a, 0))).unwrap();
         let (one, other) = (socket([127, 0, 0, 41]), socket([127, 0, 0, 42]));
@@ -147,11 +147,11 @@ mod tests {
         other.send_to(b"x", n4.at()).unwrap();
         let again = socket([127, 0, 0, 41]);
         again.send_to(b"y", n4.at()).unwrap();
-        let heard = (0..100).find_map(|_| {
+        let received = (0..100).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             n4.receive()
         });
-        assert_eq!(heard, Some((UpfId(1), again.local_addr().unwrap(), b"y".to_vec())));
+        assert_eq!(received, Some((UpfId(1), again.local_addr().unwrap(), b"y".to_vec())));
         assert_eq!((n4.counters.received, n4.counters.unknown_upf), (2, 1));
         assert_eq!(n4.outside().collect::<Vec<_>>(), [UpfId(1)]);
         n4.send(one.local_addr().unwrap(), b"z");

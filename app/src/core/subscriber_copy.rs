@@ -1,4 +1,4 @@
-//! The subscribers' store of a CTA of a pair, and its copy at the one that follows: all of it when that one comes, then what changes.
+//! The subscriber store of a CTA of a pair, and its copy at the other CTA: all of it when that one becomes the replica, then the changes.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
@@ -9,21 +9,21 @@ use tracing::{info, warn};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_store::{Changes, EXCERPT_MAX, Excerpt, Store, StoreError};
 
-/// Between two excerpts, so that UEs have the time: 100,000 subscribers take 16 s.
+/// Between two excerpts, so that UEs do not wait for the copy: 100,000 subscribers take 16 s.
 const BETWEEN: Duration = Duration::from_millis(10);
-/// Changes that are kept by their names; with more all is carried anew.
+/// Changed subscribers that are kept by name; after more, the whole store is copied again.
 const NAMED_MAX: usize = 4096;
 
-/// The side of the one that serves.
+/// The primary's side.
 pub(super) struct SubscriberFeed {
-    /// After whom all are still to be carried.
+    /// The subscriber after which all are still to be copied.
     rest: Option<Option<Supi>>,
     changed: BTreeSet<Supi>,
     due: Instant,
 }
 
 impl SubscriberFeed {
-    /// All is to be carried. `None` from a store without subscribers: it is new, and the other one's may not be.
+    /// Begins to copy the whole store. `None` if it has no subscribers: it is new, and the other CTA's store may not be.
     pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
         if !store.count().is_ok_and(|count| count > 0) {
             warn!("the subscriber store is empty: the other CTA's store is not overwritten");
@@ -44,12 +44,12 @@ impl SubscriberFeed {
         }
     }
 
-    /// When there is something to carry.
+    /// When the next excerpt is due, if there is one.
     pub(super) fn due(&self) -> Option<Instant> {
         (self.rest.is_some() || !self.changed.is_empty()).then_some(self.due)
     }
 
-    /// The next excerpt, if it is time. Errors: the store's; it is tried again.
+    /// The next excerpt, if it is due. Errors: the store's; the excerpt is tried again.
     pub(super) fn next(&mut self, now: Instant, store: &mut Store) -> Result<Option<Excerpt>, StoreError> {
         if self.due().is_none_or(|due| due > now) {
             return Ok(None);
@@ -67,14 +67,14 @@ impl SubscriberFeed {
     }
 }
 
-/// The side of the one that follows: a thread that writes, so that nobody waits for a disk. Dropped, it has written all that came.
+/// The replica's side: a thread that writes excerpts, so that nothing waits for a disk. Dropped, it has written all of them.
 pub(super) struct SubscriberCopy {
     excerpts: Option<Sender<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SubscriberCopy {
-    /// Into this store. Errors: one sentence.
+    /// Starts to write into this store. Errors: one sentence.
     pub(super) fn start(mut store: Store) -> Result<Self, String> {
         let (excerpts, incoming) = channel::<Vec<u8>>();
         let write = move || {
@@ -94,7 +94,7 @@ impl SubscriberCopy {
         Ok(Self { excerpts: Some(excerpts), thread: Some(thread) })
     }
 
-    /// What came.
+    /// Takes an excerpt.
     pub(super) fn take(&self, excerpt: Vec<u8>) {
         let _ = self.excerpts.as_ref().map(|to| to.send(excerpt));
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serves_is_copied_whole_and_then_as_it_changes() {
+    fn a_store_is_copied_whole_and_then_as_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let open = |name: &str| {
             Store::open(&folder.path().join(format!("{name}.db")), &folder.path().join(format!("{name}.key")))
@@ -136,25 +136,25 @@ mod tests {
         );
         (0..100).for_each(|n| one.add(&record(n)).unwrap());
         open("other").add(&record(700)).unwrap();
-        let mut carrying = SubscriberFeed::begin(Instant(1), &one).unwrap();
-        let subscriber_copy = SubscriberCopy::start(open("other")).unwrap();
-        let carry = |one: &mut Store, carrying: &mut SubscriberFeed| {
+        let mut feed = SubscriberFeed::begin(Instant(1), &one).unwrap();
+        let copy = SubscriberCopy::start(open("other")).unwrap();
+        let copy_all = |one: &mut Store, feed: &mut SubscriberFeed| {
             let mut excerpts = 0;
-            while let Some(due) = carrying.due() {
-                let excerpt = carrying.next(due, one).unwrap().unwrap();
-                assert!(carrying.next(due, one).unwrap().is_none(), "UEs have their time between two");
-                subscriber_copy.take(excerpt.octets().to_vec());
+            while let Some(due) = feed.due() {
+                let excerpt = feed.next(due, one).unwrap().unwrap();
+                assert!(feed.next(due, one).unwrap().is_none(), "there is a pause between two");
+                copy.take(excerpt.octets().to_vec());
                 excerpts += 1;
             }
             excerpts
         };
-        assert_eq!(carry(&mut one, &mut carrying), 2);
+        assert_eq!(copy_all(&mut one, &mut feed), 2);
         one.remove(supi(5)).unwrap();
-        carrying.changed(&Changes::Some(vec![supi(5), supi(6)]));
-        assert_eq!(carry(&mut one, &mut carrying), 1);
-        carrying.changed(&Changes::All);
-        assert_eq!(carry(&mut one, &mut carrying), 2);
-        drop(subscriber_copy);
+        feed.changed(&Changes::Some(vec![supi(5), supi(6)]));
+        assert_eq!(copy_all(&mut one, &mut feed), 1);
+        feed.changed(&Changes::All);
+        assert_eq!(copy_all(&mut one, &mut feed), 2);
+        drop(copy);
         let all = open("other").list(None, 1000).unwrap();
         assert_eq!(all, one.list(None, 1000).unwrap());
         assert_eq!(all.len(), 99);

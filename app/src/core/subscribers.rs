@@ -1,4 +1,4 @@
-//! The UDM's view of the store: records become what the control plane asks for.
+//! The UDM's view of the store: records in the form that the control plane uses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,13 +19,13 @@ use whimbrel_store::{
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
 const FORMS_MAX: usize = 4096;
 
-/// Saved offsets that are kept by name until they are asked for, which is at each turn.
+/// Saved offsets that are kept by name until they are taken, at each turn.
 const SAVED_MAX: usize = 4096;
 
 /// The store, for the control thread.
 pub(crate) struct StoredSubscribers {
     store: Store,
-    /// Whose offsets were saved here since it was asked for last.
+    /// Subscribers whose offsets were saved here since they were taken last.
     saved: Vec<Supi>,
     /// The control plane's form of each subscription in use, by the stored one's address.
     forms: HashMap<usize, (Weak<stored::Subscription>, Arc<udm::Subscription>)>,
@@ -37,7 +37,7 @@ impl StoredSubscribers {
         Self { store, saved: Vec::new(), forms: HashMap::new() }
     }
 
-    /// Looks for edits made meanwhile, by anybody. Errors: the store's sentence.
+    /// Reads edits that other processes made. Errors: the store's sentence.
     pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
         self.store.refresh().map_err(|e| e.to_string())
     }
@@ -47,7 +47,7 @@ impl StoredSubscribers {
         &mut self.store
     }
 
-    /// Takes whose offsets were saved here: [`Self::refresh`] tells of what others wrote.
+    /// Takes the subscribers whose offsets were saved here; [`Self::refresh`] reports edits of other processes.
     pub(super) fn saved(&mut self) -> Vec<Supi> {
         std::mem::take(&mut self.saved)
     }

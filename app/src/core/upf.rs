@@ -16,7 +16,7 @@ use whimbrel_user_io::{
     DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
 };
 
-use super::n4::{N4Socket, NOBODY};
+use super::n4::{N4Socket, UNSPECIFIED};
 use crate::config::typed::sixes;
 use crate::console::{Level, Sample};
 use crate::{clock, config};
@@ -28,28 +28,28 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
-    /// Packet threads that were asked for.
+    /// Packet threads that are configured.
     threads: u8,
     out: Outbox,
     /// Both ends of N4 within the program.
     address: SocketAddr,
     /// N4 towards other SMFs.
     n4: Option<N4Socket>,
-    /// SMFs elsewhere that are asked for an association while they have none, and when next.
+    /// External SMFs that are asked for an association while they have none, and when next.
     smfs: Vec<SocketAddr>,
     ask_at: Instant,
-    /// Messages that the UPF did not understand or expect.
+    /// Messages that were malformed or unexpected.
     bad_messages: u64,
-    /// What other SMFs sent and got since the last look, while a capture is written.
+    /// Datagrams of external SMFs since they were taken last, while a capture is written.
     tapped: Option<Vec<Tapped>>,
     networks: Vec<DataNetwork>,
 }
 
-/// What the UPF is told.
+/// The configuration of the UPF.
 pub(super) fn config(c: &config::Config, seed: u64) -> Config {
-    // Towards SMFs elsewhere it is where they reach it.
-    let heard = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
-    let node = heard.unwrap_or(c.n4.node_id);
+    // For external SMFs, the address at which they reach it.
+    let listens = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
+    let node = listens.unwrap_or(c.n4.node_id);
     Config {
         node_id: match node {
             IpAddr::V4(a) => NodeId::Ipv4(a),
@@ -59,9 +59,9 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         n3_ipv4: if let IpAddr::V4(a) = c.n3.address { Some(a) } else { None },
         n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
         data_networks: c.data_networks.iter().map(data_network).collect(),
-        // No more than leave the tags of tunnels at their longest.
+        // At most as many as leave the TEIDs' tags at full length.
         sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.ues.saturating_mul(2)),
-        // The ends within the program live and die together: there is nothing to find out by heartbeats.
+        // Both ends are in one process, so heartbeats would show nothing.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
@@ -105,10 +105,10 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
 }
 
 impl LocalUpf {
-    /// Makes the sockets and devices and starts the packet thread; `n4` is where other SMFs are heard, if anywhere,
-    /// and `alone` that there is none in this program.
+    /// Opens the sockets and devices and starts the packet threads. `n4`: the socket for external SMFs, if configured;
+    /// `alone`: there is no SMF in this program.
     ///
-    /// Errors: what stands in its way.
+    /// Errors: why it cannot start.
     pub(crate) fn start(
         c: &config::Config,
         seed: u64,
@@ -144,7 +144,7 @@ impl LocalUpf {
         let networks = user.data_networks.clone();
         let threads = std::mem::replace(&mut user.shards, plane.threads());
         let endpoint = UpfC::new(user, clock::now())?;
-        let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
+        let address = SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT);
         Ok(Self {
             endpoint,
             plane,
@@ -165,14 +165,14 @@ impl LocalUpf {
         self.endpoint.associations().any(|(_, peer)| peer != self.address)
     }
 
-    /// UeQueries those SMFs to lead their UEs elsewhere within `grace`.
+    /// Asks external SMFs to move their sessions to other UPFs within `grace`.
     pub(super) fn retire(&mut self, now: Instant, grace: Duration) {
         self.ask_at = Instant::FAR_FUTURE;
         self.endpoint.retire(now, grace, &mut self.out);
         self.drain(now, &mut Vec::new());
     }
 
-    /// How N3's packets come and go, and why not by AF_XDP where that was tried: a clause.
+    /// How N3 is connected, and why not by AF_XDP where that was tried: a clause.
     pub(crate) fn n3_io(&self) -> String {
         let threads = match (self.plane.threads(), self.threads) {
             (1, 1) => String::new(),
@@ -198,7 +198,7 @@ impl LocalUpf {
         self.plane.host_changes()
     }
 
-    /// What was asked for and could not be had, a sentence each.
+    /// What was configured and is not available, a sentence each.
     pub(crate) fn notices(&self) -> Vec<String> {
         self.plane.notices().iter().map(ToString::to_string).collect()
     }
@@ -209,7 +209,7 @@ impl LocalUpf {
         self.drain(now, answers);
     }
 
-    /// Takes what the packet thread reported and other SMFs sent, and runs the timers; says whether there was anything.
+    /// Takes reports of the packet threads and messages of external SMFs, and runs the timers. Returns whether there were any.
     pub(super) fn turn(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
         let reports = self.plane.take_reports();
         let mut busy = !reports.is_empty();
@@ -238,7 +238,7 @@ impl LocalUpf {
         }
     }
 
-    /// Takes what SMFs outside the program sent, a bounded number of datagrams; says whether there were any.
+    /// Takes a bounded number of datagrams of external SMFs. Returns whether there were any.
     fn other_smfs(&mut self, now: Instant) -> bool {
         let Self { endpoint, out, n4: Some(n4), tapped, .. } = self else { return false };
         let to = n4.at();
@@ -274,7 +274,7 @@ impl LocalUpf {
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        // Not after the end of a capture: a burst under way may still have left copies, which nobody takes.
+        // Not after the end of a capture: a burst under way may still have left copies, which are not taken.
         let tapped = self.tapped.as_ref().map(|_| self.plane.tapped());
         let n4 = self.n4.as_ref().map(AsFd::as_fd);
         [Some(self.plane.reports()), tapped, n4].into_iter().flatten()
@@ -312,15 +312,15 @@ impl LocalUpf {
             one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
             one("whimbrel_gtpu_echo_requests_sent_total", "GTP-U echo requests sent", c.echo_requests_sent),
             one("whimbrel_gtpu_paths", "Paths to gNBs that are supervised by echo requests", c.paths),
-            one("whimbrel_gtpu_paths_failed", "Those of them that do not answer", c.paths_failed),
+            one("whimbrel_gtpu_paths_failed", "Supervised paths that do not answer", c.paths_failed),
             one(
                 "whimbrel_gtpu_paths_unsupervised_total",
-                "Tunnels to gNBs that are one too many to be supervised",
+                "Tunnels to gNBs beyond the number of paths that can be supervised",
                 c.paths_unsupervised,
             ),
             one(
                 "whimbrel_gtpu_peers_suspended_total",
-                "Times that a peer named more than a thousand tunnels in a second which no session has, and was believed only for sessions that name it from then on",
+                "Times that a peer used more than a thousand unknown TEIDs in a second, after which only packets of sessions that name it are accepted from it",
                 c.peers_suspended,
             ),
             one(
@@ -342,28 +342,24 @@ impl LocalUpf {
                 "Router advertisements sent",
                 c.router_advertisements,
             ),
-            one(
-                "whimbrel_upf_strays_total",
-                "Packets of no session that waited while it was asked about them",
-                c.strays,
-            ),
+            one("whimbrel_upf_strays_total", "Packets of no session that waited for the SMF", c.strays),
             one("whimbrel_upf_ecn_marked_total", "Packets marked for congestion", c.ecn_marked),
             one(
                 "whimbrel_upf_flows_first_total",
-                "Packets of sessions with filters whose flow's rule the first level of flows knew",
+                "Packets of sessions with filters whose rule was found in the first level of the flow table",
                 c.flows_first,
             ),
             one(
                 "whimbrel_upf_flows_second_total",
-                "Packets of sessions with filters whose flow's rule the second level of flows knew",
+                "Packets of sessions with filters whose rule was found in the second level of the flow table",
                 c.flows_second,
             ),
             one(
                 "whimbrel_upf_flows_asked_total",
-                "Packets of sessions with filters whose filters were asked",
+                "Packets of sessions with filters whose rule was found by the classifier",
                 c.flows_asked,
             ),
-            one("whimbrel_upf_names_known", "Addresses and flows that sessions know by name", c.names_known),
+            one("whimbrel_upf_names_known", "Addresses and flows whose domain name is known", c.names_known),
             one(
                 "whimbrel_upf_predictions_true_total",
                 "Predicted handovers whose UE arrived",
@@ -371,7 +367,7 @@ impl LocalUpf {
             ),
             one(
                 "whimbrel_upf_predictions_false_total",
-                "Packets without a session that looked predicted, and were not",
+                "Packets without a session that passed the filter of predicted handovers, and were not predicted",
                 c.predictions_false,
             ),
             one(
@@ -381,18 +377,14 @@ impl LocalUpf {
             ),
             one(
                 "whimbrel_upf_predictions_refused_total",
-                "Predictions that found no room",
+                "Predictions that were refused for lack of room",
                 c.predictions_refused,
             ),
-            one(
-                "whimbrel_upf_reports_lost_total",
-                "Reports that found no room and were lost",
-                c.reports_lost,
-            ),
-            one("whimbrel_upf_sessions", "Sessions that stand in the UPF", c.sessions),
+            one("whimbrel_upf_reports_lost_total", "Reports that were lost for lack of room", c.reports_lost),
+            one("whimbrel_upf_sessions", "Sessions established in the UPF", c.sessions),
             one(
                 "whimbrel_n4_bad_messages_total",
-                "PFCP messages that the UPF did not understand or expect",
+                "PFCP messages that were malformed or unexpected",
                 self.bad_messages,
             ),
             one(
@@ -406,25 +398,25 @@ impl LocalUpf {
             one("whimbrel_n3_sent_total", "Datagrams sent to gNBs", io.n3_sent),
             one(
                 "whimbrel_n3_sent_by_socket_total",
-                "Those of them that AF_XDP left to a socket: the gNB is elsewhere, or its Ethernet address not known yet",
+                "Datagrams to gNBs that AF_XDP left to a socket: the gNB is on another interface, or its Ethernet address is not known yet",
                 io.n3_sent_by_socket,
             ),
             one("whimbrel_n6_received_total", "Packets received from data networks", io.n6_received),
             one(
                 "whimbrel_n6_long_total",
-                "Packets that the kernel had left whole, and that were cut into those that are received (TSO, USO)",
+                "Unsegmented packets of the kernel that were segmented on receipt (TSO, USO)",
                 io.n6_long,
             ),
             one("whimbrel_n6_sent_total", "Packets sent into data networks", io.n6_sent),
             one(
                 "whimbrel_n6_sent_by_device_total",
-                "Those of them that went by a TUN device although the data network has an interface of its own",
+                "Packets into data networks that were sent by a TUN device although the data network has an interface of its own",
                 io.n6_sent_by_device,
             ),
         ]);
         samples.push(one(
             "whimbrel_upf_handed_over_total",
-            "Packets that a thread received and handed to the one that has their session",
+            "Packets that a thread received and passed to the thread of their session",
             io.handed_over,
         ));
         let fast = [("uplink", io.fast_uplink), ("downlink", io.fast_downlink)];
@@ -461,12 +453,16 @@ impl LocalUpf {
         if let Some(n4) = &self.n4 {
             let c = n4.counters;
             samples.extend([
-                one("whimbrel_n4_received_total", "PFCP datagrams received from other SMFs", c.received),
-                one("whimbrel_n4_sent_total", "PFCP datagrams sent to other SMFs", c.sent),
-                one("whimbrel_n4_unsent_total", "PFCP datagrams to other SMFs that were not taken", c.unsent),
+                one("whimbrel_n4_received_total", "PFCP datagrams received from external SMFs", c.received),
+                one("whimbrel_n4_sent_total", "PFCP datagrams sent to external SMFs", c.sent),
+                one(
+                    "whimbrel_n4_unsent_total",
+                    "PFCP datagrams to external SMFs that the kernel did not accept",
+                    c.unsent,
+                ),
                 one(
                     "whimbrel_n4_impostors_total",
-                    "PFCP datagrams dropped because they spoke for the SMF of this program",
+                    "PFCP datagrams dropped because they claimed to be from the SMF of this program",
                     c.impostors,
                 ),
             ]);
@@ -483,7 +479,7 @@ impl LocalUpf {
         samples
     }
 
-    /// What the firewall of a data network counts. A rule is named by its number and what it says.
+    /// The counters of a data network's firewall. A rule is named by its number and its text.
     fn firewall(&self, b: &FirewallCounters) -> Vec<Sample> {
         let network = self.networks.get(usize::from(b.dn.0));
         let Some((dnn, firewall)) = network.and_then(|n| Some((&n.dnn, n.firewall.as_ref()?))) else {
@@ -491,7 +487,7 @@ impl LocalUpf {
         };
         let of = |name, help, value| Sample { name, help, label: Some(("dnn", dnn.to_string())), value };
         let mut samples = vec![
-            of("whimbrel_upf_firewall_flows", "Flows that stand in the firewall", b.flows),
+            of("whimbrel_upf_firewall_flows", "Flows in the firewall", b.flows),
             of("whimbrel_upf_firewall_flows_begun_total", "Flows that began", b.flows_begun),
             of(
                 "whimbrel_upf_firewall_flows_evicted_total",
@@ -606,13 +602,13 @@ fn sentence(event: &Event) -> (Level, String) {
         Event::ReportUnanswered { peer } => {
             (Level::Warn, format!("N4: the SMF at {peer} did not answer a report; the report is lost"))
         }
-        // Counted, and no line each: anybody who reaches the socket could fill the log.
+        // Debug only: every host that reaches the socket could fill the log.
         Event::BadMessage { peer, message_type, cause } => {
-            let told = cause.map_or("no answer".into(), |c| format!("PFCP cause {}", c as u8));
+            let answer = cause.map_or("no answer".into(), |c| format!("PFCP cause {}", c as u8));
             (
                 Level::Debug,
                 format!(
-                    "N4: a message of type {message_type} from {peer} was not understood, or not expected: {told}"
+                    "N4: a message of type {message_type} from {peer} was malformed or unexpected: {answer}"
                 ),
             )
         }

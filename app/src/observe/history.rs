@@ -1,4 +1,4 @@
-//! What of the core's events goes into the histories of UEs and gNBs, on which `whimbrel why` stands.
+//! Which of the core's events go into the histories of UEs and gNBs, which `whimbrel why` uses.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::console::{ClosedBy, Happened, Name};
 
 /// The peer of an association.
 pub(super) struct Peer {
-    /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before it has said who it is.
+    /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before its NG SETUP REQUEST.
     pub(super) name: Arc<str>,
-    /// Its address and port; empty: it was taken over with the CTA's place.
+    /// Its address and port; empty after a takeover by this CTA.
     pub(super) address: String,
     /// Why its association ended.
     down: Option<String>,
@@ -36,7 +36,7 @@ impl Observer {
         }
     }
 
-    /// Subscribers' records were changed by somebody.
+    /// Subscribers' records were changed.
     pub(crate) fn subscribers_changed(&self, now: Instant, changes: &Changes) {
         self.console.histories(|h| match changes {
             Changes::None => {}
@@ -45,7 +45,7 @@ impl Observer {
         });
     }
 
-    /// What happened to a UE, but for refusals.
+    /// An event of a UE, except refusals.
     pub(super) fn remember(&self, now: Instant, happened: &UeEvent) {
         let gnb = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
         let (gnb, ue) = (gnb.as_ref(), happened.ue);
@@ -218,7 +218,7 @@ pub(super) fn setup_answer(why: &SetupRefusal) -> String {
     format!("NG SETUP FAILURE with cause {cause}")
 }
 
-/// How an association ended, behind its gNB's name.
+/// How an association ended, after its gNB's name.
 fn ended(reason: &DownReason) -> String {
     match reason {
         DownReason::Shutdown => "it shut its SCTP association down (SHUTDOWN)".into(),
@@ -227,9 +227,9 @@ fn ended(reason: &DownReason) -> String {
             format!("it aborted its SCTP association (ABORT with error cause {cause})")
         }
         DownReason::AbortedByPeer { cause: None } => "it aborted its SCTP association (ABORT)".into(),
-        DownReason::Lost => "it does not answer on its SCTP association any more".into(),
+        DownReason::Lost => "it no longer answers on its SCTP association".into(),
         DownReason::NoAnswer => "it did not answer while its SCTP association was set up".into(),
-        DownReason::ProtocolViolation => "it broke the rules of SCTP".into(),
-        DownReason::OutOfResource => "it filled all memory that its SCTP association may have".into(),
+        DownReason::ProtocolViolation => "it violated the SCTP protocol".into(),
+        DownReason::OutOfResource => "it used all memory that its SCTP association may have".into(),
     }
 }

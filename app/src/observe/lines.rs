@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::{NgranCgi, NrCgi};
 
 use super::*;
 
-/// What is logged.
+/// The log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +39,7 @@ impl MakeWriter<'_> for Lines {
 }
 
 /// The lines that `act` logs from `info` on, and the texts of the events that it pushes.
-fn told(act: impl FnOnce(&mut Observer)) -> Vec<String> {
+fn texts(act: impl FnOnce(&mut Observer)) -> Vec<String> {
     let console = Console::new(Instant::ZERO).unwrap();
     let config = Arc::new(crate::config::default().control());
     let mut observer = Observer::new(console.clone(), config, true);
@@ -76,7 +76,7 @@ fn cell() -> NgranCgi {
     NgranCgi::NrCgi(NrCgi::new(PlmnId::TEST, NrCellId::new(0x10).unwrap()))
 }
 
-/// Every kind of event of a gNB. Who adds one adds it here: `kind_of_ran` names it.
+/// Every kind of event of a gNB; a new kind has to be added here, because `kind_of_ran` names it.
 fn ran_events() -> Vec<RanEvent> {
     let association = ON;
     let (what, cause) = ("it cannot be read".to_string(), "misc unspecified".to_string());
@@ -242,7 +242,7 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     assert_eq!(kinds, (0..21).collect());
     let kinds: BTreeSet<usize> = ue_events().iter().map(kind_of_ue).collect();
     assert_eq!(kinds, (0..16).collect());
-    let all = told(|observer| {
+    let all = texts(|observer| {
         observer.association_up(ON, "192.0.2.1:38412");
         for event in ue_events() {
             let ue = UeId { slot: 1, generation: 1 };
@@ -256,9 +256,9 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     all.iter().for_each(|text| assert!(!shows_a_type(text), "{text}"));
 }
 
-#[test] // TS 38.413 §8.7.4: who ordered a reset
-fn a_reset_that_the_operator_ordered_is_not_told_as_the_gnbs() {
-    let of = |by| told(|o| o.ran(Instant::ZERO, &RanEvent::Reset { association: ON, ues: 3, by })).concat();
+#[test] // TS 38.413 §8.7.4
+fn a_reset_by_the_operator_is_not_reported_as_the_gnbs() {
+    let of = |by| texts(|o| o.ran(Instant::ZERO, &RanEvent::Reset { association: ON, ues: 3, by })).concat();
     let (by_operator, by_gnb) = (of(ResetBy::Operator), of(ResetBy::Gnb));
     assert!(by_operator.contains("the operator reset the connections of a gNB"), "{by_operator}");
     assert!(by_gnb.contains("a gNB reset its connections") && !by_gnb.contains("operator"), "{by_gnb}");

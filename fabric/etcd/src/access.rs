@@ -1,6 +1,6 @@
-//! How etcd is reached: where, under which certificates, as which user.
+//! How etcd is reached: endpoints, certificates and user.
 //!
-//! Files are read for each connection, of which there are a few in a minute: what was renewed is taken up without a start.
+//! Files are read for each connection, a few times a minute: a renewed file is used without a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::gateway::{BadEndpoint, Endpoint};
 /// How etcd is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Each `http://HOST:PORT` or `https://HOST:PORT`; of several one is asked until it fails.
+    /// Each `http://HOST:PORT` or `https://HOST:PORT`; of several one is used until it fails.
     pub endpoints: Vec<String>,
-    /// The certificates of who vouches for etcd's, as PEM: needed with `https`.
+    /// The CA certificates that sign etcd's certificate, as PEM: needed with `https`.
     pub ca_file: Option<PathBuf>,
-    /// This process's certificate, with what leads to who vouches for it, and its key, as PEM: where etcd wants to see one.
+    /// This process's certificate with its chain, and its key, as PEM: where etcd requires one.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The user at etcd, and the file with the password.
+    /// The user in etcd, and the file with the password.
     pub user: Option<(String, PathBuf)>,
 }
 
 impl Access {
-    /// What there is to be asked; all files have been read once. Errors: one sentence.
+    /// The endpoints; all files have been read once. Errors: one sentence.
     pub(crate) fn check(&self) -> Result<Vec<Endpoint>, String> {
         let endpoints: Result<Vec<Endpoint>, BadEndpoint> =
             self.endpoints.iter().map(|text| text.parse()).collect();
@@ -41,11 +41,11 @@ impl Access {
         Ok(endpoints)
     }
 
-    /// TLS 1.3 as it is to be spoken. Errors: one sentence.
+    /// The configuration of TLS 1.3. Errors: one sentence.
     pub(crate) fn connector(&self) -> Result<TlsConnector, String> {
         let Some(ca) = &self.ca_file else {
             return Err(
-                "https:// to etcd needs the file with the certificate of who vouches for etcd's (`--etcd-ca-file`)".into()
+                "https:// to etcd needs the file with the CA certificate that signs etcd's certificate (`--etcd-ca-file`)".into()
             );
         };
         let mut roots = RootCertStore::empty();
@@ -76,7 +76,7 @@ impl Access {
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
-    /// The user and the password, if there is to be one. Errors: one sentence.
+    /// The user and the password, if configured. Errors: one sentence.
     pub(crate) fn password(&self) -> Result<Option<(&str, String)>, String> {
         let Some((user, file)) = &self.user else { return Ok(None) };
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_for_tls_is_told_at_the_start() {
+    fn missing_tls_files_are_reported_at_the_start() {
         let https = Access { endpoints: vec!["https://127.0.0.1:1".into()], ..Access::default() };
         assert!(https.check().unwrap_err().contains("needs the file"));
         let empty = |name: &str| {

@@ -15,33 +15,33 @@ use super::access::Access;
 use super::gateway::Gateway;
 use super::json;
 
-/// Inputs that wait: an answer, a few changes of a watch, commands of a person.
+/// Inputs that may wait: an answer, a few changes of a watch, commands of an operator.
 const INPUTS_MAX: usize = 256;
 
-/// What the process is told.
+/// What the process gets of each event.
 pub struct MembershipUpdate<'a> {
     /// What happened.
     pub event: Event,
     /// The cluster as it is known now.
     pub view: &'a View,
-    /// Which life of the process this is; `None` before it was listed for the first time.
+    /// The process's incarnation; `None` before it was listed for the first time.
     pub incarnation: Option<Incarnation>,
 }
 
-/// A process's membership, on a thread of its own. Dropped, it ends without a word, and its lease runs out: to stop in order, give
+/// A process's membership, on a thread of its own. Dropped, it ends at once, and its lease expires later: to stop in order, give
 /// [`Command::Leave`] and wait for [`Event::Left`].
 pub struct Agent {
     inputs: Sender<Input>,
 }
 
 impl Agent {
-    /// Starts it. `told` is called on its thread with whatever happens, and is not to wait.
+    /// Starts it. `on_update` is called on its thread for each event, and must not block.
     ///
-    /// Errors: one sentence, where an endpoint is none, a file is not what it should be, or no thread can be had.
+    /// Errors: one sentence, if an endpoint or a file is invalid, or the thread cannot be started.
     pub fn start(
         settings: Settings,
         access: &Access,
-        told: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
+        on_update: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
     ) -> Result<Self, String> {
         let gateway = Gateway::new(access.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
@@ -50,12 +50,12 @@ impl Agent {
         let carrier = Carrier { gateway: Arc::new(gateway), at: 0, watch: None, inputs: inputs.downgrade() };
         std::thread::Builder::new()
             .name("etcd".into())
-            .spawn(move || runtime.block_on(run(Membership::new(settings), carrier, incoming, told)))
+            .spawn(move || runtime.block_on(run(Membership::new(settings), carrier, incoming, on_update)))
             .map_err(|e| e.to_string())?;
         Ok(Self { inputs })
     }
 
-    /// Gives a command. Whether it is taken: a full queue, and an agent whose thread is gone, take none.
+    /// Gives a command. Returns whether it was accepted: a full queue, and an agent whose thread has ended, accept none.
     pub fn command(&self, command: Command) -> bool {
         self.inputs.try_send(Input::Command(command)).is_ok()
     }
@@ -65,7 +65,7 @@ async fn run(
     mut membership: Membership,
     mut carrier: Carrier,
     mut incoming: Receiver<Input>,
-    mut told: impl FnMut(MembershipUpdate<'_>),
+    mut on_update: impl FnMut(MembershipUpdate<'_>),
 ) {
     let begun = (std::time::Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let now = || Instant((begun.1 + begun.0.elapsed()).as_micros() as u64);
@@ -80,7 +80,11 @@ async fn run(
             carrier.carry(id, request);
         }
         for event in out.events {
-            told(MembershipUpdate { event, view: membership.view(), incarnation: membership.incarnation() });
+            on_update(MembershipUpdate {
+                event,
+                view: membership.view(),
+                incarnation: membership.incarnation(),
+            });
         }
         let wait = membership.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
         input = match tokio::time::timeout(wait, incoming.recv()).await {
@@ -91,7 +95,7 @@ async fn run(
     }
 }
 
-/// Carries requests to the endpoint that is asked.
+/// Sends requests to the present endpoint.
 struct Carrier {
     gateway: Arc<Gateway>,
     at: usize,
@@ -114,14 +118,14 @@ impl Carrier {
             }
             self.watch = Some(tokio::spawn(async move {
                 if let Ok(opened) = gateway.listen(at, path, &body).await {
-                    let tell = |line: &[u8]| match json::watched(line) {
-                        // A queue that is full ends the watch: all is asked for anew.
-                        Some(told) if !told.is_empty() => inputs
+                    let on_line = |line: &[u8]| match json::watched(line) {
+                        // A full queue ends the watch: everything is read again.
+                        Some(changes) if !changes.is_empty() => inputs
                             .upgrade()
-                            .is_some_and(|inputs| inputs.try_send(Input::Watched(id, told)).is_ok()),
-                        told => told.is_some(),
+                            .is_some_and(|inputs| inputs.try_send(Input::Watched(id, changes)).is_ok()),
+                        changes => changes.is_some(),
                     };
-                    opened.lines(tell).await;
+                    opened.lines(on_line).await;
                 }
                 deliver(&inputs, Input::WatchEnded(id)).await;
             }));
@@ -137,7 +141,7 @@ impl Carrier {
     }
 }
 
-/// To the membership, if its agent is still there: what is under way does not keep it.
+/// Delivers an input to the membership, if its agent still exists: requests under way do not keep it alive.
 async fn deliver(inputs: &WeakSender<Input>, input: Input) {
     if let Some(inputs) = inputs.upgrade() {
         let _ = inputs.send(input).await;

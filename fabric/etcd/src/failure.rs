@@ -1,4 +1,4 @@
-//! Why etcd does not answer, as what an operator has to look at: the libraries below name the octet that was wrong, which helps nobody.
+//! Why etcd does not answer, as what an operator has to check: the libraries below name the wrong octet, which does not help.
 
 use std::error::Error;
 use std::io;
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{self, AlertDescription, CertificateError, InvalidMess
 
 use crate::access::Access;
 
-/// What a connection came to. Its words follow `etcd at HOST:PORT:`.
+/// The outcome of a connection. The text follows `etcd at HOST:PORT:`.
 pub(crate) fn sentence(e: &(dyn Error + 'static), is_sealed: bool, access: &Access) -> String {
     if let Some(e) = find::<rustls::Error>(e) {
         return of_tls(e, access);
@@ -16,11 +16,11 @@ pub(crate) fn sentence(e: &(dyn Error + 'static), is_sealed: bool, access: &Acce
     let ends = find::<io::Error>(e).is_some_and(is_end)
         || find::<hyper::Error>(e).is_some_and(hyper::Error::is_incomplete_message);
     match (ends, is_sealed) {
-        (true, false) => "it ends the connection without an answer: if it speaks TLS, write https://".into(),
-        // An alert of TLS 1.3 comes after what is asked for was sent, and is lost where the kernel answers that with a reset.
+        (true, false) => "it ends the connection without an answer: if it uses TLS, write https://".into(),
+        // An alert of TLS 1.3 comes after the request was sent, and is lost where the kernel answers the request with a reset.
         (true, true) => {
             format!(
-                "it ends the connection: either it speaks no TLS (then write http://), or it {}",
+                "it ends the connection: either it does not use TLS (then write http://), or it {}",
                 wants(access)
             )
         }
@@ -28,11 +28,11 @@ pub(crate) fn sentence(e: &(dyn Error + 'static), is_sealed: bool, access: &Acce
     }
 }
 
-/// The first of that type among an error and what it came from.
+/// The first error of this type among an error and its sources.
 fn find<'a, T: Error + 'static>(e: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(e);
     while let Some(e) = next {
-        // What an I/O error holds is not its source, but stands in its place.
+        // The error inside an I/O error is not its source, but takes its place.
         let held = e
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -55,16 +55,16 @@ fn of_tls(e: &rustls::Error, access: &Access) -> String {
     use CertificateError as C;
     use rustls::Error as E;
     match e {
-        E::InvalidMessage(InvalidMessage::InvalidContentType) => "it speaks no TLS: write http://".into(),
+        E::InvalidMessage(InvalidMessage::InvalidContentType) => "it does not use TLS: write http://".into(),
         E::PeerIncompatible(_) | E::AlertReceived(AlertDescription::ProtocolVersion) => {
-            "it speaks no TLS 1.3".into()
+            "it does not support TLS 1.3".into()
         }
         E::AlertReceived(alert) if is_of_certificate(*alert) => {
             format!("it {} ({alert:?})", wants(access))
         }
         E::InvalidCertificate(C::UnknownIssuer) => {
             let ca = access.ca_file.as_deref().unwrap_or(Path::new(""));
-            format!("nobody in {} vouches for its certificate", ca.display())
+            format!("its certificate is not signed by a CA in {}", ca.display())
         }
         E::InvalidCertificate(C::Expired | C::ExpiredContext { .. }) => {
             "its certificate has expired, by this host's clock".into()
@@ -79,7 +79,7 @@ fn of_tls(e: &rustls::Error, access: &Access) -> String {
     }
 }
 
-/// What an etcd says of a certificate of ours: that there is none, or that it does not take it.
+/// Whether an alert is about this process's certificate: it is missing, or not accepted.
 fn is_of_certificate(alert: AlertDescription) -> bool {
     use AlertDescription as A;
     matches!(
@@ -96,12 +96,12 @@ fn is_of_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// What an etcd misses that ends a connection over TLS.
+/// What etcd requires when it ends a connection over TLS.
 fn wants(access: &Access) -> String {
     match &access.certificate {
-        None => "wants to see a certificate of this process, and none is configured".into(),
+        None => "requires a certificate of this process, and none is configured".into(),
         Some((file, _)) => format!(
-            "does not take {}: it has expired, or nobody in etcd's trusted-ca-file vouches for it",
+            "does not accept {}: it has expired, or no CA in etcd's trusted-ca-file signed it",
             file.display()
         ),
     }
@@ -113,19 +113,19 @@ mod tests {
 
     use super::*;
 
-    fn told(e: rustls::Error) -> String {
+    fn sentence_of(e: rustls::Error) -> String {
         let access = Access { ca_file: Some("ca.pem".into()), ..Access::default() };
         sentence(&io::Error::new(io::ErrorKind::InvalidData, e), true, &access)
     }
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_told_in_words() {
+    fn certificate_errors_are_plain_sentences() {
         use CertificateError as C;
         let time = UnixTime::now();
         let expected = ServerName::try_from("127.0.0.1").unwrap();
         let presented = vec!["IpAddress(192.0.2.9)".into()];
         for (wrong, says) in [
-            (C::UnknownIssuer, "nobody in ca.pem vouches for its certificate"),
+            (C::UnknownIssuer, "its certificate is not signed by a CA in ca.pem"),
             (
                 C::ExpiredContext { time, not_after: time },
                 "its certificate has expired, by this host's clock",
@@ -139,7 +139,7 @@ mod tests {
                 "its certificate is not for this address but for IpAddress(192.0.2.9)",
             ),
         ] {
-            assert_eq!(told(rustls::Error::InvalidCertificate(wrong)), says);
+            assert_eq!(sentence_of(rustls::Error::InvalidCertificate(wrong)), says);
         }
     }
 

@@ -22,8 +22,8 @@ use crate::failure;
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
 /// second longer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// A watch may have nothing to tell for days. Where a firewall or a NAT has forgotten its connection, neither end would hear of that: it is tried
-/// after so long without a word, and so often.
+/// A watch may have no change for days. If a firewall or a NAT has forgotten its connection, neither end would notice: TCP probes it
+/// after this time without data, and this many times.
 const TRIED_AFTER: Duration = Duration::from_secs(10);
 const TRIED_AGAIN: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
@@ -35,16 +35,16 @@ const ANSWER_OCTETS_MAX: usize = 16 << 20;
 pub(crate) struct Endpoint {
     /// `HOST:PORT`.
     authority: String,
-    /// The name in its certificate, where TLS is spoken.
+    /// The name in its certificate, with TLS.
     sealed: Option<ServerName<'static>>,
 }
 
-/// What is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadEndpoint {
-    /// Something else than `http://HOST:PORT` or `https://HOST:PORT`.
+    /// It is something else than `http://HOST:PORT` or `https://HOST:PORT`.
     Form(String),
-    /// There is none.
+    /// No endpoint is given.
     None,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for BadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Form(text) => {
-                write!(f, "`{text}` is no etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
+                write!(f, "`{text}` is not an etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
             }
             Self::None => f.write_str("no etcd endpoint is given"),
         }
@@ -86,7 +86,7 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether TLS is spoken there.
+    /// Whether it uses TLS.
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }
@@ -107,11 +107,11 @@ impl Drop for Connection {
     }
 }
 
-/// The etcds that may be asked, and what they gave this process to ask with.
+/// The endpoints, and the token that etcd gave this process.
 pub(crate) struct Gateway {
     access: Access,
     endpoints: Vec<Endpoint>,
-    /// What etcd knows its user by, for some minutes.
+    /// The token of the user, valid for some minutes.
     token: Mutex<Option<String>>,
 }
 
@@ -122,7 +122,7 @@ impl Gateway {
         Ok(Self { access, endpoints, token: Mutex::new(None) })
     }
 
-    /// Posts a body to one of them and takes the whole answer: whether its status is one of success, and its body. Errors: one sentence.
+    /// Posts a body to an endpoint and reads the whole answer: whether its status is a success, and its body. Errors: one sentence.
     pub(crate) async fn ask(&self, nth: usize, path: &str, body: &Value) -> Result<(bool, Bytes), String> {
         let at = self.endpoint(nth);
         let token = self.token(at).await?;
@@ -146,7 +146,7 @@ impl Gateway {
         &self.endpoints[nth % self.endpoints.len()]
     }
 
-    /// What stands for the user, asked for where there is none yet; `None` where there is no user.
+    /// The user's token, requested if there is none yet; `None` without a user.
     async fn token(&self, at: &Endpoint) -> Result<Option<String>, String> {
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((user, password)) = self.access.password()?.filter(|_| known.is_none()) else {
@@ -164,7 +164,7 @@ impl Gateway {
         let Answer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
         if !ok || token.is_empty() {
             let error: String = error.chars().take(200).collect();
-            return Err(format!("etcd at {} does not take the user {user}: {error}", at.authority));
+            return Err(format!("etcd at {} does not accept the user {user}: {error}", at.authority));
         }
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
         Ok(Some(token))
@@ -203,7 +203,7 @@ impl Gateway {
     }
 }
 
-/// A connection that does not stand when nobody is behind it.
+/// Connects, with TCP keep-alive.
 async fn connect(authority: &str) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect(authority).await?;
     sockopt::set_socket_keepalive(&stream, true)?;
@@ -228,7 +228,7 @@ where
     Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
 }
 
-/// Whether an answer says that the token serves no more: it has come of age, or etcd's users have changed.
+/// Whether an answer says that the token is no longer valid: it has expired, or etcd's users have changed.
 fn is_of_token(body: &[u8]) -> bool {
     let says = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
     says("invalid auth token") || says("revision of auth store is old")
@@ -240,14 +240,14 @@ impl Opened {
         Ok((self.ok, whole.map_err(|e| format!("etcd's answer: {e}"))?.to_bytes()))
     }
 
-    /// Each line of the body as it comes, until it ends or `told` says that it is enough.
-    pub(crate) async fn lines(mut self, mut told: impl FnMut(&[u8]) -> bool) {
+    /// Hands out each line of the body as it comes, until the body ends or `on_line` returns false.
+    pub(crate) async fn lines(mut self, mut on_line: impl FnMut(&[u8]) -> bool) {
         let mut held = Vec::new();
         while let Some(Ok(frame)) = self.body.frame().await {
             let Ok(octets) = frame.into_data() else { continue };
             held.extend_from_slice(&octets);
             while let Some(end) = held.iter().position(|b| *b == b'\n') {
-                let goes_on = told(&held[..end]);
+                let goes_on = on_line(&held[..end]);
                 held.drain(..=end);
                 if !goes_on {
                     return;
@@ -264,7 +264,7 @@ impl Opened {
 mod tests {
     use super::*;
 
-    #[test] // a firewall between it and etcd was started anew: what the watch would tell comes no more, and no end either
+    #[test] // a firewall between it and etcd was restarted: neither changes nor the end of the watch arrive
     fn a_connection_that_is_silent_is_tried() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = listener.local_addr().unwrap().to_string();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_read_and_what_is_none_is_told() {
+    fn endpoints_are_read_and_others_refused() {
         for (text, authority) in [
             ("http://127.0.0.1:2379", "127.0.0.1:2379"),
             ("http://etcd-1.example:2379/", "etcd-1.example:2379"),

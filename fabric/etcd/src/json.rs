@@ -1,5 +1,5 @@
-//! The messages of etcd's gateway, of which only the fields that are needed stand here. Its 64-bit numbers are strings, its octets
-//! base64, and what is zero is left out.
+//! The messages of etcd's gateway, with only the fields that are needed. 64-bit numbers are strings, octets are
+//! base64, and zeros are omitted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ pub(crate) fn request(request: &Request) -> (&'static str, Value) {
     }
 }
 
-/// The first key behind all that begin so.
+/// The first key after all keys with this prefix.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
@@ -45,7 +45,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
             return end;
         }
     }
-    vec![0] // etcd's way to say: to the end
+    vec![0] // in etcd: to the end
 }
 
 #[derive(serde::Deserialize)]
@@ -180,13 +180,13 @@ pub(crate) fn answer(request: &Request, ok: bool, body: &[u8]) -> Result<Answere
         return match request {
             _ if error.contains("requested lease not found") => Err(Failure::NoLease),
             _ => Err(Failure::Unreachable(format!(
-                "etcd says: {}",
+                "etcd reports: {}",
                 error.chars().take(200).collect::<String>()
             ))),
         };
     }
     read(request, body)
-        .map_err(|e| Failure::Unreachable(format!("what answers is not etcd 3.4 or later: {e}")))
+        .map_err(|e| Failure::Unreachable(format!("the answer is not from etcd 3.4 or later: {e}")))
 }
 
 fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
@@ -209,12 +209,12 @@ fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
             let Range { header, kvs } = serde_json::from_slice(body)?;
             (header, Answer::Listed(kvs.into_iter().map(Kv::from).collect()))
         }
-        Request::Watch { .. } => return Err(Error::custom("a watch is told, not answered")),
+        Request::Watch { .. } => return Err(Error::custom("a watch has no answer")),
     };
     Ok(Answered { cluster: header.cluster_id, revision: header.revision, answer })
 }
 
-/// Reads what a watch tells; `None`: it ends.
+/// Reads the changes of a watch; `None`: the watch ends.
 pub(crate) fn watched(line: &[u8]) -> Option<Vec<Watched>> {
     let Streamed { result: Watch { canceled, events } } = serde_json::from_slice(line).ok()?;
     let event = |WatchEvent { kind, kv }| {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn an_unreadable_answer_is_a_failure() {
         for body in ["", "null", "{}", "<html>", r#"{"header":{}}"#, r#"{HEADER,"kvs":[{"key":"!"}]}"#] {
             assert!(
                 matches!(read(&Request::List { prefix: "a".into() }, body), Err(Failure::Unreachable(_))),
@@ -315,9 +315,9 @@ mod tests {
     fn a_watch_is_read_line_by_line() {
         let line = |text: &str| watched(text.replace("HEADER", HEADER).as_bytes());
         assert_eq!(line(r#"{"result":{HEADER,"created":true}}"#), Some(vec![]));
-        let told = r#"{"result":{HEADER,"events":[{"kv":{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":"9"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}}"#;
+        let changes = r#"{"result":{HEADER,"events":[{"kv":{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":"9"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}}"#;
         assert_eq!(
-            line(told),
+            line(changes),
             Some(vec![Watched::Put(kv()), Watched::Deleted { key: "a".into(), revision: 8 }])
         );
         assert_eq!(line(r#"{"result":{HEADER,"canceled":true,"compact_revision":"2"}}"#), None);

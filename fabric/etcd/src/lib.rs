@@ -1,11 +1,11 @@
-//! Membership of a cluster over etcd: what the pure [`Membership`](whimbrel_resilience::membership::Membership) asks for is carried to etcd, and its
-//! answers back.
+//! Membership of a cluster over etcd: the requests of the pure [`Membership`](whimbrel_resilience::membership::Membership) go to etcd, and the answers
+//! back.
 //!
-//! Etcd is spoken with by the HTTP/1.1 and JSON of its gateway (`/v3/kv/txn` and its kin), which every etcd since 3.4 offers on its client
-//! port. One thread does it all; of several endpoints one is asked until it fails.
+//! Requests use the HTTP/1.1 and JSON of etcd's gateway (`/v3/kv/txn` and others), which every etcd since 3.4 offers on its client
+//! port. One thread does all of it; of several endpoints one is used until it fails.
 //!
-//! Over TLS where it is wanted, with a certificate of its own and as a user of etcd's ([`Access`]); otherwise etcd must be reached over a network that
-//! is protected, or on this host.
+//! TLS is optional, with a certificate of this process and a user in etcd ([`Access`]); without TLS, etcd must be on this host or on a protected
+//! network.
 
 #![forbid(unsafe_code)]
 

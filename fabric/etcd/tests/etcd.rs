@@ -1,5 +1,5 @@
-//! Membership on real etcd processes on loopback: one, and three of which some are stopped and killed. Passes without a word to etcd
-//! where the program `etcd` is not installed; `./x test` says so.
+//! Membership on real etcd processes on loopback: one, and three of which some are stopped and killed. Passes without etcd
+//! where the program is not installed; `./x test` says so.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,9 +22,9 @@ const A: MemberId = MemberId::Cta(1);
 const B: MemberId = MemberId::Cta(2);
 const CPF: MemberId = MemberId::Cpf(CpfId(7));
 const HOME: u16 = 1;
-/// The shortest that a cluster would use.
+/// The shortest lease of a cluster.
 const LEASE: Duration = Duration::from_secs(5);
-/// On a host that does much else, an election can take long.
+/// On a busy host, an election can take long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One etcd.
@@ -85,7 +85,7 @@ impl Drop for Etcd {
     }
 }
 
-/// So many, as one cluster; `None` where there is no such program.
+/// This many etcds as one cluster; `None` where the program is not installed.
 fn etcds(n: usize) -> Option<Vec<Etcd>> {
     etcds_with(n, "http", &[])
 }
@@ -97,7 +97,7 @@ fn etcds_with(n: usize, scheme: &'static str, options: &[String]) -> Option<Vec<
     }
     static RUN: AtomicU32 = AtomicU32::new(0);
     let run = RUN.fetch_add(1, Ordering::Relaxed);
-    // Held together until all are chosen, so that they differ.
+    // All are bound until all are chosen, so that they differ.
     let free: Vec<TcpListener> = (0..2 * n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let ports: Vec<u16> = free.iter().map(|l| l.local_addr().unwrap().port()).collect();
     drop(free);
@@ -158,7 +158,7 @@ impl Node {
         Self { agent: agent.unwrap(), heard }
     }
 
-    /// Waits until what was heard is so; what happened until then is forgotten.
+    /// Waits until a condition holds; events before that are dropped.
     fn until(&self, what: &str, so: impl Fn(&Heard) -> bool) {
         let end = Instant::now() + PATIENCE;
         let mut heard = self.heard.0.lock().unwrap();
@@ -195,7 +195,7 @@ impl Node {
     }
 }
 
-/// Two CTAs and a CPF, all listed; the first serves a home that the second CTA replicas.
+/// Two CTAs and a CPF, all listed; the first CTA is the primary of a home, and the second its replica.
 fn pair(endpoints: &[String]) -> (Node, Node, Node, Home) {
     let [a, b, cpf] = [A, B, CPF].map(|id| Node::start(id, endpoints));
     for node in [&a, &b, &cpf] {
@@ -212,7 +212,7 @@ fn pair(endpoints: &[String]) -> (Node, Node, Node, Home) {
 }
 
 #[test]
-fn processes_come_drain_leave_and_die() {
+fn processes_join_drain_leave_and_die() {
     let Some(etcds) = etcds(1) else { return };
     let endpoints = endpoints(&etcds);
     let (a, b, cpf, _) = pair(&endpoints);
@@ -226,11 +226,11 @@ fn processes_come_drain_leave_and_die() {
     let second = Node::start(B, &endpoints);
     let first = b.place(2);
     second.until_event(Event::Occupied(first.incarnation));
-    drop(b); // killed: its lease ends, and the other of its name is listed, in a later life
+    drop(b); // killed: its lease expires, and the other process of its number is listed, in a later incarnation
     a.until_event(Event::Changed(Change::Gone(B, first.incarnation)));
     second.until("listed", |heard| heard.incarnation > Some(first.incarnation));
 
-    // What was the CTA replica is a life that has not the log.
+    // The record of the replica names an incarnation that does not have the log.
     second.claim(Claim::Promote);
     second.until_event(Event::Refused(HOME, ClaimError::NotYours));
     a.claim(Claim::Alone);
@@ -238,7 +238,7 @@ fn processes_come_drain_leave_and_die() {
 }
 
 #[test] // the smallest cluster: two nodes, and an etcd on a third as witness
-fn a_witness_is_needed_to_change_hands_and_for_nothing_else() {
+fn the_witness_is_needed_for_a_takeover_only() {
     let Some(mut etcds) = etcds(1) else { return };
     let (a, b, cpf, home) = pair(&endpoints(&etcds));
     let before = b.view();
@@ -246,14 +246,14 @@ fn a_witness_is_needed_to_change_hands_and_for_nothing_else() {
     b.claim(Claim::Promote);
     b.until_event(Event::Refused(HOME, ClaimError::NoAnswer));
     for node in [&a, &b, &cpf] {
-        assert_eq!(node.view(), before, "without the witness nothing changes, and nobody is promoted");
+        assert_eq!(node.view(), before, "without the witness nothing changes, and no CTA is promoted");
     }
     etcds[0].start();
     for node in [&a, &b, &cpf] {
         node.until("reached", |heard| heard.events.contains(&Event::Reached));
         assert_eq!(node.view().home(HOME), Some(&home));
     }
-    // Both want to go on, as after a cut between them: one of them does.
+    // Both claim the home, as after a cut between them: one of them gets it.
     a.claim(Claim::Alone);
     b.claim(Claim::Promote);
     cpf.until("decided", |heard| {
@@ -269,7 +269,7 @@ fn a_witness_is_needed_to_change_hands_and_for_nothing_else() {
 }
 
 #[test]
-fn a_witness_that_has_forgotten_is_not_believed() {
+fn a_witness_that_lost_its_data_is_not_trusted() {
     let Some(mut etcds) = etcds(1) else { return };
     let (a, _b, _cpf, home) = pair(&endpoints(&etcds));
     etcds[0].kill();
@@ -286,7 +286,7 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
     let Some(mut etcds) = etcds(3) else { return };
     let (a, b, cpf, home) = pair(&endpoints(&etcds));
 
-    // The one that all ask does not answer: the next one is asked.
+    // The endpoint in use does not answer: the next one is used.
     etcds[0].signal(Signal::STOP);
     a.claim(Claim::Alone);
     let alone = Home { term: 3, cta_replica: None, ..home };
@@ -322,17 +322,17 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
             heard.events.contains(&Event::Reached)
                 && heard.events.iter().any(|e| matches!(e, Event::Renewed(_)))
         });
-        assert_eq!(node.view(), before, "an election lets leases begin anew");
+        assert_eq!(node.view(), before, "an election restarts the leases");
     }
     b.claim(Claim::Promote);
     a.until_home(Home { term: 5, primary: b.place(2), cta_replica: None });
 }
 
-/// Certificates of a test, made by openssl; they go with it.
+/// Certificates of a test, made by openssl, and removed with it.
 struct Certificates(PathBuf);
 
 impl Certificates {
-    /// Two that vouch, of the first a certificate of etcd and one of a process, of the second one of a stranger; `None` where there is no openssl.
+    /// Two CAs; the first signs a certificate of etcd and one of a process, the second one of an unknown process. `None` without openssl.
     fn new() -> Option<Self> {
         if Program::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: openssl is not installed");
@@ -349,7 +349,7 @@ impl Certificates {
         for ca in ["ca", "other-ca"] {
             made.openssl(&format!("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {ca}.key -out {ca}.pem -days 2 -subj /CN={ca}"));
         }
-        for (name, ca) in [("etcd", "ca"), ("process", "ca"), ("stranger", "other-ca")] {
+        for (name, ca) in [("etcd", "ca"), ("process", "ca"), ("unknown", "other-ca")] {
             made.openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
             made.openssl(&format!("x509 -req -in {name}.csr -CA {ca}.pem -CAkey {ca}.key -CAcreateserial -out {name}.pem -days 2 -extfile ext"));
         }
@@ -376,7 +376,7 @@ impl Drop for Certificates {
     }
 }
 
-/// Etcd is not reached, and the reason says this.
+/// Etcd cannot be reached, and the reason contains this.
 fn is_unreachable(node: &Node, why: &str) {
     node.until(why, |heard| {
         heard.events.iter().any(|e| matches!(e, Event::Unreachable(told) if told.contains(why)))
@@ -384,7 +384,7 @@ fn is_unreachable(node: &Node, why: &str) {
 }
 
 #[test]
-fn over_tls_both_show_their_certificates_and_nobody_else_is_spoken_with() {
+fn over_tls_both_ends_check_certificates() {
     let Some(made) = Certificates::new() else { return };
     let options = [
         ("--cert-file", "etcd.pem"),
@@ -412,21 +412,19 @@ fn over_tls_both_show_their_certificates_and_nobody_else_is_spoken_with() {
     a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(CPF))));
 
     let none = Access { certificate: None, ..access.clone() };
-    is_unreachable(&Node::start_at(B, &none), "wants to see a certificate of this process");
-    let not_taken = Access {
-        certificate: Some((made.file("stranger.pem"), made.file("stranger.key"))),
-        ..access.clone()
-    };
-    is_unreachable(&Node::start_at(B, &not_taken), "stranger.pem: it has expired, or nobody");
+    is_unreachable(&Node::start_at(B, &none), "requires a certificate of this process");
+    let not_taken =
+        Access { certificate: Some((made.file("unknown.pem"), made.file("unknown.key"))), ..access.clone() };
+    is_unreachable(&Node::start_at(B, &not_taken), "unknown.pem: it has expired, or no CA");
     let other = Access { ca_file: Some(made.file("other-ca.pem")), ..access.clone() };
-    is_unreachable(&Node::start_at(B, &other), "other-ca.pem vouches for its certificate");
+    is_unreachable(&Node::start_at(B, &other), "not signed by a CA in");
     let plain = Access { endpoints: vec![access.endpoints[0].replace("https", "http")], ..access.clone() };
     is_unreachable(&Node::start_at(B, &plain), "write https://");
     assert!(a.view().member(B).is_none());
 
-    // A certificate that was renewed is taken up: here, one that serves no more.
+    // A changed file is used: here, one with another CA.
     std::fs::copy(made.file("other-ca.pem"), made.file("ca.pem")).unwrap();
-    is_unreachable(&cpf, "ca.pem vouches for its certificate");
+    is_unreachable(&cpf, "not signed by a CA in");
 
     let Some(unsealed) = etcds_with(1, "http", &[]) else { return };
     let there = Node::start(A, &endpoints(&unsealed));
@@ -457,7 +455,7 @@ fn ask(etcd: &Etcd, path: &str, body: &str) {
 }
 
 #[test]
-fn a_user_is_known_by_its_password_also_when_etcd_has_forgotten_that_it_was() {
+fn a_user_logs_in_by_password_again_after_its_token_is_lost() {
     let Some(mut etcds) = etcds(1) else { return };
     // `whimbrel/` and what follows, in base64.
     let of_ours = r#"{"permType":"READWRITE","key":"d2hpbWJyZWwv","range_end":"d2hpbWJyZWww"}"#;
@@ -475,18 +473,18 @@ fn a_user_is_known_by_its_password_also_when_etcd_has_forgotten_that_it_was() {
     }
     let password = etcds[0].dir.join("password");
     std::fs::write(&password, "secret\n").unwrap();
-    let nobody = Access { endpoints: endpoints(&etcds), ..Access::default() };
-    let user = Access { user: Some(("whimbrel".into(), password)), ..nobody.clone() };
+    let no_user = Access { endpoints: endpoints(&etcds), ..Access::default() };
+    let user = Access { user: Some(("whimbrel".into(), password)), ..no_user.clone() };
     let a = Node::start_at(A, &user);
     a.until("listed", |heard| heard.incarnation.is_some());
     let b = Node::start_at(B, &user);
     a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(B))));
 
-    is_unreachable(&Node::start_at(CPF, &nobody), "user name is empty");
+    is_unreachable(&Node::start_at(CPF, &no_user), "user name is empty");
     let wrong = etcds[0].dir.join("wrong");
     std::fs::write(&wrong, "guess").unwrap();
-    let wrong = Access { user: Some(("whimbrel".into(), wrong)), ..nobody };
-    is_unreachable(&Node::start_at(CPF, &wrong), "does not take the user whimbrel");
+    let wrong = Access { user: Some(("whimbrel".into(), wrong)), ..no_user };
+    is_unreachable(&Node::start_at(CPF, &wrong), "does not accept the user whimbrel");
 
     etcds[0].kill();
     is_unreachable(&a, "etcd");

@@ -18,13 +18,13 @@ pub(crate) struct Connection {
     pub(crate) due: Instant,
     /// TCP's handshake is under way.
     pub(crate) connecting: bool,
-    /// The socket takes no more: wait until it does.
+    /// The socket has no room: wait until it has.
     pub(crate) blocked: bool,
 }
 
 impl Connection {
-    /// Who called and has not shown yet who it is.
-    pub(crate) fn is_stranger(&self) -> bool {
+    /// Whether it is an incoming connection whose peer has not proven its hello.
+    pub(crate) fn is_pending(&self) -> bool {
         !self.we_called && !self.protocol.is_up()
     }
 
@@ -50,7 +50,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is ready for something: a call that came about, or room to write. Errors: the link must end.
+    /// The socket is ready: the connection is established, or there is room to write. Errors: the link must end.
     pub(crate) fn writable(&mut self) -> Result<(), DownReason> {
         if self.connecting {
             socket::outcome(&self.socket).map_err(|_| DownReason::Unreachable)?;

@@ -1,20 +1,20 @@
-//! What happens to links, and how often.
+//! The events of links, and their counters.
 
 use core::ops::Range;
 use std::net::SocketAddr;
 
 use crate::LinkId;
 
-/// What happened to a link.
+/// An event of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A peer is there and has said who it is.
+    /// A link is up, and its peer has sent its hello.
     Up {
-        /// The link, from now on.
+        /// The link.
         link: LinkId,
         /// The peer's address.
         peer: SocketAddr,
-        /// What it said first.
+        /// The peer's hello.
         hello: &'a [u8],
         /// Whether [`connect`](crate::Links::connect) made this link, not the peer.
         we_called: bool,
@@ -23,18 +23,18 @@ pub enum Event<'a> {
     Frame {
         /// The link it came on.
         link: LinkId,
-        /// What was sent.
+        /// The frame.
         octets: &'a [u8],
     },
-    /// The link is no more. Told once of each link that was up or that we called, unless we closed it.
+    /// A link has ended. Reported once for each link that was up or that this end opened, unless this end closed it.
     Down {
-        /// The link that was.
+        /// The link that has ended.
         link: LinkId,
         /// Why.
         reason: DownReason,
     },
-    /// A stranger that called did not become a peer.
-    TurnedAway {
+    /// A pending link was rejected.
+    Rejected {
         /// Its address.
         peer: SocketAddr,
         /// Why.
@@ -73,26 +73,26 @@ down_reasons! {
     Closed => "closed", "the peer closed the link";
     /// The peer closed it within a frame.
     Truncated => "truncated", "the link ended in the middle of a frame";
-    /// The peer closed it before it said who it is; as who holds another key, or has no room, does.
-    Left => "left", "the peer left before it said who it is: does it hold the same key, and has it room?";
+    /// The peer closed it before it sent its hello, as a peer with another key or without room does.
+    Left => "left", "the peer closed the link before it sent its hello: does it hold the same key, and does it have room?";
     /// TCP reports an error, a reset mostly: the peer's process is gone.
     Broken => "broken", "the connection was reset";
-    /// The peer acknowledges nothing, or does not answer any more.
-    Vanished => "vanished", "the peer does not answer any more";
-    /// The connection that we called for was refused or found no way.
-    Unreachable => "unreachable", "nobody takes links there";
-    /// The peer did not say who it is in time.
-    NoGreeting => "no_greeting", "the peer did not say in time who it is";
-    /// What the peer said first is of another protocol.
-    Foreign => "foreign", "the peer speaks another protocol";
-    /// The peer speaks another version of links.
-    Version => "version", "the peer speaks another version of links";
+    /// The peer acknowledges nothing, or no longer answers.
+    Vanished => "vanished", "the peer no longer answers";
+    /// The outgoing connection was refused, or there is no route.
+    Unreachable => "unreachable", "no process accepts links at this address";
+    /// The peer did not send its greeting in time.
+    NoGreeting => "no_greeting", "the peer did not send its greeting in time";
+    /// The peer's first octets are of another protocol.
+    Foreign => "foreign", "the peer uses another protocol";
+    /// The peer uses another version of the link protocol.
+    Version => "version", "the peer uses another version of the link protocol";
     /// One end protects its links, the other does not.
     Protection => "protection", "one end has a key for its links, the other has none";
-    /// The peer's greeting does not open under our key: it has another one, or somebody changed what it said.
+    /// The peer's greeting does not open under our key: it has another one, or the greeting was changed on its way.
     WrongKey => "wrong_key", "the peer does not hold the cluster's key";
-    /// A record does not open: it was changed, repeated, left out or put elsewhere on its way, or recorded in another link.
-    Forged => "forged", "somebody else wrote on the link";
+    /// A record does not open: it was changed, repeated, left out or reordered on its way, or recorded on another link.
+    Forged => "forged", "a record was changed or repeated on its way";
     /// The peer's hello is longer than allowed.
     HelloTooLong => "hello_too_long", "the peer's hello is too long";
     /// A frame is longer than allowed: the peer's, or one that we were to send.
@@ -101,22 +101,22 @@ down_reasons! {
     QueueFull => "queue_full", "the peer takes too little of what is sent";
     /// There are as many links as allowed.
     NoRoom => "no_room", "there are as many links as allowed";
-    /// A stranger waited longest when there were too many.
-    Displaced => "displaced", "a newer stranger took the place";
+    /// The link had been pending longest when there were too many.
+    Displaced => "displaced", "a newer pending link took its place";
     /// The peer is not at a loopback address, and there is no key.
-    Unprotected => "unprotected", "links without a key stay on one host, at loopback addresses";
+    Unprotected => "unprotected", "links without a key are allowed at loopback addresses only";
 }
 
-/// What links did, in numbers that only grow.
+/// Counters of all links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Links that came up.
     pub up: u64,
-    /// Frames that came.
+    /// Frames received.
     pub frames_in: u64,
-    /// Octets that came, as TCP carried them.
+    /// Octets received, as TCP carried them.
     pub octets_in: u64,
-    /// Frames taken for sending.
+    /// Frames accepted for sending.
     pub frames_out: u64,
     /// Octets handed to TCP.
     pub octets_out: u64,
@@ -126,7 +126,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Links and strangers that ended for this reason.
+    /// Links, pending ones too, that ended for this reason.
     pub fn down(&self, reason: DownReason) -> u64 {
         self.down[reason as usize]
     }
@@ -141,7 +141,7 @@ enum Record {
     Up { link: LinkId, peer: SocketAddr, hello: Range<usize>, we_called: bool },
     Frame { link: LinkId, octets: Range<usize> },
     Down { link: LinkId, reason: DownReason },
-    TurnedAway { peer: SocketAddr, reason: DownReason },
+    Rejected { peer: SocketAddr, reason: DownReason },
 }
 
 /// Events of one turn, in memory that is used again.
@@ -175,7 +175,7 @@ impl Events {
                 Event::Frame { link: *link, octets: &self.octets[octets.clone()] }
             }
             Record::Down { link, reason } => Event::Down { link: *link, reason: *reason },
-            Record::TurnedAway { peer, reason } => Event::TurnedAway { peer: *peer, reason: *reason },
+            Record::Rejected { peer, reason } => Event::Rejected { peer: *peer, reason: *reason },
         })
     }
 
@@ -198,8 +198,8 @@ impl Events {
         self.records.push(Record::Down { link, reason });
     }
 
-    pub(crate) fn turned_away(&mut self, peer: SocketAddr, reason: DownReason) {
-        self.records.push(Record::TurnedAway { peer, reason });
+    pub(crate) fn rejected(&mut self, peer: SocketAddr, reason: DownReason) {
+        self.records.push(Record::Rejected { peer, reason });
     }
 
     fn keep(&mut self, octets: &[u8]) -> Range<usize> {

@@ -6,7 +6,7 @@
 //! record     length (2 octets), sealed octets
 //! ```
 //! Without a key the body is the hello, and frames follow. With one it is a message of the handshake, and records follow whose contents,
-//! one after the other, are the frames. Numbers in network order. A parser looks at what has come so far; it allocates nothing for what a length merely claims.
+//! one after the other, are the frames. Numbers in network order. A parser reads what has come so far; a length alone allocates nothing.
 
 use crate::Settings;
 use crate::seal::BODY_OCTETS_MAX;
@@ -22,7 +22,7 @@ pub(crate) const FRAME_HEADER: usize = 4;
 const MAGIC: [u8; 4] = *b"WBLK";
 const VERSION: u8 = 1;
 
-/// What a link is protected by; both ends must want the same.
+/// The protection of a link, which must be the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     /// Nothing: frames travel as they are.
@@ -32,7 +32,7 @@ pub(crate) enum Protection {
 }
 
 impl Protection {
-    /// What these settings want.
+    /// The protection of these settings.
     pub(crate) fn of(settings: &Settings) -> Self {
         if settings.keys.is_empty() { Protection::Plain } else { Protection::Sealed }
     }
@@ -45,14 +45,14 @@ impl Protection {
     }
 }
 
-/// A greeting that cannot be taken.
+/// A greeting that cannot be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadGreeting {
-    /// The peer speaks something else.
+    /// The peer uses another protocol.
     Foreign,
-    /// The peer speaks another version of this.
+    /// The peer uses another version of this protocol.
     Version,
-    /// The peer wants a key, or none, other than we.
+    /// The peer uses a key and this end none, or the reverse.
     Protection,
     /// The hello is too long.
     TooLong,
@@ -72,9 +72,9 @@ pub(crate) fn write_greeting(protection: Protection, body: &[u8], out: &mut Vec<
     out.extend_from_slice(&body[..usize::from(length)]);
 }
 
-/// The body of a greeting, or nothing as long as it is not all there.
+/// The body of a greeting; `None` while it is incomplete.
 ///
-/// Errors: at the first octet that cannot be one's.
+/// Errors: at the first octet that no greeting has.
 pub(crate) fn greeting(octets: &[u8], protection: Protection) -> Result<Option<&[u8]>, BadGreeting> {
     for (at, (octet, wanted)) in octets.iter().zip(preamble(protection)).enumerate() {
         if *octet != wanted {
@@ -103,7 +103,7 @@ pub(crate) fn write_frame(octets: &[u8], out: &mut Vec<u8>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Hands out each frame that is all there, and says how many octets they took.
+/// Hands out each complete frame. Returns how many octets they took.
 pub(crate) fn frames(
     octets: &[u8],
     octets_max: usize,

@@ -8,12 +8,12 @@ use crate::protocol::{Protocol, Turn};
 use crate::seal::BODY_OCTETS_MAX;
 use crate::{Key, LinkId, Settings};
 
-/// The longest frame that is taken here.
+/// The longest frame that is accepted here.
 pub(crate) const FRAME_MAX: usize = 4096;
-/// The longest sealed record with its length, and what of a record may wait.
+/// The longest sealed record with its length, and the octets of a record that may wait.
 const RECORD: usize = 2 + 65_535;
 
-/// One end, its settings and what it was told.
+/// One end, its settings and its events.
 pub(crate) struct End {
     pub(crate) settings: Settings,
     pub(crate) protocol: Protocol,
@@ -45,7 +45,7 @@ impl End {
         self.protocol.arrived(octets, &mut turn)
     }
 
-    /// All that it has to write.
+    /// All octets that it has to write.
     pub(crate) fn wire(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         loop {
@@ -60,7 +60,7 @@ impl End {
     }
 }
 
-/// Lets both ends say what they have until neither has any more.
+/// Exchanges octets until neither end has more.
 pub(crate) fn settle(a: &mut End, b: &mut End) -> Result<(), DownReason> {
     loop {
         let (from_a, from_b) = (a.wire(), b.wire());
@@ -72,13 +72,13 @@ pub(crate) fn settle(a: &mut End, b: &mut End) -> Result<(), DownReason> {
     }
 }
 
-/// What the first octet of an input says of the case.
+/// The case that the first octet of an input selects.
 const KEYED: u8 = 1;
 const VICTIM_CALLS: u8 = 2;
 const AFTER_HANDSHAKE: u8 = 4;
 const WITH_THE_KEY: u8 = 8;
 
-/// Gives one end the rest of the input, in the pieces that it says (a length, so many octets): instead of the handshake or after it, as they are or
+/// Gives one end the rest of the input, in pieces (a length, then so many octets): instead of the handshake or after it, as they are or
 /// sealed by a peer that has the key.
 ///
 /// Panics: when the end does, or holds more than it may.

@@ -12,7 +12,7 @@ pub const KEYS_MAX: usize = 4;
 /// Longest key file that is read: the keys and a comment's worth of blanks.
 const FILE_OCTETS_MAX: u64 = 1024;
 
-/// What the processes of a cluster share, and nobody else has. Wiped when dropped, unseen in `Debug`.
+/// The secret that the processes of a cluster share. Wiped when dropped, hidden in `Debug`.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; 32]);
 
@@ -27,7 +27,7 @@ impl Key {
         &self.0
     }
 
-    /// The keys of a file: one a line, 64 hexadecimal digits each, the one to call with first. `openssl rand -hex 32` makes one.
+    /// The keys of a file: one a line, 64 hexadecimal digits each, the one for outgoing links first. `openssl rand -hex 32` makes one.
     ///
     /// Errors: [`KeyError`]; also for a file that every user can read.
     pub fn read(path: &Path) -> Result<Vec<Key>, KeyError> {
@@ -37,7 +37,7 @@ impl Key {
         if mode & 0o007 != 0 {
             return Err(KeyError::Exposed(path.to_owned(), mode));
         }
-        // Room for all that is taken, so that the text is never moved and left behind.
+        // Room for the longest file, so that the text is never moved and a copy left behind.
         let mut text = Zeroizing::new(String::with_capacity(FILE_OCTETS_MAX as usize + 1));
         file.take(FILE_OCTETS_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
         let malformed = || KeyError::Malformed(path.to_owned());
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What a file of such content and mode gives.
+    /// The outcome for a file with this content and mode.
     fn read(name: &str, content: &[u8], mode: u32) -> Result<Vec<Key>, KeyError> {
         let path = std::env::temp_dir().join(format!("whimbrel-link-key-{}-{name}", std::process::id()));
         fs::write(&path, content).unwrap();

@@ -16,11 +16,11 @@ use crate::primitives::System;
 use crate::protocol::{Protocol, Turn};
 use crate::{LinkId, OpenError, Settings, socket};
 
-/// Octets read from one link in one turn: the others' turn comes as soon.
+/// Octets read from one link in one turn, so that other links do not wait.
 const READ_OCTETS: usize = 256 * 1024;
-/// Connections looked at in one turn, and taken from the listener.
+/// Connections that are handled, and accepted, in one turn.
 const READY_PER_TURN: usize = 64;
-/// The listener's name among what is waited for; links are counted from one.
+/// The listener's number in epoll; links are numbered from one.
 const LISTENER: u64 = 0;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -30,8 +30,8 @@ pub struct Links {
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     connections: BTreeMap<LinkId, Connection>,
-    /// What happened outside of `drain`, which tells.
-    untold: Events,
+    /// Events that happened outside of `drain`, which returns them.
+    deferred: Events,
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
@@ -69,14 +69,14 @@ impl Links {
             epoll,
             listener,
             connections: BTreeMap::new(),
-            untold: Events::default(),
+            deferred: Events::default(),
             last: LISTENER,
             counters: Counters::default(),
             scratch: vec![0; READ_OCTETS].into_boxed_slice(),
         })
     }
 
-    /// Where peers can call, with the port that was found.
+    /// Where peers connect to, with the port that was found.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(|l| l.local_addr().ok())
     }
@@ -88,20 +88,20 @@ impl Links {
 
     /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now.
     pub fn next_deadline(&self) -> Option<Instant> {
-        // What a socket has room for is not told by it: a turn has sealed as much as one may.
+        // A socket with room gives no event; a turn seals a bounded amount, and more may be ready.
         let has_more = |c: &Connection| !c.blocked && c.protocol.has_more();
-        if !self.untold.is_empty() || self.connections.values().any(has_more) {
+        if !self.deferred.is_empty() || self.connections.values().any(has_more) {
             return Some(Instant::ZERO);
         }
         self.connections.values().filter(|c| !c.protocol.is_up()).map(|c| c.due).min()
     }
 
-    /// Calls a peer. `Up` or `Down` follows; what is sent meanwhile waits for it.
+    /// Connects to a peer. `Up` or `Down` follows; frames that are sent meanwhile wait.
     pub fn connect(&mut self, now: Instant, to: SocketAddr) -> LinkId {
         let link = self.next_name();
         if let Err(reason) = self.call(now, link, to) {
             self.counters.ended(reason);
-            self.untold.down(link, reason);
+            self.deferred.down(link, reason);
         }
         link
     }
@@ -121,8 +121,7 @@ impl Links {
         self.add(link, connection).map_err(|_| DownReason::Unreachable)
     }
 
-    /// Queues a frame for the next flush. A link that takes no more, or a frame longer than allowed, ends the link. The name of a link that is no
-    /// more changes nothing.
+    /// Queues a frame for the next flush. A full queue, or a frame longer than allowed, ends the link. For a link that has ended, nothing happens.
     pub fn send(&mut self, link: LinkId, frame: &[u8]) {
         let Some(connection) = self.connections.get_mut(&link) else { return };
         match connection.protocol.send(frame, &self.settings) {
@@ -131,7 +130,7 @@ impl Links {
         }
     }
 
-    /// Octets that wait to be sent on a link: zero of one that is no more. Beyond [`Settings::queue_octets_max`] it ends.
+    /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
         self.connections.get(&link).map_or(0, |c| c.protocol.waiting())
     }
@@ -156,19 +155,19 @@ impl Links {
         }
     }
 
-    /// Closes a link. What waits is still written as far as the connection takes it at once; nothing more is told of the link.
+    /// Closes a link. What waits is still written as far as the connection takes it at once; no event follows.
     pub fn close(&mut self, link: LinkId) {
         if let Some(mut connection) = self.connections.remove(&link) {
             let _ = connection.flush(&mut self.counters);
         }
     }
 
-    /// Takes what arrived and what timers did. `events` is cleared first. Never blocks.
+    /// Receives, and applies timeouts. `events` is cleared first. Never blocks.
     pub fn drain(&mut self, now: Instant, events: &mut Events) {
         events.clear();
-        core::mem::swap(events, &mut self.untold);
+        core::mem::swap(events, &mut self.deferred);
         let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_PER_TURN];
-        // An interrupted look is made again in the next turn.
+        // An interrupted wait is repeated in the next turn.
         let ready =
             epoll::wait(&self.epoll, &mut ready, Some(&AT_ONCE)).map_or(&mut [][..], |(ready, _)| ready);
         for event in ready {
@@ -182,14 +181,14 @@ impl Links {
         self.expire(now, events);
     }
 
-    /// What links did.
+    /// The counters of all links.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
     fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
-        let strange = self.connections.get(&link).is_some_and(Connection::is_stranger);
-        let room = !strange || self.links() < self.settings.links_max;
+        let pending = self.connections.get(&link).is_some_and(Connection::is_pending);
+        let room = !pending || self.links() < self.settings.links_max;
         let Some(connection) = self.connections.get_mut(&link) else { return };
         let mut turn = Turn {
             link,
@@ -216,8 +215,8 @@ impl Links {
     fn accept(&mut self, now: Instant, events: &mut Events) {
         for _ in 0..READY_PER_TURN {
             let Some(Ok((socket, peer))) = self.listener.as_ref().map(TcpListener::accept) else { return };
-            if self.strangers() >= self.settings.strangers_max {
-                let longest = self.connections.iter().find(|(_, c)| c.is_stranger()).map(|(link, _)| *link);
+            if self.pending() >= self.settings.pending_max {
+                let longest = self.connections.iter().find(|(_, c)| c.is_pending()).map(|(link, _)| *link);
                 match longest {
                     Some(link) => self.finish(link, DownReason::Displaced, events),
                     None => return,
@@ -232,7 +231,7 @@ impl Links {
                 Connection { socket, protocol, peer, we_called: false, due, connecting, blocked };
             if tuned.and_then(|()| self.add(link, connection)).is_err() {
                 self.counters.ended(DownReason::Broken);
-                events.turned_away(peer, DownReason::Broken);
+                events.rejected(peer, DownReason::Broken);
             }
         }
     }
@@ -259,22 +258,22 @@ impl Links {
         }
     }
 
-    /// Ends a link, or turns a stranger away.
+    /// Ends a link, or rejects a pending one.
     fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
         let Some(connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
-        if connection.is_stranger() {
-            events.turned_away(connection.peer, reason);
+        if connection.is_pending() {
+            events.rejected(connection.peer, reason);
         } else {
             events.down(link, reason);
         }
     }
 
-    /// Ends a link outside of `drain`, which tells later.
+    /// Ends a link outside of `drain`, which reports it later.
     fn end(&mut self, link: LinkId, reason: DownReason) {
-        let mut untold = core::mem::take(&mut self.untold);
-        self.finish(link, reason, &mut untold);
-        self.untold = untold;
+        let mut deferred = core::mem::take(&mut self.deferred);
+        self.finish(link, reason, &mut deferred);
+        self.deferred = deferred;
     }
 
     fn next_name(&mut self) -> LinkId {
@@ -283,15 +282,15 @@ impl Links {
     }
 
     fn links(&self) -> usize {
-        self.connections.values().filter(|c| !c.is_stranger()).count()
+        self.connections.values().filter(|c| !c.is_pending()).count()
     }
 
-    fn strangers(&self) -> usize {
-        self.connections.values().filter(|c| c.is_stranger()).count()
+    fn pending(&self) -> usize {
+        self.connections.values().filter(|c| c.is_pending()).count()
     }
 }
 
-/// What to wait for on a connection: room to write only where something waits for it.
+/// What to wait for on a connection: room to write only if something waits to be written.
 fn interest(connection: &Connection) -> epoll::EventFlags {
     match connection.blocked {
         true => epoll::EventFlags::IN | epoll::EventFlags::OUT,

@@ -1,4 +1,4 @@
-//! The primitives under Noise: X25519, AES-256-GCM and SHA-256, of the crates that the product has anyway, and the system's randomness.
+//! The primitives under Noise: X25519, AES-256-GCM and SHA-256, of the crates that the product uses anyway, and the system's randomness.
 //!
 //! `snow` brings primitives of its own behind features that are off here: they would be second versions of these crates, and keys in them
 //! would not be wiped.
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// Octets of an authentication tag.
 pub(crate) const TAG: usize = 16;
 
-/// Gives Noise what it is built on.
+/// Provides Noise with its primitives.
 pub(crate) struct Primitives;
 
 impl CryptoResolver for Primitives {
@@ -98,7 +98,7 @@ impl Dh for X25519 {
     fn dh(&self, pubkey: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let theirs: [u8; 32] = pubkey.get(..32).and_then(|k| k.try_into().ok()).ok_or(Error::Dh)?;
         let shared = StaticSecret::from(*self.secret).diffie_hellman(&PublicKey::from(theirs));
-        // A point of small order would make a secret that everybody knows.
+        // A point of small order would make a shared secret that is publicly known.
         if !shared.was_contributory() {
             return Err(Error::Dh);
         }
@@ -141,7 +141,7 @@ impl Hash for Sha {
 struct AesGcm(Option<Aes256Gcm>);
 
 impl AesGcm {
-    /// Noise sets a key before it uses it, and says so otherwise.
+    /// The cipher, whose key Noise sets before it uses it.
     fn keyed(&self) -> &Aes256Gcm {
         self.0.as_ref().expect("Noise keys a cipher before it uses it")
     }

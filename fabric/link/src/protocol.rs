@@ -1,4 +1,4 @@
-//! One end of a link without its socket: octets that came in, events and octets that leave out.
+//! One end of a link without its socket: received octets in; events, and octets to send, out.
 
 use core::mem::take;
 use std::net::SocketAddr;
@@ -10,25 +10,25 @@ use crate::{LinkId, Settings};
 
 /// Memory that a link keeps each way while nothing waits: what a busy turn fills.
 const KEPT_OCTETS: usize = 1024 * 1024;
-/// What is sealed at once: as much as a socket takes, so that a link with a long queue does not hold up the others.
+/// Octets sealed at once: as much as a socket takes, so that a link with a long queue does not hold up the others.
 const SEALED_AT_ONCE: usize = 1024 * 1024;
 
-/// What a protocol that takes octets is given.
+/// The context in which octets are handled.
 pub(crate) struct Turn<'a> {
     pub(crate) link: LinkId,
     pub(crate) peer: SocketAddr,
     pub(crate) settings: &'a Settings,
     pub(crate) events: &'a mut Events,
     pub(crate) counters: &'a mut Counters,
-    /// Whether a stranger may become a peer.
+    /// Whether a pending link may come up.
     pub(crate) room: bool,
 }
 
-/// How far a link has come.
+/// The progress of a link.
 enum Stage {
-    /// The peer's greeting is awaited. Who called under a key needs the rest of its handshake for it.
+    /// The peer's greeting is awaited. The caller under a key needs the rest of its handshake for it.
     Greeting(Option<Calling>),
-    /// The greeting came, under the key: it may be a recording until a record of now follows.
+    /// The greeting came, under the key: it may be a recording until a fresh record follows.
     Proving(Box<Sealed>, Vec<u8>),
     /// Frames pass, sealed if there is a key.
     Up(Option<Box<Sealed>>),
@@ -37,11 +37,11 @@ enum Stage {
 pub(crate) struct Protocol {
     we_called: bool,
     stage: Stage,
-    /// The beginning of a greeting, a frame or a record whose end has not come.
+    /// An incomplete greeting, frame or record.
     incoming: Vec<u8>,
-    /// The beginning of a frame out of records.
+    /// An incomplete frame from records.
     opened: Vec<u8>,
-    /// Frames that wait, of which `taken` octets went on.
+    /// Frames that wait, of which `taken` octets have been sealed or copied.
     queue: Vec<u8>,
     taken: usize,
     /// What is being written, of which `written` octets are.
@@ -72,7 +72,7 @@ impl Protocol {
         Ok(protocol)
     }
 
-    /// The end that was called. Under a key it says nothing to who has not shown to have it.
+    /// The called end. Under a key it sends nothing to a caller that has not proven to have the key.
     pub(crate) fn called(settings: &Settings) -> Self {
         let mut protocol = Self::new(false);
         if settings.keys.is_empty() {
@@ -102,7 +102,7 @@ impl Protocol {
         (self.queue.len() - self.taken) + (self.wire.len() - self.written)
     }
 
-    /// What is to be written now. Errors: the link must end.
+    /// The octets to write now. Errors: the link must end.
     pub(crate) fn outgoing(&mut self) -> Result<&[u8], DownReason> {
         if self.written == self.wire.len() {
             self.wire.clear();
@@ -117,7 +117,7 @@ impl Protocol {
                         .seal(&self.queue[self.taken..until], &mut self.wire)
                         .map_err(|Forged| DownReason::Forged)?;
                     self.taken = until;
-                    // Half at least is gone each time that the rest is moved.
+                    // At least half has been written each time that the rest is moved.
                     if 2 * self.taken >= self.queue.len() {
                         self.queue.drain(..take(&mut self.taken));
                         self.queue.shrink_to(self.queue.len().max(KEPT_OCTETS));
@@ -129,22 +129,22 @@ impl Protocol {
         Ok(&self.wire[self.written..])
     }
 
-    /// So much of it was written.
+    /// This many of them were written.
     pub(crate) fn wrote(&mut self, octets: usize) {
         self.written += octets;
     }
 
-    /// Whether something was begun to be written and is not out.
+    /// Whether a write is incomplete.
     pub(crate) fn is_writing(&self) -> bool {
         self.written < self.wire.len()
     }
 
-    /// Whether something waits that may be written.
+    /// Whether more may be written.
     pub(crate) fn has_more(&self) -> bool {
         self.is_writing() || self.is_up() && !self.queue.is_empty()
     }
 
-    /// Why the link ends when the peer says no more.
+    /// Why the link ends when the peer closes it now.
     pub(crate) fn closed(&self) -> DownReason {
         match self.stage {
             Stage::Up(_) if self.incoming.is_empty() && self.opened.is_empty() => DownReason::Closed,
@@ -153,7 +153,7 @@ impl Protocol {
         }
     }
 
-    /// Takes octets of the peer. Errors: the link must end; what was told before stands.
+    /// Handles octets of the peer. Errors: the link must end; events before that stand.
     pub(crate) fn arrived(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
         if self.incoming.is_empty() {
             let taken = self.take(octets, turn)?;
@@ -170,7 +170,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// Takes what is whole of `octets`, and says how much that was.
+    /// Handles what is complete in `octets`. Returns how many octets that was.
     fn take(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<usize, DownReason> {
         let mut taken = 0;
         if matches!(self.stage, Stage::Greeting(_)) {
@@ -276,12 +276,12 @@ impl From<Forged> for DownReason {
 
 #[cfg(any(test, feature = "hostile"))]
 impl Protocol {
-    /// Octets held for what has not come whole.
+    /// Octets held for incomplete messages.
     pub(crate) fn held(&self) -> usize {
         self.incoming.len() + self.opened.len()
     }
 
-    /// Puts octets among what is to be sent as if they were frames: a peer that has the key and means harm.
+    /// Adds octets to what is sent as if they were frames, as a malicious peer with the key may.
     pub(crate) fn send_raw(&mut self, octets: &[u8]) {
         self.queue.extend_from_slice(octets);
     }

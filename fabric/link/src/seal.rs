@@ -1,7 +1,7 @@
 //! Protection of a link: a Noise handshake under the cluster's key, then sealed records.
 //!
-//! `Noise_NNpsk0_25519_AESGCM_SHA256`, by `snow`. Each greeting's body is a message of the handshake with the hello in it; the one who was called
-//! takes the caller as present when its first record opens, since a greeting alone could be a recorded one.
+//! `Noise_NNpsk0_25519_AESGCM_SHA256`, by `snow`. Each greeting's body is a message of the handshake with the hello in it; the
+//! called end treats the link as up when the caller's first record opens, because a greeting alone could be a recording.
 
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, TransportState};
@@ -17,25 +17,25 @@ pub(crate) const BODY_OCTETS_MAX: usize = 32 + HELLO_OCTETS_MAX + TAG;
 const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 /// Octets before a record: its length.
 const HEADER: usize = 2;
-/// The longest record, as Noise has it.
+/// The longest record that Noise allows.
 const RECORD_OCTETS_MAX: usize = 65_535;
-/// What one record carries at most.
+/// The most that one record carries.
 const CONTENT_OCTETS_MAX: usize = RECORD_OCTETS_MAX - TAG;
-/// The record that shows that a caller is there now: an empty one.
+/// The record that proves that a caller is live: an empty one.
 pub(crate) const PROOF_OCTETS: usize = HEADER + TAG;
 /// After so many records of one direction its key is replaced by one that does not lead back to it. At most 4 GiB under one key: AES-GCM's bound
 /// for a forger's chance under 2^-57 is some 400 GB (RFC 8446 §5.5).
 pub(crate) const RECORDS_PER_KEY: u64 = 1 << 16;
 
-/// The greeting does not come from somebody with the key.
+/// The greeting does not come from a peer with the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongKey;
 
-/// A record that the peer did not seal, or not as the next one.
+/// The peer did not seal this record, or not as the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged;
 
-/// What only links use of the cluster's key: heartbeats are coded under the key itself.
+/// The key that links derive from the cluster's key, which heartbeats use itself.
 fn link_key(key: &Key) -> Zeroizing<[u8; 32]> {
     let mut hash = Sha256::new();
     hash.update(b"whimbrel link\x01");
@@ -82,8 +82,8 @@ impl Calling {
     }
 }
 
-/// Answers a caller that has one of our keys: the seals, the caller's hello, the answer's body. What the caller said may be a recording: it is
-/// there when it opens our answer, which its first record shows. Errors: [`WrongKey`].
+/// Answers a caller that has one of our keys: the seals, the caller's hello, the answer's body. The caller's message may be a recording: the
+/// caller is live if it can open the answer, which its first record proves. Errors: [`WrongKey`].
 pub(crate) fn answer(
     keys: &[Key],
     prologue: &[u8],

@@ -1,4 +1,4 @@
-//! TCP sockets as links want them.
+//! TCP sockets with the options that links need.
 
 use core::time::Duration;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// A connection that is under way.
+/// Begins a connection.
 pub(crate) fn call(to: SocketAddr, silence_max: Duration) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -39,7 +39,7 @@ pub(crate) fn tune(socket: &impl AsFd, silence_max: Duration) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether a connection that was under way came about.
+/// Whether a connection that was begun is established.
 pub(crate) fn outcome(socket: &TcpStream) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }

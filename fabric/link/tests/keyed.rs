@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::{End, LinkReport, linked, says, until};
+use common::{End, LinkReport, linked, send_raw, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_link::{DownReason, Key, Links, Settings};
 
@@ -19,8 +19,8 @@ fn frames_of_all_lengths_pass_both_ways() {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(keyed(1));
     let (ab, ba) = linked(&mut a, &mut b, at);
-    assert_eq!(a.told, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
-    assert_eq!(b.told, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
+    assert_eq!(a.reports, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
+    assert_eq!(b.reports, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
     let sent: Vec<Vec<u8>> = [0, 1, 600, 65_535, 70_000, 1024 * 1024].map(|n| vec![n as u8; n]).to_vec();
     for frame in &sent {
         a.links.send(ab, frame);
@@ -31,7 +31,7 @@ fn frames_of_all_lengths_pass_both_ways() {
 }
 
 #[test] // a process sleeps when nothing arrives and nothing is due: what it has still to send is due
-fn what_one_turn_could_not_seal_is_not_forgotten() {
+fn frames_that_one_turn_could_not_seal_are_due_in_the_next() {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(keyed(1));
     let (link, _) = linked(&mut a, &mut b, at);
@@ -46,7 +46,7 @@ fn what_one_turn_could_not_seal_is_not_forgotten() {
             a.turn();
         }
     }
-    panic!("{} of 12 have come, and the rest waits for nothing", b.frames().len());
+    panic!("{} of 12 have come, and the rest is not due", b.frames().len());
 }
 
 fn is_ready(links: &Links) -> bool {
@@ -70,7 +70,7 @@ fn a_long_queue_passes_through_a_full_socket() {
 }
 
 #[test]
-fn who_takes_nothing_loses_the_link_at_the_bound() {
+fn a_peer_that_takes_nothing_loses_the_link_at_the_bound() {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(|s| {
         keyed(1)(s);
@@ -81,7 +81,7 @@ fn who_takes_nothing_loses_the_link_at_the_bound() {
         a.links.send(link, &[7; 1024 * 1024]);
         a.turn();
     }
-    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
+    assert_eq!(a.reports.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
 }
 
 #[test]
@@ -94,21 +94,21 @@ fn with_a_key_links_may_leave_the_host() {
 }
 
 #[test]
-fn another_key_is_named_where_it_is_called() {
+fn a_wrong_key_is_reported_at_the_called_end() {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(keyed(2));
     let link = a.links.connect(a.now, at);
     until(&mut [&mut a, &mut b], |e| !e[0].ended().is_empty() && !e[1].ended().is_empty());
-    assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::WrongKey)]);
+    assert_eq!(b.reports, [LinkReport::Rejected(DownReason::WrongKey)]);
     assert!(
-        a.told == [LinkReport::Down(link, DownReason::Left)]
-            || a.told == [LinkReport::Down(link, DownReason::Broken)]
+        a.reports == [LinkReport::Down(link, DownReason::Left)]
+            || a.reports == [LinkReport::Down(link, DownReason::Broken)]
     );
     assert_eq!(b.links.counters().down(DownReason::WrongKey), 1);
 }
 
 #[test]
-fn a_plain_peer_is_named_at_a_keyed_end_and_the_other_way() {
+fn different_protection_is_reported_at_both_ends() {
     for (caller, listener) in [(false, true), (true, false)] {
         let of = |yes: bool| {
             move |s: &mut Settings| {
@@ -121,12 +121,12 @@ fn a_plain_peer_is_named_at_a_keyed_end_and_the_other_way() {
         let mut a = End::calling(of(caller));
         a.links.connect(a.now, at);
         until(&mut [&mut a, &mut b], |e| !e[1].ended().is_empty());
-        assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::Protection)]);
+        assert_eq!(b.reports, [LinkReport::Rejected(DownReason::Protection)]);
     }
 }
 
 #[test]
-fn who_has_no_key_is_turned_away_and_learns_nothing() {
+fn a_peer_without_the_key_is_rejected_and_gets_no_octet() {
     let (mut b, at) = End::listening(keyed(1));
     let long = [b"WBLK\x01\x01\x04\x31".as_slice(), &[0; 2000]].concat();
     let garbage = [b"WBLK\x01\x01\x00\x30".as_slice(), &[9; 48]].concat();
@@ -137,13 +137,13 @@ fn who_has_no_key_is_turned_away_and_learns_nothing() {
         (&garbage, DownReason::WrongKey),
         (&long, DownReason::HelloTooLong),
     ] {
-        assert_eq!(says(&mut b, at, octets, false), reason);
-        assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(reason)));
+        assert_eq!(send_raw(&mut b, at, octets, false), reason);
+        assert_eq!(b.reports.last(), Some(&LinkReport::Rejected(reason)));
     }
     assert_eq!(b.links.counters().octets_out, 0);
 }
 
-/// Somebody between a caller and a listener, who can change what passes.
+/// An attacker between a caller and a listener, who can change what passes.
 struct Between {
     at: SocketAddr,
     listener: TcpListener,
@@ -158,7 +158,7 @@ impl Between {
         Self { at: listener.local_addr().unwrap(), listener, to, pair: None }
     }
 
-    /// Passes on what both said, as `change` leaves it; its first argument says who said it, the caller being 0.
+    /// Passes on what both ends sent, as `change` leaves it; its first argument is the sender, 0 for the caller.
     fn pass(&mut self, change: &mut impl FnMut(usize, &mut Vec<u8>)) {
         if let (None, Ok((caller, _))) = (&self.pair, self.listener.accept()) {
             let called = TcpStream::connect(self.to).unwrap();
@@ -177,7 +177,7 @@ impl Between {
     }
 }
 
-/// Brings a link up through somebody between, sends a frame each way, and says how both ends fared.
+/// Brings a link up through an attacker and sends a frame each way. Returns both ends.
 fn through(mut change: impl FnMut(usize, &mut Vec<u8>)) -> (End, End) {
     let (mut b, at) = End::listening(keyed(1));
     let mut a = End::calling(keyed(1));
@@ -200,13 +200,13 @@ fn through(mut change: impl FnMut(usize, &mut Vec<u8>)) -> (End, End) {
 }
 
 #[test]
-fn who_only_passes_on_changes_nothing() {
+fn a_relay_changes_nothing() {
     let (a, b) = through(|_, _| {});
     assert_eq!((a.ups().len(), b.frames()), (1, vec![b"from the caller".to_vec()]));
 }
 
 #[test]
-fn who_changes_a_record_on_its_way_ends_the_link() {
+fn a_changed_record_ends_the_link() {
     let mut packets = 0;
     let (_, b) = through(|from, octets| {
         packets += usize::from(from == 0);
@@ -219,7 +219,7 @@ fn who_changes_a_record_on_its_way_ends_the_link() {
 }
 
 #[test]
-fn who_changes_the_answer_ends_the_call() {
+fn a_changed_answer_ends_the_link() {
     let (a, b) = through(|from, octets| {
         if from == 1 {
             *octets.last_mut().unwrap() ^= 1;
@@ -230,7 +230,7 @@ fn who_changes_the_answer_ends_the_call() {
 }
 
 #[test]
-fn who_says_everything_twice_ends_the_link() {
+fn repeated_octets_end_the_link() {
     let (_, b) = through(|from, octets| {
         if from == 0 {
             octets.extend_from_within(..);
@@ -241,7 +241,7 @@ fn who_says_everything_twice_ends_the_link() {
 }
 
 #[test]
-fn a_recorded_caller_holds_a_place_for_the_time_of_a_greeting_alone() {
+fn a_recorded_greeting_holds_a_pending_link_only_for_the_greeting_time() {
     let mut recorded = Vec::new();
     let _ = through(|from, octets| {
         if from == 0 && recorded.is_empty() {
@@ -254,5 +254,5 @@ fn a_recorded_caller_holds_a_place_for_the_time_of_a_greeting_alone() {
     until(&mut [&mut b], |e| e[0].links.counters().octets_out > 0);
     b.pass(Duration::from_secs(5));
     b.turn();
-    assert_eq!(b.told, [LinkReport::TurnedAway(DownReason::NoGreeting)]);
+    assert_eq!(b.reports, [LinkReport::Rejected(DownReason::NoGreeting)]);
 }

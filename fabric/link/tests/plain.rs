@@ -6,19 +6,19 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::{End, LinkReport, linked, says, until};
+use common::{End, LinkReport, linked, send_raw, until};
 use whimbrel_link::{DownReason, HELLO_OCTETS_MAX, LinkId, Links, OpenError, Settings};
 
-/// A greeting that is taken.
+/// A greeting that is accepted.
 const GREETING: &[u8] = b"WBLK\x01\x00\x00\x02me";
 
 #[test]
-fn each_end_learns_who_the_other_is_and_frames_pass_both_ways() {
+fn both_ends_get_the_hello_and_frames_pass_both_ways() {
     let (mut b, at) = End::listening(|_| {});
     let mut a = End::calling(|_| {});
     let (ab, ba) = linked(&mut a, &mut b, at);
-    assert_eq!(a.told, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
-    assert_eq!(b.told, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
+    assert_eq!(a.reports, [LinkReport::Up(ab, b"the listener".to_vec(), true)]);
+    assert_eq!(b.reports, [LinkReport::Up(ba, b"the caller".to_vec(), false)]);
     a.links.send(ab, b"one");
     a.links.send(ab, b"");
     b.links.send(ba, b"two");
@@ -28,7 +28,7 @@ fn each_end_learns_who_the_other_is_and_frames_pass_both_ways() {
 }
 
 #[test]
-fn what_is_sent_before_the_link_is_up_waits_for_it() {
+fn frames_sent_before_the_link_is_up_wait_for_it() {
     let (mut b, at) = End::listening(|_| {});
     let mut a = End::calling(|_| {});
     let link = a.links.connect(a.now, at);
@@ -60,7 +60,7 @@ fn frames_as_long_as_allowed_pass_in_order_through_a_full_socket() {
     for n in 0..16u8 {
         a.links.send(link, &vec![n; 1024 * 1024]);
     }
-    // The other end sleeps: what the kernel does not take waits here.
+    // The other end sleeps: octets that the kernel does not take wait here.
     for _ in 0..100 {
         a.turn();
     }
@@ -77,41 +77,41 @@ fn a_peer_that_takes_nothing_loses_the_link_at_the_bound() {
         a.links.send(link, &[7; 1024 * 1024]);
         a.turn();
     }
-    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
+    assert_eq!(a.reports.last(), Some(&LinkReport::Down(link, DownReason::QueueFull)));
     assert_eq!(a.links.counters().down(DownReason::QueueFull), 1);
-    assert_eq!(a.ended().len(), 1, "told once");
-    // Frames that came whole before are still the other's; half of one is nobody's.
+    assert_eq!(a.ended().len(), 1, "reported once");
+    // Frames that arrived whole before are delivered; an incomplete one is not.
     until(&mut [&mut b], |e| e[0].ended().len() == 1);
     assert!(matches!(b.ended()[0], DownReason::Truncated | DownReason::Broken | DownReason::Closed));
 }
 
 #[test]
-fn a_link_that_ends_is_told_to_the_other_end_alone_and_its_name_is_not_used_again() {
+fn a_closed_link_is_reported_to_the_other_end_alone_and_its_number_is_not_used_again() {
     let (mut b, at) = End::listening(|_| {});
     let mut a = End::calling(|_| {});
     let (ab, ba) = linked(&mut a, &mut b, at);
-    a.links.send(ab, b"last words");
+    a.links.send(ab, b"last frame");
     a.links.close(ab);
     until(&mut [&mut a, &mut b], |e| !e[1].ended().is_empty());
     assert_eq!(
-        b.told[1..],
-        [LinkReport::Frame(ba, b"last words".to_vec()), LinkReport::Down(ba, DownReason::Closed)]
+        b.reports[1..],
+        [LinkReport::Frame(ba, b"last frame".to_vec()), LinkReport::Down(ba, DownReason::Closed)]
     );
     assert_eq!(a.ended(), []);
-    a.links.send(ab, b"to nobody");
-    b.links.send(ba, b"to nobody");
+    a.links.send(ab, b"too late");
+    b.links.send(ba, b"too late");
     let (again, _) = linked(&mut a, &mut b, at);
     assert_ne!(again, ab);
     assert_eq!(b.frames().len(), 1);
 }
 
 #[test]
-fn nobody_there_is_told_as_such() {
+fn a_refused_connection_is_reported_as_unreachable() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut a = End::calling(|_| {});
     let link = a.links.connect(a.now, closed);
     until(&mut [&mut a], |e| !e[0].ended().is_empty());
-    assert_eq!(a.told, [LinkReport::Down(link, DownReason::Unreachable)]);
+    assert_eq!(a.reports, [LinkReport::Down(link, DownReason::Unreachable)]);
 }
 
 #[test]
@@ -124,20 +124,20 @@ fn without_protection_links_stay_on_the_host() {
     }
     let mut a = End::calling(|_| {});
     let link = a.links.connect(a.now, elsewhere);
-    assert_eq!(a.links.next_deadline(), Some(whimbrel_ids::Instant::ZERO), "there is something to tell");
+    assert_eq!(a.links.next_deadline(), Some(whimbrel_ids::Instant::ZERO), "there is an event");
     a.turn();
-    assert_eq!(a.told, [LinkReport::Down(link, DownReason::Unprotected)]);
+    assert_eq!(a.reports, [LinkReport::Down(link, DownReason::Unprotected)]);
 }
 
 #[test]
-fn a_hello_has_a_bound() {
+fn the_hello_is_bounded() {
     assert!(Links::open(Settings::new(vec![0; HELLO_OCTETS_MAX])).is_ok());
     let long = Links::open(Settings::new(vec![0; HELLO_OCTETS_MAX + 1]));
     assert!(matches!(long, Err(OpenError::HelloTooLong(_))));
 }
 
 #[test]
-fn who_calls_and_says_nonsense_is_turned_away_with_the_reason() {
+fn a_peer_with_a_malformed_greeting_is_rejected_with_the_reason() {
     let (mut b, at) = End::listening(|s| s.frame_octets_max = 1000);
     let cases: &[(&[u8], bool, DownReason)] = &[
         (b"GET / HTTP/1.1\r\n\r\n", false, DownReason::Foreign),
@@ -148,19 +148,19 @@ fn who_calls_and_says_nonsense_is_turned_away_with_the_reason() {
         (b"", true, DownReason::Left),
     ];
     for (octets, then_closes, reason) in cases {
-        assert_eq!(says(&mut b, at, octets, *then_closes), *reason);
-        assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(*reason)));
+        assert_eq!(send_raw(&mut b, at, octets, *then_closes), *reason);
+        assert_eq!(b.reports.last(), Some(&LinkReport::Rejected(*reason)));
     }
     let frame = |tail: &[u8]| [GREETING, tail].concat();
-    assert_eq!(says(&mut b, at, &frame(&[0, 0, 3, 0xe9]), false), DownReason::FrameTooLong);
-    assert_eq!(says(&mut b, at, &frame(&[0, 0, 0, 2, 1]), true), DownReason::Truncated);
-    assert_eq!(says(&mut b, at, GREETING, true), DownReason::Closed);
+    assert_eq!(send_raw(&mut b, at, &frame(&[0, 0, 3, 0xe9]), false), DownReason::FrameTooLong);
+    assert_eq!(send_raw(&mut b, at, &frame(&[0, 0, 0, 2, 1]), true), DownReason::Truncated);
+    assert_eq!(send_raw(&mut b, at, GREETING, true), DownReason::Closed);
     assert_eq!(b.ups().len(), 3);
     assert_eq!(b.links.counters().down(DownReason::Truncated), 1);
 }
 
 #[test]
-fn who_says_nothing_is_turned_away_in_time() {
+fn a_silent_peer_is_rejected_in_time() {
     let (mut b, at) = End::listening(|_| {});
     let _silent = TcpStream::connect(at).unwrap();
     let mut slow = TcpStream::connect(at).unwrap();
@@ -172,15 +172,15 @@ fn who_says_nothing_is_turned_away_in_time() {
     b.turn();
     b.turn();
     assert_eq!(
-        b.told,
-        [LinkReport::TurnedAway(DownReason::NoGreeting), LinkReport::TurnedAway(DownReason::NoGreeting)]
+        b.reports,
+        [LinkReport::Rejected(DownReason::NoGreeting), LinkReport::Rejected(DownReason::NoGreeting)]
     );
     assert_eq!(b.links.next_deadline(), None);
 }
 
 #[test]
-fn strangers_that_say_nothing_do_not_keep_a_peer_out() {
-    let (mut b, at) = End::listening(|s| s.strangers_max = 4);
+fn silent_peers_do_not_keep_another_peer_out() {
+    let (mut b, at) = End::listening(|s| s.pending_max = 4);
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(at).unwrap()).collect();
     until(&mut [&mut b], |e| e[0].ended().len() == 16);
     assert!(b.ended().iter().all(|r| *r == DownReason::Displaced));
@@ -197,19 +197,19 @@ fn there_are_no_more_links_than_allowed() {
     linked(&mut a, &mut b, at);
     let third = a.links.connect(a.now, at);
     until(&mut [&mut a, &mut b], |e| !e[0].ended().is_empty() && !e[1].ended().is_empty());
-    assert_eq!(b.told.last(), Some(&LinkReport::TurnedAway(DownReason::NoRoom)));
-    assert!(a.told.iter().any(|t| matches!(t, LinkReport::Down(link, _) if *link == third)));
+    assert_eq!(b.reports.last(), Some(&LinkReport::Rejected(DownReason::NoRoom)));
+    assert!(a.reports.iter().any(|t| matches!(t, LinkReport::Down(link, _) if *link == third)));
     let full: Vec<LinkId> = (0..2).map(|_| a.links.connect(a.now, at)).collect();
     a.turn();
-    assert!(a.told.contains(&LinkReport::Down(full[1], DownReason::NoRoom)));
+    assert!(a.reports.contains(&LinkReport::Down(full[1], DownReason::NoRoom)));
 }
 
 #[test]
-fn a_frame_longer_than_allowed_ends_the_link_where_it_would_be_sent() {
+fn a_frame_longer_than_allowed_ends_the_link_at_its_sender() {
     let (mut b, at) = End::listening(|_| {});
     let mut a = End::calling(|s| s.frame_octets_max = 10);
     let (link, _) = linked(&mut a, &mut b, at);
     a.links.send(link, &[0; 11]);
     a.turn();
-    assert_eq!(a.told.last(), Some(&LinkReport::Down(link, DownReason::FrameTooLong)));
+    assert_eq!(a.reports.last(), Some(&LinkReport::Down(link, DownReason::FrameTooLong)));
 }

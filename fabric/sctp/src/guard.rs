@@ -16,7 +16,7 @@ impl PortGuard {
     pub(crate) fn take(address: IpAddr, port: u16) -> io::Result<Self> {
         let name = format!("{PREFIX}{}", SocketAddr::new(address, port));
         let guard = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?).map(Self)?;
-        // One who serves all addresses excludes those who serve one, and the other way round. Two that start in the
+        // A program that serves all addresses excludes programs that serve one, and the reverse. Two that start in the
         // same instant may both see each other and both give up, never both go on.
         let overlaps = |other: SocketAddr| {
             let same_family = other.is_ipv4() == address.is_ipv4();

@@ -63,7 +63,7 @@ pub(crate) struct KernelTransport {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
     by_kernel: BTreeMap<i32, u32>,
-    /// An association that is up, with its streams: what its peer says of adaptation is the next thing in the queue, or is not said.
+    /// An association that is up, with its streams: the peer's adaptation indication is next in the queue, or does not come.
     coming: Option<(i32, u16, u16)>,
     buffer: Vec<u8>,
     counters: IoCounters,

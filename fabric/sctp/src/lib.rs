@@ -166,8 +166,8 @@ impl Transport {
         }
     }
 
-    /// From now on what comes is acknowledged only when it is released, or again at once: for a user who answers for what is
-    /// acknowledged, as one that has to have it at another host first. False in [`Mode::Kernel`], which acknowledges by itself.
+    /// Sets whether received messages are acknowledged only when they are released: for a user that must have them at another host
+    /// before that. False in [`Mode::Kernel`], which acknowledges by itself.
     pub fn hold_acknowledgements(&mut self, hold: bool) -> bool {
         match &mut self.inner {
             Inner::Packets(t) => t.endpoint_mut().hold_acknowledgements(hold),

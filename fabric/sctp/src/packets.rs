@@ -92,7 +92,7 @@ impl PacketTransport {
                     guards.extend(guard);
                     sockets.push(Socket { fd, local });
                 }
-                // A host without IPv6 serves IPv4 all the same, unless it was told an IPv6 address.
+                // A host without IPv6 serves IPv4 all the same, unless an IPv6 address is configured.
                 Err(o) if wildcard && local.is_ipv6() && o.errno != Some(libc::EADDRINUSE) => {
                     limits.push(format!("no IPv6 ({})", o.cause))
                 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whimbrel_ids::Instant;
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, Settings, Transport};
 
-/// Exit status of `run.sh` where user-mode-linux is not installed, or nobody may make namespaces; it says which.
+/// Exit status of `run.sh` where user-mode-linux is not installed, or namespaces are not permitted; it prints which.
 const NO_GUEST: i32 = 77;
 /// Boot, all checks, and a busy machine.
 const GUEST_SECONDS: &str = "150";
@@ -48,7 +48,7 @@ fn kernel_sctp_in_a_guest() {
     if !checks.is_empty() {
         return;
     }
-    for want in [
+    for line in [
         "raw down graceful shutdown",
         "raw down aborted by the peer",
         "raw down aborted by us",
@@ -66,10 +66,10 @@ fn kernel_sctp_in_a_guest() {
         "adapted echoed 4",
         "adapted again down aborted by the peer",
     ] {
-        assert!(host.contains(want), "the host never said {want:?}");
+        assert!(host.contains(line), "the host never printed {line:?}");
     }
     assert!(!host.contains("down the peer"), "no association was lost");
-    for want in [
+    for line in [
         "chose kernel",
         "kernel up 127.0.0.1",
         "kernel down graceful",
@@ -77,7 +77,7 @@ fn kernel_sctp_in_a_guest() {
         "kernel restarted",
         "kernel adaptation 7",
     ] {
-        assert!(kernel.contains(want), "kernel mode never said {want:?}");
+        assert!(kernel.contains(line), "kernel mode never printed {line:?}");
     }
     // One whose peer restarted with an adaptation, and one that was stopped with DATA unacknowledged.
     assert_eq!(kernel.matches("kernel down aborted by us").count(), 2);
@@ -149,7 +149,7 @@ fn host(out: &Path) {
                     client = Some(Client::open("to kernel mode again", config(5001, &["10.77.0.1"]), 38414));
                 }
                 "to kernel mode again" => client = Some(Client::open("adapted", adapted(), 38414)),
-                // The kernel does not say what who restarted says: it is made to come as a new one.
+                // The kernel does not report the parameters of a restart: the association is made to come as a new one.
                 "adapted" => client = Some(Client::open("adapted again", adapted(), 38414)),
                 "adapted again" => drop(File::create(out.join("connect-kernel-done")).unwrap()),
                 _ => {}
@@ -163,7 +163,7 @@ fn now() -> Instant {
     Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
 }
 
-/// Tells what happened, one line each.
+/// Prints each event on a line.
 fn tell(name: &str, e: &Event<'_>) {
     match e {
         Event::Up { peer, adaptation, .. } => {
@@ -239,7 +239,7 @@ impl Client {
         let Server { transport, events, .. } = &mut self.server;
         transport.drain(now(), events);
         let mut done = false;
-        // An end that is heard of together with the beginning: there is nobody left to send to.
+        // The end arrives together with the beginning: no association is left to send on.
         let ended = events.iter().any(|e| matches!(e, Event::Down { .. }));
         for e in events.iter() {
             tell(self.name, &e);

@@ -77,8 +77,8 @@ fn exercise(mode: Mode, server_at: &str, client_at: &str, port: u16) {
     }
     both[0].flush(now());
     until(&mut both, &mut seen, true, |s| s.iter().filter(|s| s.starts_with("0 data")).count() == 4);
-    for want in ["0 data 0 60 1", "0 data 1 60 1400", "0 data 2 60 60000", "0 data 3 60 200000"] {
-        assert!(seen.iter().any(|s| s == want), "{want} in {seen:?}");
+    for expected in ["0 data 0 60 1", "0 data 1 60 1400", "0 data 2 60 60000", "0 data 3 60 200000"] {
+        assert!(seen.iter().any(|s| s == expected), "{expected} in {seen:?}");
     }
     both[0].shutdown(now(), id);
     until(&mut both, &mut seen, true, |s| s.iter().filter(|s| s.contains("down")).count() == 2);

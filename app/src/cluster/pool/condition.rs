@@ -1,4 +1,4 @@
-//! How it stands with the CPFs, for the operator.
+//! What operators see of the CPFs: their condition, the log lines about missing replicas, and the metrics.
 
 use std::time::Duration;
 
@@ -11,65 +11,67 @@ use super::Pool;
 use crate::cluster::heartbeat::Ignored;
 use crate::console::{Condition, Sample};
 
-/// How long there have to be too few of them, or enough, until the log says so.
-const STAYS: Duration = Duration::from_secs(2);
+/// How long there have to be too few CPFs, or enough again, before the log says so.
+const LASTS: Duration = Duration::from_secs(2);
 
 impl Pool {
     pub(super) fn show_condition(&mut self) {
-        self.missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
-        let (condition, detail) = match (self.members.len(), self.missing) {
+        let members = self.members.by_id.len();
+        self.missing.now = if members == 0 { 0 } else { self.rings().missing() };
+        let (condition, detail) = match (members, self.missing.now) {
             (0, _) => (
                 Condition::Down,
                 "no CPF is connected, so UEs are refused: start one with `whimbrel cpf`".into(),
             ),
             (1, 1..) => (Condition::Limited, "1 CPF, and no other one to take its UEs over".into()),
-            (n, 1..) => {
-                let (configured, backups) =
-                    (self.terms.backups, usize::from(self.terms.backups) - self.missing);
-                (Condition::Limited, format!("{n} CPFs: each UE has {backups} of {configured} replicas"))
+            (n, missing @ 1..) => {
+                let configured = usize::from(self.cluster.in_force.backups);
+                let replicas = configured - missing;
+                (Condition::Limited, format!("{n} CPFs: each UE has {replicas} of {configured} replicas"))
             }
             (n, 0) => (Condition::Up, format!("{n} CPFs")),
         };
         self.console.components(|c| c.set("CPFs", condition, detail));
     }
 
-    /// Tells whether there are enough, when that has been so for a while: one that comes and goes again and again fills no log.
-    pub(super) fn tell_missing(&mut self, now: Instant) {
-        if self.members.is_empty() {
-            self.missing_told = 0;
+    /// Logs whether there are enough CPFs once that has lasted, so that a CPF that comes and goes does not fill the log.
+    pub(super) fn log_missing_replicas(&mut self, now: Instant) {
+        let missing = &mut self.missing;
+        if self.members.by_id.is_empty() {
+            missing.logged = 0;
         }
-        if self.missing == self.missing_told {
-            self.missing_since = None;
+        if missing.now == missing.logged {
+            missing.changed = None;
             return;
         }
-        let since = *self.missing_since.get_or_insert(now);
-        if now < since + STAYS {
+        let since = *missing.changed.get_or_insert(now);
+        if now < since + LASTS {
             return;
         }
-        (self.missing_told, self.missing_since) = (self.missing, None);
-        match self.missing {
+        (missing.logged, missing.changed) = (missing.now, None);
+        match missing.now {
             0 => info!("there are enough CPFs for all replicas of each UE"),
             missing => {
-                let (members, configured) = (self.members.len(), self.terms.backups);
+                let (members, configured) = (self.members.by_id.len(), self.cluster.in_force.backups);
                 warn!(members, missing, configured, "there are too few CPFs for all replicas of each UE");
             }
         }
     }
 
-    /// When [`Self::tell_missing`] is due.
-    pub(super) fn missing_told_at(&self) -> Option<Instant> {
-        self.missing_since.map(|since| since + STAYS)
+    /// When [`Self::log_missing_replicas`] is due.
+    pub(super) fn missing_replicas_logged_at(&self) -> Option<Instant> {
+        self.missing.changed.map(|since| since + LASTS)
     }
 
-    /// How often what etcd says of the cluster could not be put in force.
-    pub(crate) fn not_taken(&self) -> u64 {
-        self.not_taken
+    /// How often the cluster configuration in etcd was invalid.
+    pub(crate) fn rejected_configurations(&self) -> u64 {
+        self.cluster.rejected
     }
 
-    /// For the metrics, with what was ignored where this CTA answers heartbeats.
+    /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
     pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
         let one = |name, help, value| Sample { name, help, label: None, value };
-        let heartbeats = self.watch.counters();
+        let heartbeats = self.heartbeats.monitor.counters();
         let links = self.links.counters();
         let counts = [
             one(
@@ -85,7 +87,7 @@ impl Pool {
             one(
                 "whimbrel_cpf_unresponsive_total",
                 "CPFs that answered heartbeats and nothing on their links",
-                self.link_liveness.mute(),
+                self.liveness.unresponsive(),
             ),
             one(
                 "whimbrel_cpf_false_alarms_total",
@@ -95,7 +97,7 @@ impl Pool {
             one(
                 "whimbrel_cpf_excluded_total",
                 "CPFs that were excluded after a protocol violation on their links",
-                self.excluded_cpfs.total(),
+                self.incoming.excluded.total(),
             ),
             one(
                 "whimbrel_cpf_failures_deferred_total",
@@ -105,17 +107,17 @@ impl Pool {
             one(
                 "whimbrel_link_rejected_total",
                 "Incoming links that were rejected",
-                self.rejected_peers.total(),
+                self.incoming.rejected.total(),
             ),
             one(
                 "whimbrel_versions_refused_total",
                 "Incoming links of program versions with incompatible messages",
-                self.other_versions,
+                self.incoming.incompatible,
             ),
             one(
                 "whimbrel_backups_missing",
                 "Replicas that each UE lacks because there are too few CPFs",
-                self.missing as u64,
+                self.missing.now as u64,
             ),
             one("whimbrel_link_frames_in_total", "Messages from CPFs and the CTA replica", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to CPFs and the CTA replica", links.frames_out),
@@ -124,13 +126,13 @@ impl Pool {
         counts.into_iter().chain(ignored.samples()).chain(self.recovery_times.samples()).collect()
     }
 
-    /// Others went on after a loss.
+    /// Other CPFs have taken over after a loss.
     pub(crate) fn recovered(&mut self, recovered: TakeoverTime) {
         self.recovery_times.add(recovered);
     }
 }
 
-/// Tells the first time that a CPF does what it should not.
+/// Logs a protocol violation of a CPF; the CTA reports the first one of each kind.
 pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: ProtocolViolation) {
     let (what, counted) = match complaint {
         ProtocolViolation::Fenced => {

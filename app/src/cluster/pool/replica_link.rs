@@ -1,4 +1,4 @@
-//! The CTA that follows this one: its CTA replica, or one that runs other code and waits for this one to stop.
+//! The other CTA of a pair: the replica of this one, or a CTA that runs other code and waits for this one to stop.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,30 +6,51 @@ use tracing::info;
 use whimbrel_ids::Instant;
 use whimbrel_link::LinkId;
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{CpfEntry, CpfTable, ToCpf, ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::link::{self, CpfEntry, ToCpf, ToCtaReplica, ToPrimaryCta};
 use whimbrel_resilience::membership::{CtaInstance, MemberId};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{Pool, PoolEvent, PoolMember, seen_from};
+use super::{Pool, PoolEvent, PoolMember, or_address_of};
 
-/// The CTA that follows this one.
-pub(super) struct ReplicaLink {
+/// What this CTA knows of the other one.
+pub(super) struct ReplicaSide {
+    /// This CTA is one of a pair.
+    possible: bool,
+    link: Option<ReplicaLink>,
+    /// Where a replica is reached that can take over at any moment.
+    reached_at: Option<SocketAddr>,
+}
+
+/// The link to the other CTA.
+struct ReplicaLink {
     link: LinkId,
     number: u16,
     address: SocketAddr,
-    /// It runs other code, so it cannot follow inputs: it offers to take over when this one stops.
+    /// It runs other code, so it cannot replicate inputs: this is its offer to take over when this CTA stops.
     offer: Option<ToPrimaryCta>,
 }
 
-impl ReplicaLink {
-    pub(super) fn is_at(&self, link: LinkId) -> bool {
-        self.link == link
+impl ReplicaSide {
+    pub(super) fn new(possible: bool) -> Self {
+        Self { possible, link: None, reached_at: None }
+    }
+
+    pub(super) fn is_possible(&self) -> bool {
+        self.possible
+    }
+
+    pub(super) fn is_on(&self, link: LinkId) -> bool {
+        self.link.as_ref().is_some_and(|replica| replica.link == link)
+    }
+
+    pub(super) fn reached_at(&self) -> Option<SocketAddr> {
+        self.reached_at
     }
 }
 
 impl Pool {
-    /// Another CTA offers to follow this one.
-    pub(super) fn follows(
+    /// Another CTA offers to be the replica of this one.
+    pub(super) fn replica_offered(
         &mut self,
         now: Instant,
         link: LinkId,
@@ -37,87 +58,89 @@ impl Pool {
         message: ToPrimaryCta,
     ) {
         let ToPrimaryCta::Follow { place, address, endpoints, smf } = message else { return };
-        if self.follower.is_some() || self.awaited.is_some() {
-            return self.links.close(link); // it calls again
+        if self.replica.link.is_some() || self.reconnection.until.is_some() {
+            return self.links.close(link); // it connects again
         }
-        let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
+        let address = SocketAddr::new(or_address_of(address.ip(), peer.ip()), address.port());
         let number = place.cta;
         if code != CodeVersion::own() {
             info!(cta = number, %address, %code, own = %CodeVersion::own(), "a CTA that runs other code takes over when this one stops");
-            self.said.push(PoolEvent::SuccessorOffered(place, endpoints.clone(), smf));
+            self.pool_events.push(PoolEvent::SuccessorOffered(place, endpoints.clone(), smf));
             let offer = Some(ToPrimaryCta::Follow { place, address, endpoints, smf });
-            self.follower = Some(ReplicaLink { link, number, address, offer });
+            self.replica.link = Some(ReplicaLink { link, number, address, offer });
             return;
         }
-        self.follower = Some(ReplicaLink { link, number, address, offer: None });
-        self.watch.begin(now, MemberId::Cta(number), address);
-        self.said.push(PoolEvent::FromReplica(ToPrimaryCta::Follow { place, address, endpoints, smf }));
+        self.replica.link = Some(ReplicaLink { link, number, address, offer: None });
+        self.heartbeats.monitor.begin(now, MemberId::Cta(number), address);
+        let offer = ToPrimaryCta::Follow { place, address, endpoints, smf };
+        self.pool_events.push(PoolEvent::FromReplica(offer));
     }
 
-    /// The one that waits for this one to stop.
-    pub(crate) fn awaited(&self) -> Option<CtaInstance> {
-        match self.follower.as_ref()?.offer.as_ref()? {
+    /// The CTA that waits for this one to stop.
+    pub(crate) fn successor(&self) -> Option<CtaInstance> {
+        match self.replica.link.as_ref()?.offer.as_ref()? {
             ToPrimaryCta::Follow { place, .. } => Some(*place),
             _ => None,
         }
     }
 
-    /// Its offer is taken: it follows now, and no input may come before it has taken over.
+    /// Accepts its offer: no input may be taken from now on until it has taken over.
     pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToPrimaryCta> {
-        let follower = self.follower.as_mut()?;
-        let offer = follower.offer.take()?;
-        self.watch.begin(now, MemberId::Cta(follower.number), follower.address);
+        let replica = self.replica.link.as_mut()?;
+        let offer = replica.offer.take()?;
+        self.heartbeats.monitor.begin(now, MemberId::Cta(replica.number), replica.address);
         Some(offer)
     }
 
     pub(super) fn cta_replica_lost(&mut self) {
-        if let Some(ReplicaLink { offer, .. }) = &self.follower {
+        if let Some(ReplicaLink { offer, .. }) = &self.replica.link {
             let lost = if offer.is_some() { PoolEvent::SuccessorLost } else { PoolEvent::CtaReplicaLost };
-            self.part();
-            self.said.push(lost);
+            self.disconnect_replica();
+            self.pool_events.push(lost);
         }
     }
 
-    /// The CTA replica is spoken with no more.
-    pub(crate) fn part(&mut self) {
-        let Some(ReplicaLink { link, number, .. }) = self.follower.take() else { return };
+    /// Closes the link to the other CTA.
+    pub(crate) fn disconnect_replica(&mut self) {
+        let Some(ReplicaLink { link, number, .. }) = self.replica.link.take() else { return };
         self.links.close(link);
-        self.watch.end(MemberId::Cta(number));
-        self.replicated_at(None);
+        self.heartbeats.monitor.end(MemberId::Cta(number));
+        self.announce_replica(None);
     }
 
-    /// The CTA replica that can take over at any moment is reached there, or there is none.
-    pub(crate) fn replicated_at(&mut self, cta_replica: Option<SocketAddr>) {
-        if self.cta_replica != cta_replica {
-            self.cta_replica = cta_replica;
-            self.tell_all(&ToCpf::CtaReplica(cta_replica));
+    /// Tells CPFs where a replica is reached that can take over at any moment, or that there is none.
+    pub(crate) fn announce_replica(&mut self, at: Option<SocketAddr>) {
+        if self.replica.reached_at != at {
+            self.replica.reached_at = at;
+            self.send_to_all(&ToCpf::CtaReplica(at));
         }
     }
 
-    /// The CTA replica may follow from a snapshot of so many octets.
-    pub(crate) fn begin_cta_replica(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
-        self.tell_cta_replica(&ToCtaReplica::Begin { octets, heartbeats: self.heartbeats, endpoints });
-        self.tell_members();
+    /// Accepts the other CTA as the replica, which begins from a snapshot of this size.
+    pub(crate) fn begin_replica(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
+        let heartbeats = self.heartbeats.key;
+        self.send_to_replica(&ToCtaReplica::Begin { octets, heartbeats, endpoints });
+        self.send_members();
     }
 
-    /// To the CTA replica, if there is one.
-    pub(crate) fn tell_cta_replica(&mut self, message: &ToCtaReplica<'_>) {
-        let Some(follower) = &self.follower else { return };
+    /// Sends to the other CTA, if there is one.
+    pub(crate) fn send_to_replica(&mut self, message: &ToCtaReplica<'_>) {
+        let Some(replica) = &self.replica.link else { return };
         self.frame.clear();
         message.write(&mut self.frame);
-        self.links.send(follower.link, &self.frame);
+        self.links.send(replica.link, &self.frame);
     }
 
-    /// Whoever takes this one's place must know its CPFs, before it hears what they cause.
-    pub(super) fn tell_members(&mut self) {
-        if self.awaited().is_some() {
-            return; // it hears of them when it begins to follow
+    /// Sends the CPFs to the replica, which has to know them before it gets the inputs that they cause.
+    pub(super) fn send_members(&mut self) {
+        if self.successor().is_some() {
+            return; // it gets them when its offer is accepted
         }
-        self.tell_cta_replica(&ToCtaReplica::Cpfs(self.as_members()));
+        self.send_to_replica(&ToCtaReplica::Cpfs(self.to_members()));
     }
 
-    /// Its CPFs, for that one.
-    pub(crate) fn as_members(&self) -> CpfTable {
+    /// The CPFs, for the replica.
+    pub(crate) fn to_members(&self) -> link::CpfTable {
         let at = |(id, m): (&CpfId, &PoolMember)| CpfEntry {
             id: *id,
             address: m.address,
@@ -126,7 +149,7 @@ impl Pool {
             draining: m.draining,
             listed: m.listed.filter(|_| m.seen),
         };
-        let members = self.members.iter().map(at).collect();
-        CpfTable { life: self.life, newest: self.newest, members }
+        let members = self.members.by_id.iter().map(at).collect();
+        link::CpfTable { life: self.members.life, newest: self.members.newest, members }
     }
 }

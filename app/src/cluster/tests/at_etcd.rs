@@ -1,4 +1,4 @@
-//! A CPF that finds its CTAs at a real etcd. Passes without a word to etcd where the program is not installed.
+//! CPFs and CTAs with a real etcd. The tests pass without it where the program is not installed.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use crate::cluster::witness::Witness;
 use crate::cluster::{Pool, PoolEvent};
 use crate::config::{self, PairOf};
 
-/// The shortest of a cluster, and well above that of a CPF.
+/// The shortest lease of a cluster, and an outage that is longer than a CPF's lease.
 const LEASE: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(12);
 
@@ -86,10 +86,10 @@ impl Drop for Etcd {
     }
 }
 
-/// A CTA as etcd has it.
+/// A CTA's registration in etcd.
 pub(super) struct Listed {
     agent: Agent,
-    heard: Arc<Mutex<(View, bool)>>,
+    state: Arc<Mutex<(View, bool)>>,
 }
 
 impl Listed {
@@ -97,34 +97,38 @@ impl Listed {
         let member =
             Member { region: "home/site".into(), address, draining: false, code_version: CodeVersion::own() };
         let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
-        let heard = Arc::new(Mutex::new((View::default(), false)));
-        let hears = heard.clone();
-        let agent = Agent::start(settings, &etcd.access(), move |told| {
-            let mut heard = hears.lock().unwrap();
-            heard.1 |= matches!(told.event, Event::Joined(_));
-            heard.0 = told.view.clone();
+        let state = Arc::new(Mutex::new((View::default(), false)));
+        let shared = state.clone();
+        let agent = Agent::start(settings, &etcd.access(), move |update| {
+            let mut state = shared.lock().unwrap();
+            state.1 |= matches!(update.event, Event::Joined(_));
+            state.0 = update.view.clone();
         });
-        let listed = Self { agent: agent.unwrap(), heard };
+        let listed = Self { agent: agent.unwrap(), state };
         listed.until(|(_, joined)| *joined);
         listed
     }
 
-    fn until(&self, wanted: impl Fn(&(View, bool)) -> bool) {
+    fn until(&self, holds: impl Fn(&(View, bool)) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
-        while !wanted(&self.heard.lock().unwrap()) {
-            assert!(Instant::now() < end, "etcd does not come to it: {:?}", self.heard.lock().unwrap().0);
+        while !holds(&self.state.lock().unwrap()) {
+            assert!(
+                Instant::now() < end,
+                "the condition does not hold in time: {:?}",
+                self.state.lock().unwrap().0
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// It in this life.
+    /// Its number and incarnation.
     pub(super) fn place(&self, cta: u16) -> CtaInstance {
-        let heard = self.heard.lock().unwrap();
-        let incarnation = heard.0.member(MemberId::Cta(cta)).unwrap().incarnation;
+        let state = self.state.lock().unwrap();
+        let incarnation = state.0.member(MemberId::Cta(cta)).unwrap().incarnation;
         CtaInstance { cta, incarnation }
     }
 
-    /// It is listed no longer.
+    /// Deletes its registration.
     pub(super) fn leaves(&self, cta: u16) {
         self.agent.command(Command::Leave);
         self.until(|(view, _)| view.member(MemberId::Cta(cta)).is_none());
@@ -135,7 +139,7 @@ impl Listed {
         self.until(|(view, _)| view.home(1).is_some());
     }
 
-    /// The CPFs that are listed, by what they say of themselves.
+    /// The registered CPFs.
     fn cpfs(view: &View) -> Vec<Member> {
         let of =
             |(id, listed): (MemberId, &Record)| matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone());
@@ -163,13 +167,13 @@ fn put(etcd: &Etcd, key: &str, value: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// The pool hears what etcd says, until its rings are these.
-fn rings_are(pool: &mut Pool, listed: &Listed, wanted: &[u16]) {
+/// Applies etcd's records to the pool until its rings are these.
+fn rings_are(pool: &mut Pool, listed: &Listed, expected: &[u16]) {
     let end = Instant::now() + Duration::from_secs(60);
     let on = |pool: &Pool| pool.rings().members().map(|cpf| cpf.0).collect::<Vec<_>>();
-    while on(pool) != wanted {
-        assert!(Instant::now() < end, "{:?} of {wanted:?}", on(pool));
-        pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
+    while on(pool) != expected {
+        assert!(Instant::now() < end, "{:?} instead of {expected:?}", on(pool));
+        pool.apply_etcd(CpfRoster::of(&listed.state.lock().unwrap().0));
         assert_eq!(losses(pool), 0);
         pool.flush();
         std::thread::sleep(Duration::from_millis(1));
@@ -177,13 +181,13 @@ fn rings_are(pool: &mut Pool, listed: &Listed, wanted: &[u16]) {
 }
 
 fn losses(pool: &mut Pool) -> usize {
-    pool.turn(clock::now()).iter().filter(|said| matches!(said, PoolEvent::Lost(_))).count()
+    pool.turn(clock::now()).iter().filter(|event| matches!(event, PoolEvent::Lost(_))).count()
 }
 
 #[test]
-fn a_cpf_finds_the_cta_that_serves_and_is_listed_until_it_leaves() {
+fn a_cpf_finds_the_primary_cta_and_is_registered_until_it_leaves() {
     let Some(mut etcd) = Etcd::new("find") else { return };
-    // It comes before there is a CTA.
+    // It starts before there is a CTA.
     let first = running(vec![], etcd.there(), "home/next");
     let mut pool = pool();
     let listed = Listed::new(&etcd, 1, pool.address().unwrap());
@@ -193,14 +197,14 @@ fn a_cpf_finds_the_cta_that_serves_and_is_listed_until_it_leaves() {
     assert_eq!(until(&mut pool, members), 2);
     listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
     let regions: BTreeSet<String> =
-        Listed::cpfs(&listed.heard.lock().unwrap().0).into_iter().map(|m| m.region).collect();
+        Listed::cpfs(&listed.state.lock().unwrap().0).into_iter().map(|m| m.region).collect();
     assert_eq!(regions, ["home/next", "home/site"].map(String::from).into());
 
-    // Without etcd, for longer than a lease, all goes on.
+    // Without etcd, for longer than a lease, everything continues.
     etcd.kill();
     let end = Instant::now() + OUTAGE;
     while Instant::now() < end {
-        assert_eq!(losses(&mut pool), 0, "nobody is lost because etcd is away");
+        assert_eq!(losses(&mut pool), 0, "no CPF is lost because etcd is away");
         pool.flush();
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -208,11 +212,11 @@ fn a_cpf_finds_the_cta_that_serves_and_is_listed_until_it_leaves() {
     etcd.start();
     listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
 
-    // One that leaves is on no ring, and listed no longer when it has left.
+    // A CPF that leaves is on no ring, and its registration is deleted when it has left.
     let gone = std::thread::spawn(move || drop(second));
     assert_eq!(until(&mut pool, members), 1);
     let leaves = [CpfId(1), CpfId(2)].into_iter().find(|id| !pool.rings().serves(*id));
-    pool.left(leaves.unwrap());
+    pool.drained(leaves.unwrap());
     pool.flush();
     gone.join().unwrap();
     listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
@@ -222,7 +226,7 @@ fn a_cpf_finds_the_cta_that_serves_and_is_listed_until_it_leaves() {
 }
 
 #[test]
-fn rings_and_what_is_decided_follow_etcd_while_cpfs_and_cta_run_on() {
+fn rings_and_configuration_follow_etcd_without_a_restart() {
     let Some(mut etcd) = Etcd::new("rings") else { return };
     let mut pool = pool();
     let listed = Listed::new(&etcd, 1, pool.address().unwrap());
@@ -232,33 +236,33 @@ fn rings_and_what_is_decided_follow_etcd_while_cpfs_and_cta_run_on() {
     listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
     let number =
         |view: &View| view.members().find_map(|(id, _)| Some(id).filter(|id| matches!(id, MemberId::Cpf(_))));
-    let first = number(&listed.heard.lock().unwrap().0).unwrap();
+    let first = number(&listed.state.lock().unwrap().0).unwrap();
     let _second = running(vec![], etcd.there(), "home/site");
     rings_are(&mut pool, &listed, &[1, 2]);
     listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
 
-    // The operator has one drain; a mistake changes nothing; and without etcd all stays so.
+    // The operator drains a CPF; an invalid configuration changes nothing; and without etcd all stays as it is.
     let key = "whimbrel/west/configuration";
     put(&etcd, key, &format!(r#"{{"backups":0,"draining":["{first}"]}}"#));
     rings_are(&mut pool, &listed, &[2]);
     put(&etcd, key, r#"{"backups":9}"#);
     put(&etcd, key, r#"{"areas":[{"region":"far/away","tacs":[7]}]}"#);
     listed.until(|(view, _)| view.configuration().is_some_and(|(_, c)| c.areas.is_some()));
-    pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
+    pool.apply_etcd(CpfRoster::of(&listed.state.lock().unwrap().0));
     rings_are(&mut pool, &listed, &[2]);
     assert!(pool.rings().areas().is_empty(), "there is no such region");
-    assert_eq!(pool.not_taken(), 1);
+    assert_eq!(pool.rejected_configurations(), 1);
     etcd.kill();
     let end = Instant::now() + OUTAGE;
     while Instant::now() < end {
-        pool.enrol(CpfRoster::of(&listed.heard.lock().unwrap().0));
-        assert_eq!(losses(&mut pool), 0, "nobody is lost because etcd is away");
+        pool.apply_etcd(CpfRoster::of(&listed.state.lock().unwrap().0));
+        assert_eq!(losses(&mut pool), 0, "no CPF is lost because etcd is away");
         pool.flush();
         std::thread::sleep(Duration::from_millis(1));
     }
     rings_are(&mut pool, &listed, &[2]);
 
-    // A new region is one without a restart.
+    // A new region needs no restart.
     etcd.start();
     put(&etcd, key, r#"{"regions":["home/site","home/next","home/new"]}"#);
     rings_are(&mut pool, &listed, &[1, 2]);
@@ -267,7 +271,7 @@ fn rings_and_what_is_decided_follow_etcd_while_cpfs_and_cta_run_on() {
 }
 
 #[test] // two regions of one name, and the same again
-fn a_record_that_says_what_cannot_be_is_counted() {
+fn an_invalid_record_is_counted() {
     let Some(etcd) = Etcd::new("ignored") else { return };
     let pair = PairOf { etcd: etcd.access(), name: "west".into(), number: 1, home: 1, lease: LEASE };
     let mut witness =

@@ -1,4 +1,4 @@
-//! Two CTAs, one of which is played by the test. Where they need an etcd, they pass without a word to it if the program is not installed.
+//! Two CTAs, one of which is played by the test. Tests that need etcd pass without it where the program is not installed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::log_limiter::Lines;
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-struct Nobody;
+struct NoSubscribers;
 
-impl Subscribers for Nobody {
+impl Subscribers for NoSubscribers {
     fn authentication(&mut self, _: Supi) -> Result<AuthenticationSubscription, UdmError> {
         Err(UdmError::UserNotFound)
     }
@@ -46,22 +46,30 @@ impl Subscribers for Nobody {
     }
 }
 
-type Serving = PrimaryCta<Nobody, SystemEntropy>;
+type Serving = PrimaryCta<NoSubscribers, SystemEntropy>;
 
-/// A CTA that serves no UE, and ue_queries its UPF for an association when it is time.
+/// A CTA without UEs that asks its UPF for an association when that is due.
 fn serving(pool: &Pool) -> Serving {
     let config = config::default();
     let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
     let entropy = SystemEntropy::new().unwrap();
-    let told = Arc::new(config.control());
-    PrimaryCta::new(Cta::of_region(told, directory, Nobody, entropy, (), pool.rings(), clock::now()))
+    let control = Arc::new(config.control());
+    PrimaryCta::new(Cta::of_region(
+        control,
+        directory,
+        NoSubscribers,
+        entropy,
+        (),
+        pool.rings(),
+        clock::now(),
+    ))
 }
 
 fn free() -> SocketAddr {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// One of a pair that serves, in a life that etcd has listed or that is made up.
+/// The primary of a pair, in an incarnation that etcd has registered or that is made up.
 fn pair(of: &PairOf, listed: bool) -> PairPrimary {
     let cluster = cluster_of_pair(of.clone());
     let witness = Witness::start(of, &cluster, free()).unwrap();
@@ -83,8 +91,8 @@ fn pair(of: &PairOf, listed: bool) -> PairPrimary {
     )
 }
 
-#[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and what it said before lies in the socket
-fn what_a_cta_replica_said_before_one_was_held_up_lets_nothing_leave() {
+#[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and its earlier confirmation lies in the socket
+fn a_confirmation_from_before_the_primary_was_held_up_releases_no_output() {
     let mut pool = pool_of_pair();
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));
     let (now, mut out) = (clock::now(), Outbox::default());
@@ -94,18 +102,18 @@ fn what_a_cta_replica_said_before_one_was_held_up_lets_nothing_leave() {
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1), "the UPF is to be asked for an association");
     assert!(!pair.was_away(Duration::from_millis(1), active.last(), active.waiting()));
     assert!(pair.was_away(Duration::from_secs(6), active.last(), active.waiting()));
-    pair.said(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
-    assert_eq!(out.pfcp.len(), 0, "the UPF may have heard something else by now");
+    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert_eq!(out.pfcp.len(), 0, "the UPF may have got something else by now");
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-    pair.said(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
-    assert_eq!(out.pfcp.len(), 1, "it is the CTA replica still");
+    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert_eq!(out.pfcp.len(), 1, "it is still the CTA replica");
 }
 
-#[test] // its link ended again just after it was resumed: it calls once more
-fn what_a_cpf_is_to_hear_waits_for_its_next_call_and_comes_once() {
+#[test] // its link ended again just after it had resumed: it reconnects once more
+fn messages_for_a_disconnected_cpf_wait_until_it_resumes_and_come_once() {
     let mut pool = pool_of_pair();
     let mut peer = super::Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
-    peer.tell(&super::join());
+    peer.send(&super::join());
     while pool.rings().members().count() == 0 {
         pool.turn(clock::now());
         pool.flush();
@@ -121,18 +129,14 @@ fn what_a_cpf_is_to_hear_waits_for_its_next_call_and_comes_once() {
     };
     assert_eq!(configure(&mut active), [cpf], "the first message of its link");
     active.parts(cpf);
-    assert_eq!(configure(&mut active), [], "it would not come");
-    assert!(active.snapshot().is_none(), "no CTA replica follows while one is awaited");
-    assert_eq!(active.resume(cpf, 1).expect("its link goes on").len(), 1, "the second");
+    assert_eq!(configure(&mut active), [], "it would not arrive");
+    assert!(active.snapshot().is_none(), "no replica begins while a CPF may reconnect");
+    assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 1, "the second");
     assert_eq!(configure(&mut active), [cpf], "the third");
     active.parts(cpf);
-    assert_eq!(
-        active.resume(cpf, 1).expect("its link goes on").len(),
-        2,
-        "it lacks what it lacked, and the third"
-    );
+    assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 2, "the second, and the third");
     active.parts(CpfId(2));
-    assert!(active.resume(CpfId(2), 0).is_none(), "nobody has that number");
+    assert!(active.resume(CpfId(2), 0).is_none(), "no CPF has that number");
 }
 
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
@@ -141,8 +145,8 @@ fn pair_of(etcd: Option<&Etcd>) -> PairOf {
     PairOf { etcd: access, name: "west".into(), number: 1, home: 1, lease: Duration::from_secs(5) }
 }
 
-#[test] // a CTA replica that panics over what it gets, and is started again and again
-fn a_cta_replica_that_cannot_follow_does_not_hold_ues_up_again_at_once() {
+#[test] // a CTA replica that panics on what it gets, and is restarted again and again
+fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
     let Some(etcd) = Etcd::new("copies") else { return };
     let two = Listed::new(&etcd, 2, free());
     let mut pool = pool_of_pair();
@@ -156,20 +160,20 @@ fn a_cta_replica_that_cannot_follow_does_not_hold_ues_up_again_at_once() {
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
         let mut out = Outbox::default();
-        pair.said(now, offer, &mut active, &mut pool, &mut out);
-        let copied = pair.follower().is_some();
+        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
+        let copied = pair.other().is_some();
         pair.cta_replica_lost(&mut active, &mut pool, &mut out);
         copied
     };
     assert!(follow(&mut pair, now));
-    assert!(!follow(&mut pair, now), "UEs have the time");
+    assert!(!follow(&mut pair, now), "it is within the pause");
     assert!(follow(&mut pair, now + Duration::from_secs(60)));
-    pair.hastens();
-    assert!(follow(&mut pair, now), "one that stops gives away what it has");
+    pair.allow_copy_now();
+    assert!(follow(&mut pair, now), "a CTA that stops makes one at once");
 }
 
 #[test] // its heartbeats pass, and nothing else in one direction or both
-fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
+fn a_replica_that_confirms_no_input_is_lost_but_not_for_time_in_which_the_primary_slept() {
     let Some(etcd) = Etcd::new("takes") else { return };
     let two = Listed::new(&etcd, 2, free());
     let place = two.place(2);
@@ -182,15 +186,15 @@ fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept(
         let (now, mut out) = (clock::now(), Outbox::default());
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
-        pair.said(now, offer, &mut active, &mut pool, &mut out);
+        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
         let before = active.handle(now, Input::Tick, &mut out).unwrap();
         pair.record(now, &mut pool, &before);
-        pair.said(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
+        pair.replica_message(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
         let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
         pair.record(now, &mut pool, &waits);
         let mut follows = |pair: &mut PairPrimary, now| {
             pair.turn(now, &mut active, &mut pool, &mut out);
-            pair.follower().is_some()
+            pair.other().is_some()
         };
         assert!(follows(&mut pair, now + Duration::from_millis(400)));
         if !sleeps.is_zero() {
@@ -201,31 +205,31 @@ fn a_cta_replica_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept(
     }
 }
 
-#[test] // what it is there for comes after that
-fn who_called_just_before_a_cta_serves_is_heard() {
+#[test] // its first message comes after that
+fn a_cpf_that_connects_just_before_a_promotion_joins() {
     let (of, console) = (pair_of(None), Console::new(clock::now()).unwrap());
     let cluster = cluster_of_pair(of.clone());
-    let mut standby =
+    let mut replica =
         PairReplica::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
     let mut links = Links::open(whimbrel_link::Settings::new(Hello::own(Role::Cpf).to_octets())).unwrap();
-    let link = links.connect(clock::now(), standby.address().unwrap());
+    let link = links.connect(clock::now(), replica.address().unwrap());
     let (mut events, end) = (Events::default(), clock::now() + Duration::from_secs(20));
-    while !standby.has_callers() || links.counters().up == 0 {
-        assert!(clock::now() < end, "it does not come to it");
-        standby.turn(clock::now());
-        standby.flush();
+    while !replica.has_pending_links() || links.counters().up == 0 {
+        assert!(clock::now() < end, "the condition does not hold in time");
+        replica.turn(clock::now());
+        replica.flush();
         links.drain(clock::now(), &mut events);
         links.flush();
     }
     let active = CtaInstance { cta: of.number, incarnation: Incarnation(1) };
-    let succession = standby.succeed(Home { term: 1, primary: active, cta_replica: None }, None);
-    let (told, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
-    let (mut pool, _pair) = succession.enter(clock::now(), &cluster, told, &mut entropy, console).unwrap();
+    let promotion = replica.promote(Home { term: 1, primary: active, cta_replica: None }, None);
+    let (control, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
+    let (mut pool, _pair) = promotion.enter(clock::now(), &cluster, control, &mut entropy, console).unwrap();
     let mut octets = Vec::new();
     super::join().write(&mut octets);
     links.send(link, &octets);
     while pool.rings().members().count() == 0 {
-        assert!(clock::now() < end, "it is not heard");
+        assert!(clock::now() < end, "it does not join");
         links.drain(clock::now(), &mut events);
         links.flush();
         pool.turn(clock::now());
@@ -233,8 +237,8 @@ fn who_called_just_before_a_cta_serves_is_heard() {
     }
 }
 
-/// The links of a CTA that etcd lists as the one that serves, and another that is to follow it.
-fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<Console>) {
+/// The links of a CTA that etcd names as the primary, and a second CTA that is to replicate it.
+fn primary_and_replica(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<Console>) {
     let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Cta).to_octets());
     settings.listen = Some("127.0.0.1:0".parse().unwrap());
     let links = Links::open(settings).unwrap();
@@ -242,116 +246,116 @@ fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<
     one.serves();
     let of = PairOf { number: 2, ..pair_of(Some(etcd)) };
     let (cluster, console) = (cluster_of_pair(of.clone()), Console::new(clock::now()).unwrap());
-    let standby =
+    let replica =
         PairReplica::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
-    (links, one, standby, console)
+    (links, one, replica, console)
 }
 
 #[test]
-fn what_a_cta_replica_holds_it_says_once() {
+fn an_input_is_confirmed_once() {
     let Some(etcd) = Etcd::new("held") else { return };
-    let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
-    let mut serves = Serves { link: None, held: Vec::new() };
+    let (mut links, _one, mut replica, console) = primary_and_replica(&etcd);
+    let mut primary = Primary { link: None, held: Vec::new() };
     let mut events = Events::default();
     let end = clock::now() + Duration::from_secs(20);
-    let (mut holds, mut told) = (false, 0);
-    while told < 10 {
-        assert!(clock::now() < end, "it does not come to it");
-        holds |= standby.turn(clock::now()).iter().any(|h| matches!(h, ReplicaEvent::Snapshot(_)));
-        if holds {
-            told += 1;
-            standby.held(if told <= 8 { 5 } else { 6 });
+    let (mut loaded, mut turns) = (false, 0);
+    while turns < 10 {
+        assert!(clock::now() < end, "the condition does not hold in time");
+        loaded |= replica.turn(clock::now()).iter().any(|h| matches!(h, ReplicaEvent::Snapshot(_)));
+        if loaded {
+            turns += 1;
+            replica.confirm(if turns <= 8 { 5 } else { 6 });
         }
-        standby.flush();
+        replica.flush();
         links.drain(clock::now(), &mut events);
-        events.iter().for_each(|event| serves.takes(event, &mut links));
+        events.iter().for_each(|event| primary.takes(event, &mut links));
         links.flush();
         std::thread::sleep(Duration::from_millis(1));
     }
     let nonsense = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    nonsense.send_to(b"no heartbeat", standby.address().unwrap()).unwrap();
-    while serves.held.len() < 2 || console.metrics.sample("whimbrel_heartbeats_ignored_total") == 0 {
-        assert!(clock::now() < end, "{:?}", serves.held);
-        standby.turn(clock::now());
+    nonsense.send_to(b"no heartbeat", replica.address().unwrap()).unwrap();
+    while primary.held.len() < 2 || console.metrics.sample("whimbrel_heartbeats_ignored_total") == 0 {
+        assert!(clock::now() < end, "{:?}", primary.held);
+        replica.turn(clock::now());
         links.drain(clock::now(), &mut events);
-        events.iter().for_each(|event| serves.takes(event, &mut links));
+        events.iter().for_each(|event| primary.takes(event, &mut links));
     }
-    assert_eq!(serves.held, [5, 6]);
+    assert_eq!(primary.held, [5, 6]);
 }
 
-#[test] // its lease ran out while it made its copy: etcd did not hear it
-fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
+#[test] // its lease expired while it made its snapshot
+fn a_primary_that_etcd_no_longer_lists_is_monitored_at_the_address_of_its_link() {
     let Some(etcd) = Etcd::new("watched") else { return };
-    let (mut links, one, mut standby, _) = one_that_serves_and_another(&etcd);
+    let (mut links, one, mut replica, _) = primary_and_replica(&etcd);
     let heartbeats = std::net::UdpSocket::bind(links.local_addr().unwrap()).unwrap();
     heartbeats.set_nonblocking(true).unwrap();
-    let (mut serves, mut events) = (Serves { link: None, held: Vec::new() }, Events::default());
+    let (mut primary, mut events) = (Primary { link: None, held: Vec::new() }, Events::default());
     let end = clock::now() + Duration::from_secs(20);
-    while serves.link.is_none() {
-        assert!(clock::now() < end, "it does not follow");
-        standby.turn(clock::now());
-        standby.flush();
+    while primary.link.is_none() {
+        assert!(clock::now() < end, "it does not begin to replicate");
+        replica.turn(clock::now());
+        replica.flush();
         links.drain(clock::now(), &mut events);
-        events.iter().for_each(|event| serves.takes(event, &mut links));
-        if serves.link.is_none() {
+        events.iter().for_each(|event| primary.takes(event, &mut links));
+        if primary.link.is_none() {
             links.flush();
         }
     }
     one.leaves(1);
-    std::thread::sleep(Duration::from_millis(300)); // so that the standby has heard that, too
+    std::thread::sleep(Duration::from_millis(300)); // so that the replica knows that, too
     links.flush();
     while heartbeats.recv(&mut [0; 256]).is_err() {
         assert!(clock::now() < end, "no heartbeat comes");
-        standby.turn(clock::now());
-        standby.flush();
+        replica.turn(clock::now());
+        replica.flush();
         links.drain(clock::now(), &mut events);
         links.flush();
     }
 }
 
-#[test] // another build's snapshot, say: five times a second a copy, and some lines
-fn a_cta_replica_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
-    let Some(etcd) = Etcd::new("begins-anew") else { return };
-    let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
+#[test] // with a snapshot of another build, for instance: it took a snapshot five times a second
+fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
+    let Some(etcd) = Etcd::new("retries") else { return };
+    let (mut links, _one, mut replica, console) = primary_and_replica(&etcd);
     let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
-    let (mut later, mut put_off, mut first) = (Duration::ZERO, Vec::new(), None);
+    let (mut later, mut pauses, mut first) = (Duration::ZERO, Vec::new(), None);
     let end = clock::now() + Duration::from_secs(20);
     tracing::subscriber::with_default(Lines(lines.clone()), || {
-        while put_off.len() < 8 {
-            assert!(clock::now() < end, "it does not come to it: {put_off:?}");
+        while pauses.len() < 8 {
+            assert!(clock::now() < end, "the pauses are too few: {pauses:?}");
             let now = clock::now() + later;
-            if standby.turn(now).iter().any(|heard| matches!(heard, ReplicaEvent::Snapshot(_))) {
-                standby.give_up(now, "snapshot", "it is of no use");
-                put_off.push(standby.put_off());
-                later += standby.put_off();
+            if replica.turn(now).iter().any(|event| matches!(event, ReplicaEvent::Snapshot(_))) {
+                replica.give_up(now, "snapshot", "it cannot be used");
+                pauses.push(replica.retry_pause());
+                later += replica.retry_pause();
                 first.get_or_insert(lines.load(Ordering::Relaxed));
             }
-            standby.flush();
+            replica.flush();
             links.drain(clock::now(), &mut events);
-            events.iter().for_each(|event| Serves { link: None, held: Vec::new() }.takes(event, &mut links));
+            events.iter().for_each(|event| Primary { link: None, held: Vec::new() }.takes(event, &mut links));
             links.flush();
         }
     });
-    assert_eq!(put_off, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
+    assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
     assert_eq!(console.metrics.counter(Counter::CtaReplicaRestarts), 8);
-    let told = lines.load(Ordering::Relaxed) - first.expect("it follows");
-    assert_eq!(told, 7, "each time that it follows, and not again that it cannot");
-    standby.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it is of no use");
-    assert_eq!(standby.put_off(), Duration::from_millis(500), "it could follow for a while");
+    let logged = lines.load(Ordering::Relaxed) - first.expect("it replicates");
+    assert_eq!(logged, 7, "one line each time that it begins, and none again that it cannot");
+    replica.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it cannot be used");
+    assert_eq!(replica.retry_pause(), Duration::from_millis(500), "it could replicate for a while");
 }
 
-/// One that serves, as far as its CTA replica sees.
-struct Serves {
+/// A primary, as far as its replica sees.
+struct Primary {
     link: Option<LinkId>,
     held: Vec<u64>,
 }
 
-impl Serves {
+impl Primary {
     fn takes(&mut self, event: Event<'_>, links: &mut Links) {
         let Event::Frame { link, octets } = event else { return };
         match ToPrimaryCta::read(octets).unwrap() {
             ToPrimaryCta::Follow { .. } => {
-                assert!(self.link.replace(link).is_none(), "it follows once");
+                assert!(self.link.replace(link).is_none(), "it offers itself once");
                 let heartbeats = HeartbeatKey([7; 32]);
                 for message in [
                     ToCtaReplica::Begin { octets: 1, heartbeats, endpoints: vec![] },

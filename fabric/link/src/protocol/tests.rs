@@ -1,4 +1,4 @@
-//! Two ends without sockets, and somebody between them.
+//! Two ends without sockets, and an attacker between them.
 
 use proptest::prelude::*;
 
@@ -37,13 +37,13 @@ fn hello(end: &End) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn under_one_key_each_end_learns_who_the_other_is() {
+fn under_one_key_both_ends_get_the_hello() {
     let (a, b) = linked();
     assert_eq!((hello(&a), hello(&b)), (Some(b"called".to_vec()), Some(b"caller".to_vec())));
 }
 
 #[test]
-fn nothing_of_hello_or_frames_can_be_read_on_the_way() {
+fn hello_and_frames_are_not_readable_on_the_way() {
     let (mut a, mut b) = ends();
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -63,7 +63,7 @@ fn nothing_of_hello_or_frames_can_be_read_on_the_way() {
 }
 
 #[test]
-fn two_links_under_one_key_say_the_same_in_different_octets() {
+fn two_links_under_one_key_have_different_octets() {
     let wires: Vec<Vec<u8>> = (0..2)
         .map(|_| {
             let (mut a, _) = linked();
@@ -75,17 +75,17 @@ fn two_links_under_one_key_say_the_same_in_different_octets() {
 }
 
 #[test]
-fn who_has_another_key_is_refused_and_told_nothing() {
+fn a_peer_with_another_key_is_refused_and_gets_no_octet() {
     let (mut a, mut b) = (End::new(true, keys(&[1])), End::new(false, keys(&[2])));
     assert_eq!(b.take(&a.wire()), Err(DownReason::WrongKey));
-    assert_eq!(b.wire(), [], "who is called says nothing to who has no key");
-    // And who is called by a wrong name finds out as well.
+    assert_eq!(b.wire(), [], "the called end sends nothing to a peer without the key");
+    // And a caller learns that the called end has another key.
     let (mut a, mut c) = (End::new(true, keys(&[1])), End::new(true, keys(&[2])));
     assert_eq!(a.take(&c.wire()), Err(DownReason::WrongKey));
 }
 
 #[test]
-fn while_keys_change_either_serves_to_call() {
+fn while_keys_change_either_key_is_accepted() {
     for called in [&[1, 2][..], &[2, 1]] {
         for caller in [&[1][..], &[2], &[1, 2], &[2, 1]] {
             let (mut a, mut b) = (End::new(true, keys(caller)), End::new(false, keys(called)));
@@ -96,7 +96,7 @@ fn while_keys_change_either_serves_to_call() {
 }
 
 #[test]
-fn a_plain_end_and_a_keyed_one_do_not_talk() {
+fn a_plain_end_and_a_keyed_end_refuse_each_other() {
     for (caller, called) in [(&[][..], &[1][..]), (&[1], &[])] {
         let (mut a, mut b) = (End::new(true, keys(caller)), End::new(false, keys(called)));
         assert_eq!(b.take(&a.wire()), Err(DownReason::Protection));
@@ -114,12 +114,12 @@ fn a_recorded_greeting_does_not_bring_a_link_up() {
     let proof = a.wire();
     b.take(&proof).unwrap();
     assert!(b.protocol.is_up());
-    // Somebody who heard all of it says it again.
+    // An attacker repeats the recorded octets.
     let mut again = End::new(false, keys(&[1]));
     again.take(&recorded).unwrap();
     assert_eq!(hello(&again), None);
     assert_eq!(again.take(&proof), Err(DownReason::Forged));
-    // Nor does the answer of then serve a call of now.
+    // A recorded answer does not serve a new call, either.
     let mut now = End::new(true, keys(&[1]));
     assert_eq!(now.take(&answer), Err(DownReason::WrongKey));
 }
@@ -170,7 +170,7 @@ fn a_link_that_ends_within_a_record_or_a_frame_is_truncated() {
 }
 
 #[test]
-fn a_peer_with_the_key_is_held_to_the_bounds_all_the_same() {
+fn the_bounds_hold_for_a_peer_with_the_key_too() {
     let (mut a, mut b) = linked();
     a.protocol.send_raw(&(FRAME_MAX as u32 + 1).to_be_bytes());
     assert_eq!(b.take(&a.wire()), Err(DownReason::FrameTooLong));
@@ -179,7 +179,7 @@ fn a_peer_with_the_key_is_held_to_the_bounds_all_the_same() {
 }
 
 #[test]
-fn keys_are_renewed_while_the_link_goes_on() {
+fn keys_are_renewed_while_the_link_is_up() {
     let (mut a, mut b) = linked();
     for n in 0..RECORDS_PER_KEY + 10 {
         send(&mut a, &n.to_be_bytes());
@@ -192,7 +192,7 @@ fn keys_are_renewed_while_the_link_goes_on() {
 }
 
 #[test]
-fn what_the_fuzzer_kept_does_no_harm() {
+fn the_seeds_of_the_fuzzer_do_no_harm() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/link");
     let mut inputs = 0;
     for entry in std::fs::read_dir(folder).expect("the seeds") {
@@ -202,7 +202,7 @@ fn what_the_fuzzer_kept_does_no_harm() {
     assert!(inputs > 20);
 }
 
-/// Octets both ways until nobody says any more, cut into pieces, through somebody who changes one bit of one direction. What ended which end.
+/// Exchanges octets, cut into pieces, through an attacker who changes one bit of one direction. Returns what ended which end.
 fn tampered(
     a: &mut End,
     b: &mut End,
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bit_changed_anywhere_ends_the_link_and_reaches_nobody(
+    fn a_bit_changed_anywhere_ends_the_link_and_no_frame_is_changed(
         at in 0usize..700,
         bit in 0u8..8,
         piece in 1usize..500,
@@ -269,11 +269,11 @@ proptest! {
             let came = frames(end);
             prop_assert_eq!(&came[..], &sent[..came.len()]);
         }
-        // A length that was made longer waits for what never comes; the greeting's time and TCP's end see to that.
+        // A length that was made longer waits for octets that never come; the greeting timeout and TCP end that.
         let waits = a.protocol.held() + b.protocol.held() > 0;
         let whole = frames(&a).len() + frames(&b).len() == 2 * sent.len();
         let past_the_end = at >= 600;
-        prop_assert!(reason.is_some() || waits || (whole && past_the_end), "nobody noticed");
+        prop_assert!(reason.is_some() || waits || (whole && past_the_end), "no end noticed");
         if let Some(reason) = reason {
             use DownReason::{Foreign, Forged, HelloTooLong, Protection, Version, WrongKey};
             prop_assert!([Foreign, Version, Protection, HelloTooLong, WrongKey, Forged].contains(&reason), "{:?}", reason);

@@ -7,22 +7,22 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links, Settings};
 
-/// Turns until something that must happen has; the kernel needs a few for loopback.
+/// Turns within which an expected event must happen; the kernel needs a few for loopback.
 const TURNS: usize = 20_000;
 
-/// What happened to one end, as owned values.
+/// The events of one end, as owned values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LinkReport {
     Up(LinkId, Vec<u8>, bool),
     Frame(LinkId, Vec<u8>),
     Down(LinkId, DownReason),
-    TurnedAway(DownReason),
+    Rejected(DownReason),
 }
 
 /// One process.
 pub(crate) struct End {
     pub(crate) links: Links,
-    pub(crate) told: Vec<LinkReport>,
+    pub(crate) reports: Vec<LinkReport>,
     pub(crate) now: Instant,
     events: Events,
 }
@@ -30,10 +30,10 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn open(settings: Settings) -> Self {
         let links = Links::open(settings).expect("links on loopback");
-        Self { links, told: Vec::new(), now: Instant(1), events: Events::default() }
+        Self { links, reports: Vec::new(), now: Instant(1), events: Events::default() }
     }
 
-    /// One that can be called.
+    /// An end with a listener.
     pub(crate) fn listening(change: impl FnOnce(&mut Settings)) -> (Self, SocketAddr) {
         let mut settings = Settings::new(b"the listener".to_vec());
         settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -52,11 +52,11 @@ impl End {
     pub(crate) fn turn(&mut self) {
         self.links.drain(self.now, &mut self.events);
         for event in self.events.iter() {
-            self.told.push(match event {
+            self.reports.push(match event {
                 Event::Up { link, hello, we_called, .. } => LinkReport::Up(link, hello.to_vec(), we_called),
                 Event::Frame { link, octets } => LinkReport::Frame(link, octets.to_vec()),
                 Event::Down { link, reason } => LinkReport::Down(link, reason),
-                Event::TurnedAway { reason, .. } => LinkReport::TurnedAway(reason),
+                Event::Rejected { reason, .. } => LinkReport::Rejected(reason),
             });
         }
         self.links.flush();
@@ -67,14 +67,14 @@ impl End {
     }
 
     pub(crate) fn ups(&self) -> Vec<LinkId> {
-        self.told
+        self.reports
             .iter()
             .filter_map(|t| if let LinkReport::Up(link, ..) = t { Some(*link) } else { None })
             .collect()
     }
 
     pub(crate) fn frames(&self) -> Vec<Vec<u8>> {
-        self.told
+        self.reports
             .iter()
             .filter_map(|t| if let LinkReport::Frame(_, f) = t { Some(f.clone()) } else { None })
             .collect()
@@ -82,14 +82,14 @@ impl End {
 
     pub(crate) fn ended(&self) -> Vec<DownReason> {
         let ended = |t: &LinkReport| match t {
-            LinkReport::Down(_, reason) | LinkReport::TurnedAway(reason) => Some(*reason),
+            LinkReport::Down(_, reason) | LinkReport::Rejected(reason) => Some(*reason),
             _ => None,
         };
-        self.told.iter().filter_map(ended).collect()
+        self.reports.iter().filter_map(ended).collect()
     }
 }
 
-/// Gives all ends their turns until it is done.
+/// Gives all ends their turns until a condition holds.
 pub(crate) fn until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
     for turn in 0..TURNS {
         if done(ends) {
@@ -100,11 +100,11 @@ pub(crate) fn until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
             std::thread::sleep(Duration::from_micros(500));
         }
     }
-    let told: Vec<_> = ends.iter().map(|e| &e.told).collect();
-    panic!("it does not come about: {told:?}");
+    let reports: Vec<_> = ends.iter().map(|e| &e.reports).collect();
+    panic!("the condition does not hold in time: {reports:?}");
 }
 
-/// A link between a caller and a listener: the names that both give it.
+/// A link between a caller and a listener: its numbers at both ends.
 pub(crate) fn linked(caller: &mut End, listener: &mut End, at: SocketAddr) -> (LinkId, LinkId) {
     let link = caller.links.connect(caller.now, at);
     let (before_c, before_l) = (caller.ups().len(), listener.ups().len());
@@ -112,17 +112,17 @@ pub(crate) fn linked(caller: &mut End, listener: &mut End, at: SocketAddr) -> (L
     (link, *listener.ups().last().expect("up"))
 }
 
-/// What a peer that is no `Links` says, and how that ends; it closes at once if told to.
-pub(crate) fn says(listener: &mut End, at: SocketAddr, octets: &[u8], then_closes: bool) -> DownReason {
+/// Sends octets as a peer that is not a `Links`, and closes at once if `then_closes`. Returns why the link ended.
+pub(crate) fn send_raw(listener: &mut End, at: SocketAddr, octets: &[u8], then_closes: bool) -> DownReason {
     let before = listener.ended().len();
-    let mut stranger = TcpStream::connect(at).expect("a connection");
-    stranger.write_all(octets).expect("written");
+    let mut peer = TcpStream::connect(at).expect("a connection");
+    peer.write_all(octets).expect("written");
     if then_closes {
-        stranger.shutdown(std::net::Shutdown::Write).expect("closed");
+        peer.shutdown(std::net::Shutdown::Write).expect("closed");
     }
     until(&mut [listener], |e| e[0].ended().len() > before);
-    // Whatever was said to it can be read, to the end.
+    // What was sent to it can be read, to the end.
     let mut rest = Vec::new();
-    let _ = stranger.read_to_end(&mut rest);
+    let _ = peer.read_to_end(&mut rest);
     *listener.ended().last().expect("ended")
 }

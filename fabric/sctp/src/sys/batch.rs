@@ -76,7 +76,7 @@ impl ReceiveBatch {
         Ok(n)
     }
 
-    /// Packet `i` of the last batch: its octets, who sent it, and which of our addresses it came to, if that was told.
+    /// Packet `i` of the last batch: its octets, its source address, and its destination address, if known.
     pub(crate) fn packet(&self, i: usize) -> Option<(&[u8], SocketAddr, Option<IpAddr>)> {
         let (len, control_len) = *self.lengths.get(i)?;
         let start = i * PACKET_OCTETS_MAX;

@@ -27,7 +27,7 @@ pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_i
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: socket(2) takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
-    // SAFETY: the call just made this descriptor, and nobody else owns it.
+    // SAFETY: the call just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()>
     Ok(())
 }
 
-/// A connection to connect(2) and its pointer-carrying kin: packed addresses, in and out.
+/// The socket calls that take packed addresses through pointers, as connect(2) does.
 pub(crate) fn connectx(fd: BorrowedFd<'_>, addresses: &[u8]) -> io::Result<i32> {
     /// The kernel's `struct sctp_getaddrs_old`, which SCTP_SOCKOPT_CONNECTX3 takes.
     #[repr(C)]

@@ -1,0 +1,217 @@
+//! What CPFs, the other CTA, etcd and peer AMFs report, and what the control loop does about it.
+
+use std::net::IpAddr;
+
+use tracing::{info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_resilience::cta_replica::Record;
+use whimbrel_resilience::link::ToCtaReplica;
+use whimbrel_resilience::membership::CtaInstance;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Input, Order, Outbox};
+use whimbrel_store::Changes;
+
+use super::{ControlLoop, Role};
+use crate::cluster::{PairEvent, PoolEvent};
+use crate::core::early::Early;
+use crate::core::subscriber_copy::SubscriberFeed;
+
+impl ControlLoop {
+    /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it.
+    pub(super) fn begin(&mut self, now: Instant, taken_over: Option<(Outbox, Vec<Early>)>) {
+        let Role::Pair(pair) = &self.role else { return };
+        let (term, rings, pool) = (pair.primary.term(), pair.pool.rings(), &pair.pool);
+        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
+        let nodes = self.active.cta().ran_nodes().iter();
+        let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
+        for (name, gnb) in &gnbs {
+            gnb.iter().for_each(|gnb| self.observer.inherits(*name, *gnb));
+        }
+        let down = self.n2.links.take_over(now, term, gnbs);
+        let Some((first, early)) = taken_over else { return };
+        self.announce_takeover(now);
+        self.out.append(first);
+        self.deliver(now);
+        self.handle_input(now, Input::Rings(rings));
+        lost.into_iter().for_each(|cpf| self.cpf_lost(now, cpf));
+        down.into_iter().for_each(|name| self.handle_input(now, Input::AssociationDown(name)));
+        for (physical, stream, octets) in early {
+            self.n2_message(now, physical, stream, &octets);
+        }
+        self.deliver(now);
+    }
+
+    /// Tells gNBs that they need not wait for the host that this one replaced (TS 38.413 §8.7.3.2).
+    pub(super) fn announce_takeover(&mut self, now: Instant) {
+        let former = self.role.pair().map_or(&[][..], |pair| pair.primary.former());
+        if !former.is_empty() {
+            let order = Order::TakenOver(former.to_vec());
+            self.execute(now, order);
+        }
+    }
+
+    /// Sends an input to the CTA replica.
+    pub(super) fn replicate(&mut self, now: Instant, record: &Record) {
+        if let Role::Pair(pair) = &mut self.role {
+            pair.primary.record(now, &mut pair.pool, record);
+        }
+    }
+
+    /// Keeps the subscriber store of the CTA that is or becomes the replica equal to this one's.
+    pub(super) fn copy_subscribers(&mut self, now: Instant) {
+        let Role::Pair(pair) = &mut self.role else { return };
+        let saved = self.active.subscribers().saved();
+        let copies_to = pair.primary.other().or(pair.pool.successor());
+        if pair.copies_to != copies_to {
+            pair.copies_to = copies_to;
+            let store = self.active.subscribers().store();
+            pair.feed = copies_to.and_then(|_| SubscriberFeed::begin(now, store));
+        }
+        let Some(feed) = &mut pair.feed else { return };
+        if !saved.is_empty() {
+            feed.changed(&Changes::Some(saved));
+        }
+        match feed.next(now, self.active.subscribers().store()) {
+            Ok(Some(excerpt)) => pair.pool.send_to_replica(&ToCtaReplica::Subscribers(excerpt.octets())),
+            Ok(None) => {}
+            Err(e) => self.observer.store(now, Err(e.to_string())),
+        }
+    }
+
+    /// Takes what CPFs and the CTA replica sent. Returns whether there was anything.
+    pub(super) fn receive_from_pool(&mut self, now: Instant) -> bool {
+        let Some(pool) = self.role.pool_mut() else { return false };
+        let events = pool.turn(now);
+        let busy = !events.is_empty();
+        for event in events {
+            self.pool_event(now, event);
+        }
+        busy
+    }
+
+    fn pool_event(&mut self, now: Instant, event: PoolEvent) {
+        match event {
+            PoolEvent::Up(cpf, up) => self.handle_input(now, Input::Cpf(cpf, up)),
+            PoolEvent::Rings(rings) => self.handle_input(now, Input::Rings(rings)),
+            PoolEvent::Lost(cpf) => self.cpf_lost(now, cpf),
+            PoolEvent::LostRepeatedly(cpf) => self.handle_input(now, Input::CpfLost(cpf)),
+            PoolEvent::UesShown(reply, ues) => self.answer_query(now, reply, ues),
+            PoolEvent::Confirmed(cpf, messages) => self.active.confirmed(cpf, messages),
+            PoolEvent::Resumes(cpf, has) => self.resume(now, cpf, has),
+            PoolEvent::Disconnected(cpf) => {
+                self.out.cpfs.retain(|(to, _)| *to != cpf); // its link keeps them
+                self.active.parts(cpf);
+            }
+            PoolEvent::FromReplica(message) => {
+                if let Role::Pair(pair) = &mut self.role {
+                    pair.primary.replica_message(
+                        now,
+                        message,
+                        &mut self.active,
+                        &mut pair.pool,
+                        &mut self.out,
+                    );
+                }
+            }
+            PoolEvent::SuccessorOffered(place, endpoints, smf) => {
+                self.successor_offered(now, Some((place, endpoints, smf)));
+            }
+            PoolEvent::SuccessorLost => self.successor_offered(now, None),
+            PoolEvent::CtaReplicaLost => {
+                if let Role::Pair(pair) = &mut self.role {
+                    pair.primary.cta_replica_lost(&mut self.active, &mut pair.pool, &mut self.out);
+                }
+            }
+        }
+    }
+
+    /// Takes what peer AMFs sent. Returns whether there was anything.
+    pub(super) fn receive_from_peer_amfs(&mut self, now: Instant) -> bool {
+        let Some(peer_amfs) = &mut self.peer_amfs else { return false };
+        let messages = peer_amfs.turn(now);
+        for (from, octets) in &messages {
+            self.handle_input(now, Input::PeerAmf(*from, octets));
+        }
+        !messages.is_empty()
+    }
+
+    /// Takes answers of brokers. Returns whether there were any.
+    pub(super) fn receive_from_brokers(&mut self, now: Instant) -> bool {
+        let Some(brokers) = &mut self.brokers else { return false };
+        let answers = brokers.turn();
+        let busy = !answers.is_empty();
+        for (ue, to, answer) in answers {
+            self.handle_input(now, Input::Broker(ue, to, answer));
+        }
+        busy
+    }
+
+    /// A CPF of the former primary CTA resumes: both sides repeat what the other one lacks.
+    fn resume(&mut self, now: Instant, cpf: CpfId, has: u64) {
+        let again = self.active.resume(cpf, has);
+        let Some(pool) = self.role.pool_mut() else { return };
+        match again {
+            Some(again) => {
+                pool.resumed(cpf, self.active.taken(cpf));
+                again.into_iter().for_each(|message| pool.send(cpf, message));
+            }
+            None => {
+                pool.forget(cpf);
+                self.receive_from_pool(now);
+            }
+        }
+    }
+
+    /// Does what etcd's records of this CTA and the other one ask for.
+    pub(super) fn follow_etcd(&mut self, now: Instant) {
+        let Role::Pair(pair) = &mut self.role else { return };
+        for event in pair.primary.turn(now, &mut self.active, &mut pair.pool, &mut self.out) {
+            match event {
+                PairEvent::Order(order) => drop(self.execute(now, order)),
+                PairEvent::Replaced => {
+                    if let Some(pair) = self.role.pair_mut() {
+                        pair.replaced = true;
+                    }
+                }
+            }
+        }
+        for name in self.n2.links.tick(now) {
+            warn!(association = name.0, "a gNB of the former primary CTA did not connect here in time");
+            self.handle_input(now, Input::AssociationDown(name));
+        }
+        if let Some(pool) = self.role.pool_mut() {
+            pool.confirm_messages(|cpf| self.active.taken(cpf));
+        }
+        self.acknowledge();
+    }
+
+    /// Other CPFs take over the UEs of a CPF that is lost.
+    fn cpf_lost(&mut self, now: Instant, cpf: CpfId) {
+        let before = self.active.cta().replication_counters();
+        self.handle_input(now, Input::CpfLost(cpf));
+        let after = self.active.cta().replication_counters();
+        info!(
+            cpf = cpf.0,
+            taken_over = after.taken_over - before.taken_over,
+            replayed = after.replayed - before.replayed,
+            lost = after.lost - before.lost,
+            "the UEs of a lost CPF are served by other CPFs"
+        );
+    }
+
+    /// A CTA that runs other code waits until this one stops; `None`: it no longer does. gNBs and UPFs have to know its addresses
+    /// by then.
+    fn successor_offered(&mut self, now: Instant, successor: Option<(CtaInstance, Vec<IpAddr>, IpAddr)>) {
+        if let (Some((place, ..)), Some(pair)) = (&successor, self.role.pair_mut())
+            && !pair.primary.witness().lists(*place)
+        {
+            return pair.pool.disconnect_replica(); // it connects again
+        }
+        let own = self.config.n4.node_id;
+        let (endpoints, smf) = successor.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf, own]));
+        self.execute(now, Order::Endpoints(endpoints));
+        if !smf.is_empty() {
+            self.execute(now, Order::SmfAddresses(smf));
+        }
+    }
+}

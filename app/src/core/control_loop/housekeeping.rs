@@ -1,0 +1,132 @@
+//! What is done twice a second: metrics, conditions, edits of the store, the capture and the file of associations.
+
+use std::time::Duration;
+
+use tracing::warn;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::Input;
+use whimbrel_store::Changes;
+
+use super::ControlLoop;
+use crate::aftermath;
+use crate::capture::Capture;
+use crate::cluster::{PairPrimary, PeerAmfs, Pool};
+use crate::console::{Condition, Gauge, Sample};
+use crate::core::smf_n4::SmfN4;
+use crate::core::upf::LocalUpf;
+use crate::core::view;
+use crate::open::Brokers;
+
+/// How often the store is asked for edits, the gauges are set and the capture is written to disk.
+pub(super) const HOUSEKEEPING: Duration = Duration::from_millis(500);
+/// Time between two counts of the UEs, for each UE: counting takes a thousandth of it.
+const CENSUS_PER_UE: Duration = Duration::from_micros(100);
+
+impl ControlLoop {
+    pub(super) fn housekeeping(&mut self, now: Instant) {
+        let metrics = &self.console.metrics;
+        if let Some(upf) = &self.upfs.local {
+            metrics.set(Gauge::Sessions, upf.sessions() as u64);
+        }
+        metrics.set_samples(self.samples());
+        if let Some(pair) = self.role.pair() {
+            let (replicated, detail) = pair.primary.condition(pair.pool.successor());
+            let condition = if replicated { Condition::Up } else { Condition::Limited };
+            self.console.components(|c| {
+                c.set("cta", Condition::Up, "this CTA is the primary");
+                c.set("cta_replica", condition, detail);
+            });
+        }
+        self.remember_associations();
+        let waited = std::mem::take(&mut self.timing.longest_turn);
+        self.handle_input(now, Input::Waited(waited));
+        if now >= self.timing.census {
+            self.count_ues(now);
+        }
+        self.refresh_subscribers(now);
+        if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
+            warn!("{sentence}");
+            self.capture = None;
+            if let Some(upf) = &mut self.upfs.local {
+                upf.tap(false);
+            }
+        }
+    }
+
+    fn count_ues(&mut self, now: Instant) {
+        let metrics = &self.console.metrics;
+        let census = view::census(self.active.cta());
+        metrics.set(Gauge::Gnbs, census.gnbs);
+        metrics.set(Gauge::UesKnown, census.ues);
+        metrics.set(Gauge::UesRegistered, census.registered);
+        metrics.set(Gauge::UesConnected, census.connected);
+        self.timing.census = now + CENSUS_PER_UE * u32::try_from(census.ues).unwrap_or(u32::MAX);
+    }
+
+    /// Reads edits of the subscriber store that other processes made.
+    fn refresh_subscribers(&mut self, now: Instant) {
+        let changes = self.active.subscribers().refresh();
+        if let Ok(changes) = &changes {
+            self.observer.subscribers_changed(now, changes);
+            if let Some(feed) = self.role.pair_mut().and_then(|pair| pair.feed.as_mut()) {
+                feed.changed(changes);
+            }
+        }
+        match &changes {
+            Ok(Changes::Some(supis)) => self.handle_input(now, Input::SubscribersChanged(Some(supis))),
+            Ok(Changes::All) => self.handle_input(now, Input::SubscribersChanged(None)),
+            Ok(Changes::None) | Err(_) => {}
+        }
+        self.observer.store(now, changes.map(drop));
+    }
+
+    /// Writes the SCTP associations that are up into a file: the next start aborts them if this program is killed.
+    fn remember_associations(&mut self) {
+        let (Some(file), Some(n2)) = (&self.n2.remembered_in, &self.n2.transport) else { return };
+        let associations = n2.formers();
+        if associations != self.n2.remembered {
+            aftermath::remember(file, &associations);
+            self.n2.remembered = associations;
+        }
+    }
+
+    /// What the parts of the core counted.
+    fn samples(&self) -> Vec<Sample> {
+        let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
+            name: "whimbrel_limit_reached_total",
+            help: "Times that a limit was reached: what exceeded it was dropped or refused; in the case of logs it was served but not logged",
+            label: Some(("limit", limit.into())),
+            value,
+        });
+        let upf = self.upfs.local.iter().flat_map(LocalUpf::samples);
+        let n4 = self.upfs.n4.iter().flat_map(SmfN4::samples);
+        let (pool, pair) = (self.role.pool(), self.role.pair());
+        let ignored = pair.map(|pair| pair.primary.heartbeats_ignored()).unwrap_or_default();
+        let replication = pool
+            .into_iter()
+            .flat_map(|pool| view::replication(self.active.cta()).into_iter().chain(pool.samples(ignored)));
+        let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
+        let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
+        let brokers = self.brokers.iter().flat_map(Brokers::samples);
+        upf.chain(n4).chain(replication).chain(peer_amfs).chain(brokers).chain(pair).chain(bounds).collect()
+    }
+
+    fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {
+        let one = |name, help, value| Sample { name, help, label: None, value };
+        let (records, octets) = primary.sent();
+        [
+            one("whimbrel_cta_replica_records_total", "Inputs sent to the CTA replica", records),
+            one("whimbrel_cta_replica_bytes_total", "Octets of the inputs sent to the CTA replica", octets),
+            one(
+                "whimbrel_cta_replica_waiting",
+                "Inputs whose outputs wait for the CTA replica",
+                self.active.waiting() as u64,
+            ),
+            one(
+                "whimbrel_etcd_records_ignored_total",
+                "Invalid records in etcd: the previous value stays in force",
+                primary.ignored() + pool.rejected_configurations(),
+            ),
+        ]
+    }
+}

@@ -1,0 +1,435 @@
+//! The control loop: N2, the CTA with its UEs, N4 and the console's commands, run to completion on one thread.
+//!
+//! One turn takes what has arrived, runs everything that it causes and sends all of it. Then the loop spins a little, because the
+//! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline is ready.
+
+mod captures;
+mod cluster_events;
+mod housekeeping;
+mod n2_events;
+mod operations;
+mod role;
+mod step_down;
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use whimbrel_control::UpfId;
+use whimbrel_control::config::Config as ControlConfig;
+use whimbrel_control::udm::Directory;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::cta_replica;
+use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
+use whimbrel_sctp_io::{Events, Transport};
+
+use self::housekeeping::HOUSEKEEPING;
+use self::n2_events::N2;
+use self::role::{PairRole, Role};
+use super::control_thread::{Cta, Parts, SPIN, StopRequest};
+use super::core_time::CoreTime;
+use super::n2::Links;
+use super::replica::TakeoverState;
+use super::smf_n4::SmfN4;
+use super::subscriber_copy::SubscriberFeed;
+use super::subscribers::StoredSubscribers;
+use super::upf::LocalUpf;
+use crate::capture::Capture;
+use crate::clock;
+use crate::cluster::{InputWatchdog, PairPrimary, PairReplica, PeerAmfs, Pool, log_protocol_violation};
+use crate::config::Config;
+use crate::console::Console;
+use crate::entropy::SystemEntropy;
+use crate::observe::Observer;
+use crate::open::Brokers;
+
+/// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
+const N4_PER_TURN_MAX: usize = 64;
+
+/// The CTA while it is the primary.
+type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
+
+/// What the control loop is to serve.
+pub(super) enum Serves {
+    /// The sessions of external SMFs: this process has a UPF alone.
+    UpfOnly,
+    /// UEs, in this process.
+    Single,
+    /// UEs, by CPFs that are processes of their own.
+    Region(Box<Pool>),
+    /// The same, as the primary of a pair.
+    Pair(Box<TakeoverState>),
+}
+
+/// The UPFs that this process's SMF uses.
+struct Upfs {
+    /// The UPF of this process.
+    local: Option<LocalUpf>,
+    /// Its number in the SMF's configuration.
+    local_id: Option<UpfId>,
+    /// N4 with external UPFs.
+    n4: Option<SmfN4>,
+    /// PFCP messages of the local UPF; reused from turn to turn.
+    answers: Vec<Vec<u8>>,
+}
+
+/// When what is due, and how long turns take.
+struct Timing {
+    housekeeping: Instant,
+    census: Instant,
+    /// When the last turn ended.
+    turned: Instant,
+    /// The longest turn since the last housekeeping: what arrives at its beginning waits until its end.
+    longest_turn: Duration,
+}
+
+/// All that the control thread works on.
+pub(super) struct ControlLoop {
+    config: Arc<Config>,
+    console: Arc<Console>,
+    observer: Observer,
+    active: PrimaryCta,
+    role: Role,
+    upfs: Upfs,
+    /// The links to other AMFs of this network (N14).
+    peer_amfs: Option<PeerAmfs>,
+    /// The brokers whose users are served.
+    brokers: Option<Brokers>,
+    n2: N2,
+    capture: Option<Capture>,
+    /// Reused from turn to turn.
+    out: Outbox,
+    timing: Timing,
+    /// Version of the configuration in force; envelopes name it.
+    version: u32,
+}
+
+impl ControlLoop {
+    pub(super) fn new(parts: Parts, serves: Serves) -> Result<Self, String> {
+        let now = clock::now();
+        let capture = parts.capture.as_deref().map(|path| {
+            Capture::create(path)
+                .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
+        });
+        let mut control = parts.config.control();
+        let local_id = parts.config.upfs().iter().position(|u| u.address.is_none());
+        let local_id = local_id.and_then(|i| u8::try_from(i).ok()).map(UpfId);
+        let upf_only = matches!(serves, Serves::UpfOnly);
+        if upf_only {
+            control.smf.upfs.clear();
+        }
+        let mut control = Arc::new(control);
+        let (cluster, plmn) = (&parts.config.cluster, control.amf.plmn);
+        let directory = Directory::new(plmn, parts.config.home_network_keys());
+        let subscribers = StoredSubscribers::new(parts.store);
+        let (mut entropy, core_time) = (parts.entropy, CoreTime::default());
+        let (mut links, mut taken_over) = (Links::default(), None);
+        let of_region = |control: &Arc<ControlConfig>, directory, subscribers, entropy, core_time, rings| {
+            let mut cta =
+                Cta::of_region(control.clone(), directory, subscribers, entropy, core_time, rings, now);
+            cta.set_log_limits(cluster.logs());
+            cta
+        };
+        let (active, role) = match serves {
+            Serves::UpfOnly | Serves::Single => {
+                let cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
+                (PrimaryCta::without_cta_replica(cta), Role::Single)
+            }
+            Serves::Region(pool) => {
+                let cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
+                (PrimaryCta::without_cta_replica(cta), Role::Region(pool))
+            }
+            Serves::Pair(takeover) => {
+                let TakeoverState { promotion, cta_replica, links: known, early } = *takeover;
+                // The configuration of the former primary stays in force.
+                if let Some(cta_replica) = &cta_replica {
+                    control = cta_replica.cta().config().clone();
+                }
+                links = known;
+                let console = parts.console.clone();
+                let (pool, primary) =
+                    promotion.enter(now, cluster, control.clone(), &mut entropy, console)?;
+                let active = match cta_replica {
+                    None => PrimaryCta::new(of_region(
+                        &control,
+                        directory,
+                        subscribers,
+                        entropy,
+                        core_time,
+                        pool.rings(),
+                    )),
+                    Some(cta_replica) => {
+                        let (active, first) = cta_replica.take_over();
+                        taken_over = Some((first, early));
+                        active
+                    }
+                };
+                let watchdog = InputWatchdog::start("CTA")?;
+                let pair = PairRole { pool, primary, copies_to: None, feed: None, replaced: false, watchdog };
+                (active, Role::Pair(Box::new(pair)))
+            }
+        };
+        let version = control.version;
+        let peer_amfs = PeerAmfs::open(&parts.config.neighbours, control.amf.amf_id, now)?;
+        let open = parts.config.open.as_ref().filter(|_| !upf_only);
+        let brokers =
+            open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
+        let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
+        let mut local = parts.upf;
+        if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
+            upf.tap(true);
+        }
+        let mut control_loop = Self {
+            observer,
+            active,
+            role,
+            upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
+            peer_amfs,
+            brokers,
+            n2: N2 {
+                transport: parts.n2,
+                links,
+                events: Events::default(),
+                remembered: Vec::new(),
+                remembered_in: parts.remembered_in,
+                holds_acknowledgements: false,
+                unacknowledged: VecDeque::new(),
+            },
+            capture: capture.transpose()?,
+            out: Outbox::default(),
+            timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
+            version,
+            config: parts.config,
+            console: parts.console,
+        };
+        control_loop.begin(now, taken_over);
+        Ok(control_loop)
+    }
+
+    /// The CTA takes an input, which goes to the CTA replica, too.
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        let (active, out) = (&mut self.active, &mut self.out);
+        let record = match &self.role {
+            Role::Pair(pair) => pair.watchdog.during(|| active.handle(now, input, out)),
+            Role::Single | Role::Region(_) => active.handle(now, input, out),
+        };
+        if let Some(record) = record {
+            self.replicate(now, &record);
+        }
+    }
+
+    /// The CTA executes an order, which goes to the CTA replica, too.
+    fn execute(&mut self, now: Instant, order: Order) -> OrderOutcome {
+        let (ordered, record) = self.active.order(now, order, &mut self.out);
+        if let Some(record) = record {
+            self.replicate(now, &record);
+        }
+        ordered
+    }
+
+    /// Serves until the core stops. Returns what the replica of the new primary needs if another CTA has taken over.
+    /// Errors: why this CTA cannot become the replica, in one sentence.
+    pub(super) fn run(mut self, stop: &StopRequest) -> Result<Option<(Parts, Box<PairReplica>)>, String> {
+        let mut spin_until = Instant::ZERO;
+        while !stop.is_asked() && !self.role.is_replaced() {
+            let now = clock::now();
+            if self.turn(now) {
+                spin_until = clock::now() + SPIN;
+            } else if clock::now() < spin_until {
+                std::hint::spin_loop();
+            } else {
+                self.block(clock::now());
+            }
+        }
+        if self.role.is_replaced() {
+            return self.become_replica().map(Some);
+        }
+        self.hand_over(stop);
+        if !self.role.is_replaced() {
+            self.close(stop);
+        }
+        if let Role::Pair(pair) = self.role {
+            pair.primary.leave();
+        }
+        Ok(None)
+    }
+
+    /// One turn. Returns whether anything arrived.
+    fn turn(&mut self, now: Instant) -> bool {
+        self.active.inspect().begin();
+        if let Role::Pair(pair) = &mut self.role
+            && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
+        {
+            self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
+        }
+        let mut busy = self.receive_n2(now);
+        while let Some(command) = self.console.commands.take() {
+            self.command(now, command);
+            busy = true;
+        }
+        busy |= self.receive_from_pool(now);
+        busy |= self.receive_from_peer_amfs(now);
+        busy |= self.receive_from_brokers(now);
+        self.follow_etcd(now);
+        self.copy_subscribers(now);
+        if self.active.next_deadline() <= now {
+            self.handle_input(now, Input::Tick);
+        }
+        if let Some(upf) = &mut self.upfs.local {
+            busy |= upf.turn(now, &mut self.upfs.answers);
+        }
+        busy |= self.receive_from_external_upfs(now);
+        self.capture_datagrams();
+        self.deliver(now);
+        if now >= self.timing.housekeeping {
+            self.housekeeping(now);
+            self.timing.housekeeping = now + HOUSEKEEPING;
+        }
+        if let Some(n2) = &mut self.n2.transport {
+            n2.flush(now);
+        }
+        if let Some(pool) = self.role.pool_mut() {
+            pool.flush();
+        }
+        if let Some(peer_amfs) = &mut self.peer_amfs {
+            peer_amfs.flush();
+        }
+        if busy {
+            self.timing.longest_turn = self.timing.longest_turn.max(clock::now().since(now));
+        }
+        let observer = &self.observer;
+        self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
+        if self.role.pair().is_some() {
+            self.timing.turned = clock::now();
+        }
+        busy
+    }
+
+    /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
+    fn receive_from_external_upfs(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        for _ in 0..N4_PER_TURN_MAX {
+            let Some((upf, from, octets)) = self.upfs.n4.as_mut().and_then(SmfN4::receive) else { break };
+            if let (Some(capture), Some(n4)) = (&mut self.capture, &self.upfs.n4) {
+                capture.udp(now, from, n4.at(), &octets);
+            }
+            self.handle_input(now, Input::Pfcp(upf, &octets));
+            busy = true;
+        }
+        busy
+    }
+
+    /// Takes the CTA's outputs to their receivers, and the local UPF's answers back to the CTA, until none is left.
+    fn deliver(&mut self, now: Instant) {
+        loop {
+            for (upf, octets) in std::mem::take(&mut self.out.pfcp) {
+                if self.upfs.local_id != Some(upf) {
+                    self.send_pfcp(now, upf, &octets);
+                    continue;
+                }
+                self.capture_pfcp(now, &octets, false);
+                if let Some(upf) = &mut self.upfs.local {
+                    upf.pfcp(now, &octets, &mut self.upfs.answers);
+                }
+            }
+            if self.upfs.answers.is_empty() {
+                break;
+            }
+            for octets in std::mem::take(&mut self.upfs.answers) {
+                self.capture_pfcp(now, &octets, true);
+                if let Some(local_id) = self.upfs.local_id {
+                    self.handle_input(now, Input::Pfcp(local_id, &octets));
+                }
+            }
+        }
+        for (association, stream, octets) in std::mem::take(&mut self.out.ngap) {
+            self.send_ngap(now, association, stream, &octets);
+        }
+        for association in std::mem::take(&mut self.out.abort) {
+            self.abort(now, association);
+        }
+        if let Some(pool) = self.role.pool_mut() {
+            self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
+            self.out.drained.drain(..).for_each(|cpf| pool.drained(cpf));
+            self.out
+                .cpf_violations
+                .drain(..)
+                .for_each(|(cpf, violation)| log_protocol_violation(cpf, violation));
+            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(recovered));
+        }
+        if let Some(peer_amfs) = &mut self.peer_amfs {
+            self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
+            self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
+        }
+        if let Some(brokers) = &mut self.brokers {
+            for (ue, to, request) in self.out.brokers.drain(..) {
+                let connection = self.active.cta().context(ue).and_then(|ue| ue.amf.connection.as_ref());
+                brokers.ask(now, (ue, to, request), connection.map(|c| c.association));
+            }
+        }
+        self.observe(now);
+    }
+
+    /// Reports the CTA's events to the observer.
+    fn observe(&mut self, now: Instant) {
+        if !self.out.ran_events.is_empty() || !self.out.events.is_empty() {
+            self.observer.turned(clock::now().since(now));
+        }
+        // gNBs before UEs: a UE's refusal names its gNB.
+        for event in self.out.ran_events.drain(..) {
+            self.observer.ran(now, &event);
+        }
+        for event in self.out.events.drain(..) {
+            self.observer.ue(now, &event);
+        }
+        for (upf, change) in self.out.upfs.drain(..) {
+            self.observer.upf(now, upf, change);
+        }
+    }
+
+    /// Sends PFCP to an external UPF.
+    fn send_pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8]) {
+        let Some(n4) = &mut self.upfs.n4 else { return };
+        let Some(to) = n4.address(upf) else { return };
+        n4.send(to, octets);
+        if let Some(capture) = &mut self.capture {
+            capture.udp(now, n4.at(), to, octets);
+        }
+    }
+
+    /// Waits until something arrives or is due.
+    fn block(&self, now: Instant) {
+        let (pool, pair) = (self.role.pool(), self.role.pair());
+        let feed = pair.and_then(|pair| pair.feed.as_ref());
+        let deadlines = [
+            Some(self.active.next_deadline()),
+            self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
+            self.n2.transport.as_ref().and_then(Transport::next_deadline),
+            pool.and_then(Pool::next_deadline),
+            self.peer_amfs.as_ref().and_then(PeerAmfs::next_deadline),
+            self.n2.links.next_deadline(),
+            feed.and_then(SubscriberFeed::due),
+            pair.filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::CHECKED_EVERY),
+            Some(self.timing.housekeeping),
+        ];
+        let until = deadlines.into_iter().flatten().min().unwrap_or(now);
+        let wait = until.since(now);
+        if wait.is_zero() {
+            return;
+        }
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let n2 = self.n2.transport.as_ref().map(Transport::fds).unwrap_or_default();
+        let fds = std::iter::once(self.console.commands.wake_fd())
+            .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
+            .chain(self.upfs.n4.as_ref().map(AsFd::as_fd))
+            .chain(pool.into_iter().flat_map(Pool::fds))
+            .chain(self.peer_amfs.iter().map(PeerAmfs::fd))
+            .chain(pair.map(|pair| pair.primary.witness().as_fd()))
+            .chain(n2);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}

@@ -1,0 +1,163 @@
+//! The commands that come from the console: what an operator reads, orders and configures.
+
+use std::sync::Arc;
+
+use tracing::info;
+use whimbrel_control::amf::WarningError;
+use whimbrel_control::{UeId, UeSummary};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_resilience::link::UeQuery;
+use whimbrel_resilience::{Input, Order, OrderOutcome};
+
+use super::ControlLoop;
+use crate::cluster::UeQueryReply;
+use crate::config::Config;
+use crate::console::{Command, Target};
+use crate::core::view;
+
+impl ControlLoop {
+    pub(super) fn command(&mut self, now: Instant, command: Command) {
+        // An answer whose receiver is gone is dropped.
+        let _ = match command {
+            Command::ListUes(request, reply) => {
+                self.query_ues(now, view::page_of(&request), UeQueryReply::Page(request, reply));
+                true
+            }
+            Command::ShowUe(supi, reply) => {
+                self.query_ues(now, UeQuery::Subscriber(supi), UeQueryReply::Ue(reply));
+                true
+            }
+            Command::ListGnbs(reply) => {
+                let link = |association| self.n2.links.get(association);
+                reply.send(view::gnbs(self.active.cta(), link)).is_ok()
+            }
+            Command::Deregister(supi, reply) => {
+                let order = whimbrel_control::Command::Deregister;
+                reply.send(self.order(now, supi, order, Target::Deregistration)).is_ok()
+            }
+            Command::NotifyReachable(supi, reply) => {
+                let order = whimbrel_control::Command::NotifyReachable;
+                reply.send(self.order(now, supi, order, Target::Reachability)).is_ok()
+            }
+            Command::Locate(supi, wish, reply) => {
+                let ue: Option<UeId> = self.active.cta().find(supi);
+                if let Some(ue) = ue {
+                    let order = whimbrel_control::Command::Locate(wish);
+                    self.handle_input(now, Input::Command(ue, order));
+                }
+                reply.send(ue.is_some()).is_ok()
+            }
+            Command::Warn(warning, reply) => {
+                let of = (warning.message_identifier, warning.serial_number);
+                reply.send(self.warn(now, of, Order::Warn(warning))).is_ok()
+            }
+            Command::CancelWarning(message_identifier, serial_number, reply) => {
+                let order = Order::CancelWarning { message_identifier, serial_number };
+                reply.send(self.warn(now, (message_identifier, serial_number), order)).is_ok()
+            }
+            Command::ListWarnings(reply) => reply.send(view::warnings(self.active.cta())).is_ok(),
+            Command::Overload(order, reply) => {
+                if let Some(order) = order {
+                    self.execute(now, Order::Overload(order));
+                }
+                reply.send(view::overload(self.active.cta())).is_ok()
+            }
+            Command::ResetGnb(gnb, reply) => {
+                let is_up = self.execute(now, Order::ResetGnb(gnb)) == OrderOutcome::Reset(true);
+                let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
+                reply.send(is_up.then(begin)).is_ok()
+            }
+            Command::Reconfigure(config) => {
+                self.reconfigure(now, &config);
+                true
+            }
+            Command::ModifySession(supi, psi, modification, reply) => {
+                let reply = UeQueryReply::Modified(psi, modification, reply);
+                self.query_ues(now, UeQuery::Subscriber(supi), reply);
+                true
+            }
+        };
+    }
+
+    /// Puts in force what can change while UEs are registered: timers, limits, refusals, data networks, and what gNBs and UEs get.
+    fn reconfigure(&mut self, now: Instant, config: &Config) {
+        let mut control = config.control();
+        self.version += 1;
+        control.version = self.version;
+        // The links to peer AMFs are those of the start.
+        control.amf.peer_amfs.clone_from(&self.active.cta().config().amf.peer_amfs);
+        let control = Arc::new(control);
+        self.observer.configure(control.clone());
+        if let Some(pool) = self.role.pool_mut() {
+            pool.configure(control.clone());
+        }
+        self.execute(now, Order::Configure(control));
+        info!("a new version of the configuration is in force");
+    }
+
+    /// Gives an order to a subscriber's UE, if the UE is known. Returns the operation.
+    fn order(
+        &mut self,
+        now: Instant,
+        supi: Supi,
+        order: whimbrel_control::Command,
+        target: fn(UeId) -> Target,
+    ) -> Option<u64> {
+        let ue: UeId = self.active.cta().find(supi)?;
+        let operation = self.console.operations.begin(now, supi.to_string(), target(ue));
+        self.handle_input(now, Input::Command(ue, order));
+        Some(operation)
+    }
+
+    /// Asks for UEs at whichever CPFs serve them.
+    fn query_ues(&mut self, now: Instant, which: UeQuery, reply: UeQueryReply) {
+        match (self.role.pool_mut(), self.active.cta().cpf()) {
+            (Some(pool), _) => pool.query_ues(which, reply),
+            (None, cpf) => {
+                let ues = cpf.map(|c| c.show(which)).unwrap_or_default();
+                self.answer_query(now, reply, ues);
+            }
+        }
+    }
+
+    /// The UEs of a query have been found.
+    pub(super) fn answer_query(&mut self, now: Instant, reply: UeQueryReply, ues: Vec<UeSummary>) {
+        // An answer whose receiver is gone is dropped.
+        let _ = match reply {
+            UeQueryReply::Page(request, reply) => {
+                reply.send(view::ues(self.active.cta(), self.active.time(now), &request, ues)).is_ok()
+            }
+            UeQueryReply::Ue(reply) => {
+                let (local, local_id) = (&self.upfs.local, self.upfs.local_id);
+                let octets = |upf, seid| {
+                    let local = local.as_ref().filter(|_| local_id == Some(upf))?;
+                    local.octets(seid)
+                };
+                reply.send(view::ue(self.active.cta(), self.active.time(now), &ues, octets)).is_ok()
+            }
+            UeQueryReply::Modified(psi, modification, reply) => {
+                let has = |p: &&UeSummary| p.registered && p.sessions.iter().any(|s| s.psi == psi);
+                let operation = ues.iter().find(has).map(|p| {
+                    let supi = p.supi.map(|s| s.to_string()).unwrap_or_default();
+                    let target = Target::Session(p.id, psi, modification);
+                    let operation = self.console.operations.begin(now, supi, target);
+                    let order = whimbrel_control::Command::ModifySession(psi, modification);
+                    self.handle_input(now, Input::Command(p.id, order));
+                    operation
+                });
+                reply.send(operation).is_ok()
+            }
+        };
+    }
+
+    /// Sends a warning message, or cancels it. Returns the operation: the gNBs' answers come in a later turn.
+    fn warn(&mut self, now: Instant, of: (u16, u16), order: Order) -> Result<u64, WarningError> {
+        let cancelled = matches!(order, Order::CancelWarning { .. });
+        let OrderOutcome::Warned(outcome) = self.execute(now, order) else {
+            return Err(WarningError::Unknown);
+        };
+        let target = Target::Warning { of, awaited: outcome?, cancelled };
+        let subject = format!("warning {} {}", of.0, of.1);
+        Ok(self.console.operations.begin(now, subject, target))
+    }
+}

@@ -1,0 +1,183 @@
+//! How the control loop ends: the core stops, or the CTA hands over to its replica, to a CTA that runs other code, or stops because another
+//! CTA has taken over already.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use whimbrel_control::UpfId;
+use whimbrel_resilience::Order;
+use whimbrel_sctp_io::Event;
+
+use super::{ControlLoop, Role};
+use crate::capture::Capture;
+use crate::clock;
+use crate::cluster::{PairEvent, PairReplica, PoolEvent};
+use crate::core::control_thread::{Parts, StopRequest};
+use crate::core::n2;
+use crate::core::smf_n4::SmfN4;
+use crate::core::upf::LocalUpf;
+use crate::entropy::SystemEntropy;
+
+/// How long gNBs have to end their associations with a CTA that its replica has replaced.
+const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
+/// How long the CTA replica has to take over from a CTA that stops in order.
+const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
+/// How long the transfer of the state to a CTA that runs other code may take, while inputs wait: UEs repeat their messages after seconds.
+const TRANSFERRED_WITHIN: Duration = Duration::from_secs(5);
+/// How long external SMFs have to move their sessions away when this UPF stops.
+const SMFS_LEAVE_WITHIN: Duration = Duration::from_secs(10);
+
+impl ControlLoop {
+    /// Another CTA has taken over: what waits here is dropped, and this CTA becomes the replica.
+    pub(super) fn become_replica(self) -> Result<(Parts, Box<PairReplica>), String> {
+        warn!("another CTA has taken over: this one is its replica from now on");
+        let Self { config, console, role, mut n2, upfs, .. } = self;
+        let Role::Pair(pair) = role else { return Err("`cluster.etcd` is not configured".into()) };
+        drop(pair.pool);
+        if let Some(transport) = &mut n2.transport {
+            let now = clock::now();
+            // Unacknowledged messages go to the new primary: the gNBs send them again.
+            n2.links.all().for_each(|link| transport.abort(now, link.sctp));
+            transport.hold_acknowledgements(false);
+            transport.flush(now);
+        }
+        let of = config.cluster.pair.as_ref().ok_or("`cluster.etcd` is not configured")?;
+        let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
+        let before = Some(pair.primary);
+        let replica = PairReplica::open(of, &config.cluster, endpoints, before, console.clone())?;
+        let parts = Parts {
+            store: crate::subscribers::open(&config.store)?,
+            entropy: SystemEntropy::new()?,
+            smf_n4: upfs.n4,
+            upf: upfs.local,
+            capture: None,
+            config,
+            console,
+            n2: n2.transport,
+            remembered_in: n2.remembered_in,
+        };
+        Ok((parts, Box::new(replica)))
+    }
+
+    /// Has the CTA replica take over before this CTA stops, if there is one: UEs then notice nothing.
+    pub(super) fn hand_over(&mut self, stop: &StopRequest) {
+        self.transfer_state(stop);
+        let Role::Pair(pair) = &mut self.role else { return };
+        if !pair.primary.has_cta_replica() {
+            return;
+        }
+        info!("the CTA replica takes over");
+        pair.pool.disconnect_replica();
+        let until = clock::now() + HANDED_OVER_WITHIN;
+        while !pair.replaced && clock::now() < until && !stop.is_at_once() {
+            std::thread::sleep(Duration::from_millis(1));
+            pair.replaced = pair.primary.has_handed_over();
+        }
+        let Some(transport) = self.n2.transport.as_mut().filter(|_| pair.replaced) else { return };
+        // The new primary tells gNBs to leave this CTA. Those that are not connected to it learn it by the end of their association.
+        let until = clock::now() + GNBS_LEAVE_WITHIN;
+        while self.n2.links.all().next().is_some() && clock::now() < until && !stop.is_at_once() {
+            let now = clock::now();
+            transport.drain(now, &mut self.n2.events);
+            for event in self.n2.events.iter() {
+                if let Event::Down { association, .. } = event {
+                    self.n2.links.down(association);
+                }
+            }
+            transport.flush(now);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        n2::end_associations(transport, stop);
+    }
+
+    /// A CTA that runs other code cannot replicate inputs, so it gets the whole state once no further input is taken. Meanwhile messages of
+    /// gNBs stay unacknowledged and those of CPFs stay with them: both send them to the next primary.
+    fn transfer_state(&mut self, stop: &StopRequest) {
+        let until = clock::now() + TRANSFERRED_WITHIN;
+        let offer = self.role.pool_mut().and_then(|pool| pool.take_offer(clock::now()));
+        let Some(offer) = offer else { return };
+        info!("the waiting CTA takes over: this one transfers its state");
+        self.deliver(clock::now());
+        if let Some(transport) = &mut self.n2.transport {
+            transport.flush(clock::now());
+            // The kernel's SCTP acknowledges by itself: what it receives from now on is lost, as in any loss of a CTA.
+            transport.hold_acknowledgements(true);
+        }
+        if let Role::Pair(pair) = &mut self.role {
+            pair.primary.allow_copy_now();
+            let now = clock::now();
+            pair.primary.replica_message(now, offer, &mut self.active, &mut pair.pool, &mut self.out);
+        }
+        while clock::now() < until && !self.role.is_replaced() && !stop.is_at_once() {
+            let now = clock::now();
+            self.copy_subscribers(now);
+            let Role::Pair(pair) = &mut self.role else { return };
+            let (primary, pool) = (&mut pair.primary, &mut pair.pool);
+            let copied = pair.feed.as_ref().is_none_or(|feed| feed.due().is_none());
+            if copied && primary.has_cta_replica() {
+                return;
+            }
+            for event in pool.turn(now) {
+                match event {
+                    PoolEvent::FromReplica(message) => {
+                        primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
+                    }
+                    PoolEvent::CtaReplicaLost => {
+                        primary.cta_replica_lost(&mut self.active, pool, &mut self.out);
+                        return warn!("the CTA that was to take over is lost");
+                    }
+                    _ => {} // an input: its sender repeats it
+                }
+            }
+            for event in primary.turn(now, &mut self.active, pool, &mut self.out) {
+                match event {
+                    PairEvent::Order(_) => {} // gNBs and UPFs know these addresses already
+                    PairEvent::Replaced => pair.replaced = true,
+                }
+            }
+            pool.flush();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        warn!("the CTA that was to take over is not ready in time");
+    }
+
+    /// Ends in order: gNBs get AMF STATUS INDICATION and their associations end, then external SMFs leave this UPF.
+    pub(super) fn close(&mut self, stop: &StopRequest) {
+        let now = clock::now();
+        // TS 29.244 §6.2.8.2: sessions at external UPFs end with this run of the SMF; the next one does not know them.
+        let external: Vec<UpfId> = self.upfs.n4.iter().flat_map(SmfN4::outside).collect();
+        for upf in external {
+            self.execute(now, Order::ReleaseUpf(upf));
+        }
+        self.out.upfs.clear(); // a core that stops has no condition
+        self.execute(now, Order::Retire);
+        self.deliver(now);
+        if let Some(transport) = &mut self.n2.transport {
+            transport.hold_acknowledgements(false);
+            n2::end_associations(transport, stop);
+        }
+        self.release_smfs(stop);
+        self.capture_datagrams();
+        if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
+            warn!("{sentence}");
+        }
+    }
+
+    /// Asks external SMFs to move their sessions to other UPFs, and waits for them (TS 29.244 §6.2.8.3).
+    fn release_smfs(&mut self, stop: &StopRequest) {
+        let until = clock::now() + SMFS_LEAVE_WITHIN;
+        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others()) else { return };
+        info!("SMFs are asked to move their sessions to other UPFs");
+        upf.retire(clock::now(), SMFS_LEAVE_WITHIN);
+        let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);
+        while clock::now() < until && serves(&self.upfs.local) && !stop.is_at_once() {
+            let now = clock::now();
+            if let Some(upf) = &mut self.upfs.local {
+                upf.turn(now, &mut self.upfs.answers);
+            }
+            self.upfs.answers.clear();
+            self.timing.housekeeping = now + Duration::from_millis(50);
+            self.block(now);
+        }
+    }
+}
