@@ -1,4 +1,4 @@
-//! Whether the program before this one ended in order, and what is left of it if it did not.
+//! Detects that the previous run of the program was killed, and what it left.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_sctp_io::{Former, Path as SctpPath};
 
-/// A file beside the store that stands while the program runs: whoever finds it knows that its predecessor was killed.
-/// Dropping it takes the file away.
+/// A file beside the store that exists while the program runs: a start that finds it knows that its predecessor was killed.
+/// Dropping this removes the file.
 #[derive(Debug)]
 pub(crate) struct RunMark(PathBuf);
 
 impl RunMark {
-    /// Sets the mark, and gives the SCTP associations that one left behind names. Errors: the file cannot be written.
+    /// Writes the file, and returns the SCTP associations that a former one names. Errors: the file cannot be written.
     pub(crate) fn set(store: &Path) -> std::io::Result<(Self, Option<Vec<Former>>)> {
         let file = store.with_extension("running");
         let left = fs::read_to_string(&file).ok().map(|text| text.lines().filter_map(read_former).collect());
@@ -30,8 +30,8 @@ impl RunMark {
     }
 }
 
-/// Keeps these SCTP associations for the next start, should this program be killed. What cannot be written is not remembered: then gNBs
-/// learn of the kill with the next packet that they send.
+/// Stores these SCTP associations for the next start, should this program be killed. If they cannot be written, gNBs learn of the kill
+/// with the next packet that they send.
 pub(crate) fn remember(file: &Path, associations: &[Former]) {
     let mut text = String::new();
     for Former { path, local_port, peer_port, peer_tag } in associations {
@@ -42,7 +42,7 @@ pub(crate) fn remember(file: &Path, associations: &[Former]) {
     let _ = written.and_then(|mut f| f.write_all(text.as_bytes()));
 }
 
-/// One line of [`remember`]'s. A line that a kill cut off is none.
+/// Reads one line of [`remember`]; `None` if a kill cut it off.
 fn read_former(line: &str) -> Option<Former> {
     let mut words = line.split(' ');
     let path = SctpPath {
@@ -56,17 +56,17 @@ fn read_former(line: &str) -> Option<Former> {
 
 impl Drop for RunMark {
     fn drop(&mut self) {
-        // What stays makes the next start say too much, nothing worse.
+        // A file that stays makes the next start log a warning too many.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// What a predecessor that was killed left, in one sentence.
-pub(crate) fn told(subscribers: u64) -> String {
+/// The log line about a predecessor that was killed.
+pub(crate) fn warning(subscribers: u64) -> String {
     format!(
-        "the program before this did not end in order: kept are {subscribers} subscribers with their keys and sequence \
-         numbers; lost are registrations and sessions, so gNBs connect again and UEs register anew; what it had set \
-         on this host is put back"
+        "the previous run of this program was killed: its registrations and sessions are lost, so gNBs connect and UEs register \
+         again; its {subscribers} subscribers with their keys and sequence numbers are kept; its devices and routes on this \
+         host are restored"
     )
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_that_stands_tells_of_a_kill() {
+    fn a_run_mark_that_is_left_behind_reports_a_kill() {
         let folder = std::env::temp_dir().join(format!("whimbrel-mark-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let store = folder.join("whimbrel.db");

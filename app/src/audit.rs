@@ -1,8 +1,8 @@
-//! Who looked at or changed personal data: a line for each access, by the API or by a command (TS 33.117 §4.2.3.2.5,
+//! The audit log: a line for each access to personal data, by the API or by a command (TS 33.117 §4.2.3.2.5,
 //! TS 33.515 §4.2.3.2.5).
 //!
-//! The lines lie beside the subscribers' file, readable by its owner only. They hold no personal data and no key: a subscriber
-//! stands there under a name that only the holder of the key file can lead back, the same in each line.
+//! The file is in the directory of the subscribers' file, readable by its owner only. It holds no personal data and no key: a subscriber
+//! has a pseudonym, the same in each line, that only the holder of the key file can resolve.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,18 +15,18 @@ use whimbrel_store::Store;
 
 use crate::clock;
 
-/// A file of this length is set aside, and the one set aside before is dropped: some 200,000 accesses are told.
+/// A file of this length is set aside, and the one set aside before is deleted: the two hold some 200,000 accesses.
 const OCTETS_MAX: u64 = 16 << 20;
 
 /// One access.
 pub(crate) struct Access<'a> {
-    /// By whom: an address of the API's, or a user of this host.
-    pub(crate) who: &'a str,
-    /// What was asked for, without variable parts.
-    pub(crate) what: &'a str,
-    /// The subscriber that was meant, if one was.
-    pub(crate) whose: Option<&'a str>,
-    /// What came of it.
+    /// Address of the API's client, or user of this host.
+    pub(crate) caller: &'a str,
+    /// What was requested, without variable parts.
+    pub(crate) request: &'a str,
+    /// The subscriber that it is about, if it is about one.
+    pub(crate) subscriber: Option<&'a str>,
+    /// Outcome: an HTTP status, or `begun`.
     pub(crate) outcome: &'a str,
 }
 
@@ -35,32 +35,31 @@ pub(crate) fn user() -> String {
     format!("uid={}", rustix::process::getuid().as_raw())
 }
 
-/// Where the accesses to a store are told.
+/// The audit log of a store.
 pub(crate) fn file_of(store: &Path) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(".audit");
     name.into()
 }
 
-/// Writes an access down. One that cannot be written is told in the log, and is granted all the same: a full disk may not keep
-/// an operator out.
+/// Records an access. If that fails, it is logged, and the access is granted all the same: a full disk must not lock an operator out.
 pub(crate) fn record(path: &Path, store: Option<&Store>, access: &Access<'_>) {
-    let whose = access.whose.and_then(|text| {
+    let subscriber = access.subscriber.and_then(|text| {
         // However it was written.
         let text = text.parse::<Supi>().map_or_else(|_| text.to_owned(), |supi| supi.to_string());
         store?.pseudonym(&text)
     });
-    let whose = whose.as_deref().unwrap_or("-");
+    let subscriber = subscriber.as_deref().unwrap_or("-");
     let line = format!(
-        "{} who={} what={:?} whose={whose} outcome={}\n",
+        "{} caller={} request={:?} subscriber={subscriber} outcome={}\n",
         clock::rfc3339(clock::now()),
-        access.who,
-        access.what,
+        access.caller,
+        access.request,
         access.outcome
     );
     let file = file_of(path);
     if let Err(e) = append(&file, line.as_bytes()) {
-        warn!("an access to personal data could not be written to {}: {e}", file.display());
+        warn!("an access to personal data could not be recorded in {}: {e}", file.display());
     }
 }
 
@@ -85,11 +84,15 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("s.db.audit");
-        let access =
-            Access { who: "uid=0", what: "show", whose: Some("imsi-999700000000001"), outcome: "200" };
+        let access = Access {
+            caller: "uid=0",
+            request: "show",
+            subscriber: Some("imsi-999700000000001"),
+            outcome: "200",
+        };
         record(&folder.join("s.db"), None, &access);
         let text = fs::read_to_string(&file).unwrap();
-        assert!(text.ends_with("who=uid=0 what=\"show\" whose=- outcome=200\n"), "{text}");
+        assert!(text.ends_with("caller=uid=0 request=\"show\" subscriber=- outcome=200\n"), "{text}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(OCTETS_MAX).unwrap();
         record(&folder.join("s.db"), None, &access);

@@ -302,8 +302,8 @@ mod tests {
         let mut capture =
             Capture { out: BufWriter::new(file), written: 0, counted: BTreeMap::new(), ended: None };
         capture.udp(Instant(0), a("127.0.0.1:1"), a("127.0.0.1:2"), &[0; 60_000]);
-        let told: Vec<_> = (0..3).filter_map(|_| capture.flush().err()).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("No space left"), "{told:?}");
+        let errors: Vec<_> = (0..3).filter_map(|_| capture.flush().err()).collect();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("No space left"), "{errors:?}");
     }
 }

@@ -16,7 +16,7 @@ use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
 use crate::config;
 
-/// A 5G core: AMF, SMF, UPF and their kin in one program.
+/// A 5G core: AMF, SMF, UPF, UDM and AUSF in one program.
 #[derive(Parser)]
 #[command(name = "whimbrel", version = VERSION.as_str(), arg_required_else_help = true)]
 struct Cli {
@@ -24,7 +24,7 @@ struct Cli {
     command: Command,
 }
 
-/// The release, and the code by which a cluster tells versions apart.
+/// The release, and the code number by which a cluster distinguishes builds.
 static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (code {})", env!("CARGO_PKG_VERSION"), CodeVersion::own()));
 
@@ -32,28 +32,28 @@ static VERSION: LazyLock<String> =
 enum Command {
     /// Run the core until SIGINT or SIGTERM.
     Run(command::run::Options),
-    /// Run a user plane alone, for the SMF of a core elsewhere, until SIGINT or SIGTERM.
+    /// Run a UPF alone, for the SMF of a core on another host, until SIGINT or SIGTERM.
     Upf(command::run::Options),
-    /// Run a CPF for the CTA of a core elsewhere, until SIGINT or SIGTERM.
+    /// Run a CPF, a process that serves UEs for the CTA of a cluster, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
     #[command(hide = true)]
     ReplaySandbox,
-    /// Let emulated UEs use a core that is started for them, and say how it went.
+    /// Start a core in a network namespace, let emulated UEs use it, and print what was measured.
     Demo(command::demo::Options),
-    /// Measure.
+    /// Run a measurement on a core that is started for it.
     Bench {
         #[command(subcommand)]
         bench: crate::bench::Bench,
     },
-    /// Let emulated gNBs and UEs use a core that runs somewhere.
+    /// Emulate gNBs and UEs that use a running core, here or on another host.
     Ran(command::ran::Options),
     /// Check a configuration file without starting anything.
     Check {
-        /// The file; without it, whimbrel.yaml here or in /etc/whimbrel.
+        /// Configuration file; default: whimbrel.yaml in this folder, else in /etc/whimbrel.
         file: Option<PathBuf>,
     },
-    /// Print the defaults as a commented YAML file.
+    /// Print all configuration keys with their defaults and reasons, as a YAML file.
     Config,
     /// A broker: the home of users whom operators serve without a contract (docs/open.md).
     Broker {
@@ -65,52 +65,54 @@ enum Command {
         #[command(subcommand)]
         command: OpenCommand,
     },
-    /// Subscribers: who may register, with which keys and services.
+    /// Print the reference of all metrics as Markdown (docs/metrics.md).
+    Metrics,
+    /// Manage subscribers: their keys, slices and data networks.
     Subscriber {
         #[command(subcommand)]
         command: SubscriberCommand,
     },
-    /// Say why a UE or a gNB is not on, since when, and what to do.
+    /// Explain why a UE is not registered or a gNB not set up, and how to fix it.
     Why {
-        /// SUPI (imsi-999700000000001), PEI or gNB (gnb-999/70-1).
+        /// SUPI (imsi-999700000000001), PEI, 5G-GUTI, IP address, gNB (gnb-999/70-1) or part of the core (n2, upf).
         subject: String,
         #[command(flatten)]
         at: Running,
     },
-    /// UEs that the running core knows.
+    /// Show and control the UEs of the running core.
     Ue {
         #[command(subcommand)]
         command: UeCommand,
     },
-    /// gNBs that are up.
+    /// List or reset the gNBs of the running core.
     Gnb {
         #[command(subcommand)]
         command: GnbCommand,
     },
-    /// Warning messages to everybody in an area (TS 23.041).
+    /// Send public warning messages to an area (TS 23.041).
     Warning {
         #[command(subcommand)]
         command: WarningCommand,
     },
-    /// Whether gNBs are told to keep new connections away: shows it, or decides it.
+    /// Show or set whether gNBs get OVERLOAD START.
     Overload {
-        /// start, stop, or rule: the configured rule decides.
+        /// start or stop, until the next order; rule: the configured thresholds decide. Without it, show the state.
         #[arg(value_parser = ["start", "stop", "rule"])]
         order: Option<String>,
         #[command(flatten)]
         at: Running,
     },
-    /// Have the running core read its configuration anew, as SIGHUP does.
+    /// Make the running core reload its configuration file, as SIGHUP does.
     Reload {
         #[command(flatten)]
         at: Running,
     },
-    /// PDU sessions of the running core.
+    /// Modify or release PDU sessions of the running core.
     Session {
         #[command(subcommand)]
         command: SessionCommand,
     },
-    /// Live view: gNBs, UEs, procedures, throughput, refusals.
+    /// Show a live view of gNBs, UEs, procedures, throughput and refusals.
     Top {
         /// Print one frame as text.
         #[arg(long)]
@@ -134,16 +136,16 @@ enum UeCommand {
         #[command(flatten)]
         at: Running,
     },
-    /// Say where a UE is, or have it followed (TS 23.502 §4.10).
+    /// Print the location of a UE, or have it tracked (TS 23.502 §4.10).
     Locate(command::locate::Options),
-    /// Deregister a UE, and wait for its answer.
+    /// Deregister a UE and wait for its answer.
     Deregister {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: String,
         #[command(flatten)]
         waiting: Waiting,
     },
-    /// Wait until a UE can be reached; later, the event "reachable" tells it.
+    /// Wait until the UE becomes reachable; the core also emits the event `reachable`.
     Notify {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: String,
@@ -154,14 +156,14 @@ enum UeCommand {
 
 #[derive(Subcommand)]
 enum WarningCommand {
-    /// Send one.
+    /// Send a warning message.
     Send {
         #[command(flatten)]
         warning: Box<command::radio::WarningOptions>,
         #[command(flatten)]
         waiting: Waiting,
     },
-    /// Cancel one.
+    /// Cancel a warning message.
     Cancel {
         /// Message identifier.
         #[arg(long)]
@@ -172,7 +174,7 @@ enum WarningCommand {
         #[command(flatten)]
         waiting: Waiting,
     },
-    /// List what was sent, and what became of it at each gNB.
+    /// List warning messages with their outcome at each gNB.
     List {
         #[command(flatten)]
         at: Running,
@@ -181,15 +183,15 @@ enum WarningCommand {
 
 #[derive(Subcommand)]
 enum SessionCommand {
-    /// Modify a session (TS 23.502 §4.3.3.2): say one change.
+    /// Change one property of a session (TS 23.502 §4.3.3.2), or release it.
     Modify(command::session::Change),
 }
 
 #[derive(Subcommand)]
 enum GnbCommand {
-    /// Reset all connections of a gNB (TS 38.413 §8.7.4).
+    /// Reset all UE connections of a gNB (TS 38.413 §8.7.4).
     Reset {
-        /// gnb-999/70-1, or its name.
+        /// Identity (gnb-999/70-1) or RAN node name.
         gnb: String,
         #[command(flatten)]
         waiting: Waiting,
@@ -201,20 +203,20 @@ enum GnbCommand {
     },
 }
 
-/// Where the configuration stands.
+/// The configuration file.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConfigFile {
-    /// Configuration file; without it, whimbrel.yaml here or in /etc/whimbrel, else the defaults.
+    /// Configuration file; default: whimbrel.yaml in this folder, else in /etc/whimbrel, else built-in defaults.
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
 }
 
-/// The running core that is asked.
+/// The running core that a command talks to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Running {
     #[command(flatten)]
     config: ConfigFile,
-    /// Address of its API, in place of the configuration's `api.address`.
+    /// Address of the core's API; default: `api.address` of the configuration.
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
     /// Print JSON.
@@ -245,7 +247,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Runs a command to its end: what the program ends with, or the sentence that says what went wrong.
+/// Runs a command. Errors: one sentence.
 fn command(command: Command) -> Result<ExitCode, String> {
     let done: Done = match command {
         Command::Run(options) => command::run::run(options),
@@ -259,6 +261,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Config => command::print(&config::defaults()),
         Command::Broker { command } => command::broker::run(command),
         Command::Open { command } => command::open::run(command),
+        Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),
         Command::Ue { command: UeCommand::List { at } } => command::show::ues(at.client()?, at.json),
@@ -270,7 +273,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
             return command::show::deregister(&waiting, &supi).map(Into::into);
         }
         Command::Ue { command: UeCommand::Notify { supi, waiting } } => {
-            return command::show::tell_reachable(&waiting, &supi).map(Into::into);
+            return command::show::notify_reachable(&waiting, &supi).map(Into::into);
         }
         Command::Session { command: SessionCommand::Modify(change) } => {
             return command::session::modify(&change).map(Into::into);
@@ -302,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_contradicts_itself_nowhere() {
+    fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_whose_outcome_comes_later_document_their_exit_status_and_their_wait() {
+    fn commands_that_wait_document_their_exit_status_and_options() {
         for path in
             ["session modify", "ue deregister", "ue notify", "gnb reset", "warning send", "warning cancel"]
         {
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_is_named_by_c_wherever_it_is_used() {
+    fn every_command_that_reads_the_configuration_takes_dash_c() {
         for line in ["run -c f", "why x -c f", "ue list -c f", "top --config f", "subscriber list -c f"] {
             let words = std::iter::once("whimbrel").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -1,4 +1,4 @@
-//! Asks the running program over its HTTP API: what `why`, `ue`, `gnb` and `top` stand on.
+//! Client of the HTTP API of a running program, for `why`, `ue`, `gnb`, `top` and the other commands.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Octets of an answer at most: a page of a thousand UEs is a tenth of it.
+use crate::console::Metric;
+
+/// Most octets of an answer: a page of a thousand UEs has a tenth of it.
 const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 /// The program answers in milliseconds; a host under load may need longer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -26,7 +28,7 @@ impl Client {
         Self { address, answer_within: ANSWER_WITHIN }
     }
 
-    /// The same for requests that the program may take so many seconds longer to answer.
+    /// The same, for requests whose answer may take this many seconds longer.
     pub(crate) fn patient(self, seconds: u64) -> Self {
         Self { answer_within: ANSWER_WITHIN + Duration::from_secs(seconds), ..self }
     }
@@ -36,7 +38,7 @@ impl Client {
         self.ask("GET", path)
     }
 
-    /// Orders something that answers with nothing.
+    /// Posts a request that has no body and no answer.
     pub(crate) fn post(&self, path: &str) -> Result<(), String> {
         self.ask::<Value>("POST", path).map(drop)
     }
@@ -51,11 +53,16 @@ impl Client {
         self.ask_with(method, path, &body.map(Value::to_string).unwrap_or_default())
     }
 
-    /// One of the metrics, by its name with its labels; 0 where it is not told. Errors: one sentence.
-    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
+    /// A metric's reading, of its series with this label value; 0 if `/metrics` has none. Errors: one sentence.
+    pub(crate) fn metric(&self, metric: Metric, label: Option<&str>) -> Result<f64, String> {
+        self.reading(&metric.series(label))
+    }
+
+    /// The reading of a series; 0 if `/metrics` has none. Errors: one sentence.
+    pub(crate) fn reading(&self, series: &str) -> Result<f64, String> {
         let octets = self.exchange("GET", "/metrics", "").map_err(|e| format!("no metrics: {e}"))?;
         let text = String::from_utf8_lossy(&octets);
-        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+        let line = text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok());
         Ok(line.unwrap_or(0.0))
     }
 
@@ -66,12 +73,12 @@ impl Client {
     fn ask_with<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
         let octets = self.exchange(method, path, body).map_err(|e| match e.kind() {
             std::io::ErrorKind::ConnectionRefused => format!(
-                "nothing answers at http://{}: start the core with `whimbrel run`, or name its configuration with -c",
+                "no core answers at http://{}: start it with `whimbrel run`, or name its configuration with -c",
                 self.address
             ),
             _ => format!("the core at http://{} does not answer: {e}", self.address),
         })?;
-        let strange = || format!("what answers at http://{} is not whimbrel", self.address);
+        let strange = || format!("the server at http://{} is not whimbrel", self.address);
         let end = octets.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(strange)?;
         let (head, body) = (&octets[..end], &octets[end + 4..]);
         let status = head.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse::<u16>().ok());
@@ -119,16 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_told_with_the_fix() {
+    fn a_refused_connection_is_reported_with_the_fix() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let told = Client::new(address).get::<Value>("/api/v1/status").unwrap_err();
-        assert!(told.contains("whimbrel run"), "{told}");
+        let error = Client::new(address).get::<Value>("/api/v1/status").unwrap_err();
+        assert!(error.contains("whimbrel run"), "{error}");
     }
 
     #[test]
-    fn an_answer_of_something_else_is_told() {
+    fn an_answer_of_another_server_is_reported() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {

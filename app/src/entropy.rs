@@ -5,7 +5,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Octets drawn at once.
 const PAGE: usize = 4096;
 
-/// Octets that nobody can foresee.
+/// Unpredictable octets.
 pub(crate) struct SystemEntropy {
     page: Box<[u8; PAGE]>,
     used: usize,

@@ -36,15 +36,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_local_and_says_how_long_ago() {
+    fn a_time_is_local_and_has_its_age() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let at = Instant(1_751_371_200 * 1_000_000);
-        let told = |s| in_zone(at, at + Duration::from_secs(s), zone.clone());
-        assert_eq!(told(12), "2025-07-01 14:00:00 CEST, 12 s ago");
-        assert_eq!(told(125), "2025-07-01 14:00:00 CEST, 2 min 5 s ago");
-        assert_eq!(told(3_599), "2025-07-01 14:00:00 CEST, 59 min ago");
-        assert_eq!(told(7_265), "2025-07-01 14:00:00 CEST, 2 h 1 min ago");
-        assert_eq!(told(400_000), "2025-07-01 14:00:00 CEST, 4 days ago");
+        let text = |s| in_zone(at, at + Duration::from_secs(s), zone.clone());
+        assert_eq!(text(12), "2025-07-01 14:00:00 CEST, 12 s ago");
+        assert_eq!(text(125), "2025-07-01 14:00:00 CEST, 2 min 5 s ago");
+        assert_eq!(text(3_599), "2025-07-01 14:00:00 CEST, 59 min ago");
+        assert_eq!(text(7_265), "2025-07-01 14:00:00 CEST, 2 h 1 min ago");
+        assert_eq!(text(400_000), "2025-07-01 14:00:00 CEST, 4 days ago");
         let winter = Instant(1_764_110_000 * 1_000_000);
         assert_eq!(in_zone(winter, winter, zone), "2025-11-25 23:33:20 CET, 0 s ago");
     }

@@ -1,7 +1,7 @@
 //! Log lines on standard error, as text or JSON, written by a thread of their own.
 //!
-//! Whoever logs hands over a finished line and goes on: a terminal that is held, or a pipe that nobody reads, stops
-//! no UE. Lines that find no room are counted, and the count is told when there is room again.
+//! A thread that logs passes a finished line to the writer and continues: a blocked terminal, or a pipe that is not read, stops
+//! no UE. Lines without room are counted, and the count is logged when there is room again.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -43,13 +43,13 @@ pub(crate) fn start(log: Log) -> Result<Logging, String> {
         LogFormat::Json => format.json().flatten_event(true).with_writer(writer).try_init(),
     };
     set.map_err(|e| cannot(&e))?;
-    std::panic::set_hook(Box::new(tell_of));
+    std::panic::set_hook(Box::new(log_panic));
     Ok(Logging { sender: Some(sender), thread: Some(thread) })
 }
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // The subscriber keeps a sender of its own for ever, so the thread is told to end by an empty line.
+        // The subscriber keeps a sender of its own for ever, so an empty line makes the thread end.
         if let Some(sender) = self.sender.take() {
             let _ = sender.send(Vec::new());
         }
@@ -59,18 +59,18 @@ impl Drop for Logging {
     }
 }
 
-/// A panic is a line in the log as any other, and as quickly written: who panicked may go on with other UEs. The names of a backtrace's
+/// Logs a panic as one line, quickly, because the thread may continue with other UEs. The names of a backtrace's
 /// frames take hundreds of milliseconds to look up, longer than one input may take; that is done elsewhere, and only when asked for.
-fn tell_of(panic: &PanicHookInfo<'_>) {
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let at = panic.location().map(ToString::to_string).unwrap_or_default();
     let payload = panic.payload();
-    let said =
+    let message =
         payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-    error!(at, "a fault of ours, please report it: {}", said.unwrap_or("a panic"));
+    error!(at, "a fault of the program, please report it: {}", message.unwrap_or("a panic"));
     let backtrace = Backtrace::capture(); // if RUST_BACKTRACE asks for it
     if backtrace.status() == BacktraceStatus::Captured {
-        let tell = move || error!("the way to that fault:\n{backtrace}");
-        let _ = std::thread::Builder::new().name("backtrace".into()).spawn(tell);
+        let log = move || error!("backtrace of that fault:\n{backtrace}");
+        let _ = std::thread::Builder::new().name("backtrace".into()).spawn(log);
     }
 }
 
@@ -89,7 +89,7 @@ fn write(lines: &Receiver<Vec<u8>>, lost: &AtomicU64, out: &mut dyn Write) {
         if line.is_empty() {
             break;
         }
-        // Nobody can be told that the log cannot be written.
+        // There is no other place to report that the log cannot be written.
         let _ = out.write_all(&line);
         let n = lost.swap(0, Ordering::Relaxed);
         if n > 0 {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_terminal_holds_nobody_and_losses_are_told() {
+    fn a_blocked_terminal_blocks_no_thread_and_lost_lines_are_counted() {
         let (sender, lines) = sync_channel(2);
         let lost = Arc::new(AtomicU64::new(0));
         let mut writer = Writer { sender: sender.clone(), lost: lost.clone() };

@@ -20,7 +20,8 @@ use whimbrel_resilience::UpfChange;
 use self::history::{Peer, answer, closed_by, name, setup_answer};
 use crate::config::refusal_word;
 use crate::console::{
-    Cause, ClosedBy, Condition, Console, Counter, Gauge, Happened, Level, Name, ProcedureName, RefusalRecord,
+    Cause, ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName,
+    RefusalRecord,
 };
 use crate::log_limiter::LogLimiter;
 
@@ -126,15 +127,15 @@ impl Observer {
                 self.event(now, Level::Info, "reachable", &shown(ue, subject), text.into());
             }
             Event::SecurityCapabilitiesDiffer { subject } => {
-                self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
+                self.console.metrics.add(Metric::UeSecurityCapabilityMismatches, 1);
                 warn!(subject = %self.logged(ue, subject), "a gNB has other security capabilities of the UE than the UE sent");
             }
             Event::UpSecurityPolicyDiffers { subject, psi } => {
-                self.console.metrics.add(Counter::PolicyDiffers, 1);
+                self.console.metrics.add(Metric::UpSecurityPolicyMismatches, 1);
                 warn!(subject = %self.logged(ue, subject), %psi, "a gNB has another user plane security policy for the session than the SMF");
             }
             Event::Located { subject, tai, cell } => {
-                self.console.metrics.add(Counter::LocationReports, 1);
+                self.console.metrics.add(Metric::LocationReports, 1);
                 debug!(subject = %self.logged(ue, subject), "located");
                 let tai = tai.map_or_else(|| "an unreported tracking area".into(), |t| format!("TAI {t}"));
                 let cell = cell.as_ref().map(|c| format!(", cell {c}")).unwrap_or_default();
@@ -151,7 +152,7 @@ impl Observer {
                 self.event(now, Level::Info, "presence", &shown(ue, subject), text);
             }
             Event::NotLocated { subject, why } => {
-                self.console.metrics.add(Counter::LocationFailures, 1);
+                self.console.metrics.add(Metric::LocationFailures, 1);
                 let text = format!("Its location could not be determined: {why}.");
                 self.event(now, Level::Info, "not.located", &shown(ue, subject), text);
             }
@@ -173,7 +174,7 @@ impl Observer {
                 self.event(now, Level::Info, "trace", &shown(ue, subject), text);
             }
             Event::Dropped { subject, why } => {
-                self.console.metrics.add(dropped_counter(*why), 1);
+                self.console.metrics.nas_dropped(drop_reason(*why));
                 debug!(subject = %self.logged(ue, subject), ?why, "a message was dropped");
             }
             Event::Granted { subject, broker, .. } => {
@@ -186,7 +187,7 @@ impl Observer {
                 debug!(subject = %self.logged(ue, subject), %psi, "a change of a session has ended");
             }
             Event::Repeated(message) => {
-                self.console.metrics.add(Counter::NasRepeated, 1);
+                self.console.metrics.add(Metric::NasRetransmitted, 1);
                 debug!(ue = %pseudonym(ue), message, "sent again: no answer came");
             }
         }
@@ -239,7 +240,7 @@ impl Observer {
                 let ends = if *ues == 1 { "" } else { "s" };
                 let (text, note) = match by {
                     ResetBy::Gnb => {
-                        self.console.metrics.add(Counter::RanReset, 1);
+                        self.console.metrics.add(Metric::NgResets, 1);
                         info!(gnb = id, ues = ues, "a gNB reset its connections");
                         (format!("It reset {ues} UE connection{ends}."), "its")
                     }
@@ -259,7 +260,7 @@ impl Observer {
             }
             RanEvent::Refused { association, what } => {
                 let id = self.called(*association);
-                self.console.metrics.add(Counter::RanRefused, 1);
+                self.console.metrics.add(Metric::NgapRefused, 1);
                 if self.log_faults.allows(now, (id.clone(), what.clone())) {
                     warn!(
                         gnb = id,
@@ -273,7 +274,7 @@ impl Observer {
             }
             RanEvent::ErrorIndication { association, cause } => {
                 let id = self.called(*association);
-                self.console.metrics.add(Counter::RanErrorIndication, 1);
+                self.console.metrics.add(Metric::NgapErrorIndications, 1);
                 if self.log_faults.allows(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
                     warn!(gnb = id, cause, "a gNB sent ERROR INDICATION; further ones are counted");
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
@@ -284,14 +285,14 @@ impl Observer {
             }
             RanEvent::NeverSetUp { association } => {
                 let id = self.called(*association);
-                self.console.metrics.add(Counter::RanNeverSetUp, 1);
+                self.console.metrics.add(Metric::NgSetupTimeouts, 1);
                 info!(gnb = id, "no NG SETUP REQUEST came over an association: it is aborted");
                 let text = "its SCTP association came up, and no NG SETUP REQUEST came over it";
                 self.remember_gnb(now, &id, Happened::Noted(text.into()));
             }
             RanEvent::SameIdentity { association, former, gnb } => {
                 self.displaced.insert(*former);
-                self.console.metrics.add(Counter::RanIdentityTakenOver, 1);
+                self.console.metrics.add(Metric::NgSetupTakeovers, 1);
                 let (here, there) = (self.address(*association), self.address(*former));
                 let id = format!("gnb-{gnb}");
                 let text = format!(
@@ -306,7 +307,7 @@ impl Observer {
                 self.remember_gnb(now, &id, Happened::Noted(text));
             }
             RanEvent::IdentityContested { gnb, holder, other } => {
-                self.console.metrics.add(Counter::RanIdentityContested, 1);
+                self.console.metrics.add(Metric::NgSetupIdentityConflicts, 1);
                 self.identity_contested(now, *gnb, *holder, *other);
             }
             RanEvent::Limited { association, limit } => {
@@ -321,7 +322,7 @@ impl Observer {
                 self.event(now, Level::Warn, "limit", &id, format!("{text}."));
             }
             RanEvent::Overload { on } => {
-                self.console.metrics.set(Gauge::Overloaded, u64::from(*on));
+                self.console.metrics.set(Metric::Overloaded, u64::from(*on));
                 let text = if *on { "gNBs got OVERLOAD START." } else { "gNBs got OVERLOAD STOP." };
                 warn!("{text}");
                 self.event(now, Level::Warn, "overload", "amf", text.into());
@@ -362,10 +363,10 @@ impl Observer {
                 info!(gnb = self.called(*association), "a gNB acknowledged a reset");
             }
             RanEvent::Transferred { .. } => {
-                self.console.metrics.add(Counter::RanConfigurationTransferred, 1);
+                self.console.metrics.add(Metric::RanConfigurationTransfers, 1);
             }
             RanEvent::Unserved { association, what } => {
-                self.console.metrics.add(Counter::RanUnserved, 1);
+                self.console.metrics.add(Metric::NgapDropped, 1);
                 debug!(
                     gnb = self.called(*association),
                     what, "a message without a receiver here was dropped"
@@ -479,7 +480,7 @@ impl Observer {
             why: refusal.to_string(),
             expected: self.expected(refusal),
             fix: self.fix(refusal, subject.supi),
-            told: answer(&self.config, procedure, refusal),
+            answer: answer(&self.config, procedure, refusal),
             ..RefusalRecord::default()
         };
         let logged = self.logged(ue, subject);
@@ -549,7 +550,7 @@ impl Observer {
             offered,
             expected,
             fix: fix.clone(),
-            told: setup_answer(why),
+            answer: setup_answer(why),
             ..RefusalRecord::default()
         };
         let event = format!("Its NG SETUP was refused: {reason}.");
@@ -646,7 +647,7 @@ fn identity_of_its_own(holder: &str, other: &str) -> String {
 fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
     match why {
         SetupRefusal::Plmn { offered, served } => (
-            "it broadcasts no network that is served here".into(),
+            "it broadcasts no PLMN that is served here".into(),
             format!("PLMN {}", offered.join(", ")),
             format!("PLMN {served}"),
             format!("set the gNB's PLMN to {served}, or `plmn` to the gNB's"),
@@ -711,15 +712,15 @@ fn name_of(procedure: Procedure) -> ProcedureName {
     }
 }
 
-fn dropped_counter(why: Dropped) -> Counter {
+fn drop_reason(why: Dropped) -> NasDropReason {
     match why {
-        Dropped::NotNas => Counter::DroppedNotNas,
-        Dropped::Integrity => Counter::DroppedIntegrity,
-        Dropped::Unprotected => Counter::DroppedUnprotected,
-        Dropped::OutOfState => Counter::DroppedOutOfState,
-        Dropped::Duplicate => Counter::DroppedDuplicate,
-        Dropped::UnservedPayload => Counter::DroppedUnserved,
-        Dropped::Late => Counter::DroppedLate,
+        Dropped::NotNas => NasDropReason::NotNas,
+        Dropped::Integrity => NasDropReason::Integrity,
+        Dropped::Unprotected => NasDropReason::Unprotected,
+        Dropped::OutOfState => NasDropReason::OutOfState,
+        Dropped::Duplicate => NasDropReason::Duplicate,
+        Dropped::UnservedPayload => NasDropReason::Unserved,
+        Dropped::Late => NasDropReason::Late,
     }
 }
 
@@ -795,7 +796,7 @@ mod tests {
     use super::*;
 
     /// The value of a counter after these events, and the texts in `/events`.
-    fn observed(events: &[(u64, RanEvent)], counter: Counter) -> (u64, Vec<String>) {
+    fn observed(events: &[(u64, RanEvent)], counter: Metric) -> (u64, Vec<String>) {
         let console = Console::new(Instant::ZERO).unwrap();
         let config = Arc::new(crate::config::default().control());
         let mut observer = Observer::new(console.clone(), config, false);
@@ -807,7 +808,7 @@ mod tests {
         }
         let shown = console.events(|e| e.since(0, usize::MAX));
         (
-            console.metrics.counter(counter),
+            console.metrics.value(counter),
             shown.into_iter().map(|e| format!("{} {}", e.subject, e.text)).collect(),
         )
     }
@@ -860,8 +861,8 @@ mod tests {
                 "{sentence}"
             );
         }
-        let counted = |c| console.metrics.counter(c);
-        assert_eq!([Counter::RanIdentityTakenOver, Counter::RanIdentityContested].map(counted), [1, 1]);
+        let counted = |c| console.metrics.value(c);
+        assert_eq!([Metric::NgSetupTakeovers, Metric::NgSetupIdentityConflicts].map(counted), [1, 1]);
         let events: Vec<String> =
             console.events(|e| e.since(0, usize::MAX)).into_iter().map(|e| e.text).collect();
         assert!(!events.iter().any(|e| e.contains("unknown address")), "{events:?}");
@@ -876,7 +877,7 @@ mod tests {
         let error = || RanEvent::ErrorIndication { association: AssociationId(1), cause: "some".into() };
         let mut events: Vec<(u64, RanEvent)> = (0..500).map(|n| (n / 100, refused(1))).collect();
         events.extend([(5, refused(2)), (5, error()), (6, error()), (3599, refused(1)), (3600, refused(1))]);
-        let (counted, texts) = observed(&events, Counter::RanRefused);
+        let (counted, texts) = observed(&events, Metric::NgapRefused);
         assert_eq!(counted, 503);
         let subjects: Vec<&str> = texts.iter().map(|t| t.split(' ').next().unwrap()).collect();
         assert_eq!(
@@ -884,7 +885,7 @@ mod tests {
             ["gnb-at-192.0.2.1", "gnb-at-192.0.2.2", "gnb-at-192.0.2.1", "gnb-at-192.0.2.1"],
             "each gNB and fault once an hour: {texts:?}"
         );
-        let (counted, texts) = observed(&[(5, error()), (6, error())], Counter::RanErrorIndication);
+        let (counted, texts) = observed(&[(5, error()), (6, error())], Metric::NgapErrorIndications);
         assert_eq!((counted, texts.len()), (2, 1));
     }
 
@@ -892,7 +893,7 @@ mod tests {
     fn a_full_log_is_not_reported_as_dropped_messages() {
         let limited = |limit| RanEvent::Limited { association: None, limit };
         let events = [(1, limited("log")), (1, limited("logs")), (1, limited("ues"))];
-        let (_, texts) = observed(&events, Counter::RanRefused);
+        let (_, texts) = observed(&events, Metric::NgapRefused);
         assert!(texts[0].contains("the log of a UE") && !texts[0].contains("dropped"), "{texts:?}");
         assert!(texts[1].contains("`cluster.log_mib`") && !texts[1].contains("dropped"), "{texts:?}");
         assert!(texts[2].contains("`ues`") && texts[2].contains("dropped"), "{texts:?}");

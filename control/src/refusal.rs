@@ -96,7 +96,7 @@ pub enum Refusal {
     EquipmentRefused,
     /// The equipment does not tell its identity, which the operator wants to look up.
     EquipmentUnknown,
-    /// The network keeps back what is not urgent; what.
+    /// The network rejects requests that have no priority; what.
     Congested(#[serde(with = "text")] Text),
     /// The UE supports none of the configured algorithms.
     NoCommonAlgorithm {
@@ -431,10 +431,12 @@ impl fmt::Display for Refusal {
             Self::WrongResponse => {
                 f.write_str("its RES* was wrong: its K or OPc differs from the subscriber's")
             }
-            Self::MacFailure => f.write_str(
-                "it found the MAC of the challenge wrong: its K or OPc differs from the subscriber's",
-            ),
-            Self::SynchFailure => f.write_str("it found the SQN out of range, again after resynchronisation"),
+            Self::MacFailure => {
+                f.write_str("it reported a MAC failure: its K or OPc differs from the subscriber's")
+            }
+            Self::SynchFailure => {
+                f.write_str("it reported a synch failure (SQN out of range), again after resynchronisation")
+            }
             Self::ChallengeRefused(cause) => {
                 write!(f, "it refused the challenge with {}", MmCauseName(*cause))
             }
@@ -450,14 +452,18 @@ impl fmt::Display for Refusal {
             }
             Self::Broker { broker, why } => write!(f, "it is a user of broker {broker}, {why}"),
             Self::NoIdentity => f.write_str("it gave no usable identity"),
-            Self::NoContext => f.write_str("it took itself for registered, and was not"),
-            Self::Emergency => f.write_str("it asked for emergency service, which is not configured"),
+            Self::NoContext => {
+                f.write_str("it has no context in the AMF, although it sent a message of a registered UE")
+            }
+            Self::Emergency => f.write_str("it requested emergency service, which is not configured"),
             Self::EquipmentRefused => f.write_str("its equipment is listed in `access.refused_equipment`"),
-            Self::EquipmentUnknown => f.write_str("it did not give the identity of its equipment"),
-            Self::Congested(key) => write!(f, "`access.congestion.{key}` keeps back what is not urgent"),
+            Self::EquipmentUnknown => f.write_str("it did not report its PEI"),
+            Self::Congested(key) => {
+                write!(f, "`access.congestion.{key}` rejects requests that have no priority")
+            }
             Self::NoCommonAlgorithm { ciphering, integrity } => write!(
                 f,
-                "no algorithm is common: it offers NEA {} and NIA {}",
+                "there is no common algorithm: it offers NEA {} and NIA {}",
                 Bits(*ciphering),
                 Bits(*integrity)
             ),
@@ -473,13 +479,13 @@ impl fmt::Display for Refusal {
             Self::OutOfLadn(dnn, tai) => {
                 write!(
                     f,
-                    "it asked for DNN `{dnn}`, a local area data network that is not served in tracking area {tai}"
+                    "it requested DNN `{dnn}`, a local area data network that is not served in tracking area {tai}"
                 )
             }
             Self::NoSlice { requested, subscribed } => {
                 write!(
                     f,
-                    "it can use none of its slices: it requested {} and is subscribed to {}",
+                    "none of its slices can be used: it requested {} and is subscribed to {}",
                     Names(requested),
                     Names(subscribed)
                 )
@@ -501,18 +507,18 @@ impl fmt::Display for Refusal {
             Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => {
                 write!(
                     f,
-                    "it asked for DNN `{dnn}` in slice {s_nssai}, where {} is subscribed",
+                    "it requested DNN `{dnn}` in slice {s_nssai}, but is subscribed to {} there",
                     Names(subscribed)
                 )
             }
             Self::DnnNotConfigured(dnn) => {
-                write!(f, "DNN `{dnn}` is subscribed but no data network of that name is configured")
+                write!(f, "DNN `{dnn}` is subscribed, but no data network of that name is configured")
             }
             Self::SessionType(allowed) => {
-                write!(f, "it asked for a session type that is not allowed ({allowed} would be)")
+                write!(f, "it requested a PDU session type that is not allowed (allowed: {allowed})")
             }
             Self::Qos(cause) => {
-                write!(f, "it asked for QoS that it cannot have: 5GSM cause #{} ({cause})", *cause as u8)
+                write!(f, "it requested QoS that is not allowed: 5GSM cause #{} ({cause})", *cause as u8)
             }
             Self::ModificationRejected(cause) => {
                 write!(
@@ -522,12 +528,12 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::SscMode { asked, .. } => {
-                write!(f, "it asked for SSC mode {}, which it may not have here", *asked as u8)
+                write!(f, "it requested SSC mode {}, which is not allowed", *asked as u8)
             }
             Self::IntegrityRate => {
-                f.write_str("it cannot protect the integrity of user packets, which is required here")
+                f.write_str("it does not support integrity protection of user packets, which is required")
             }
-            Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
+            Self::Protocol(what) => write!(f, "it violated the protocol: {what}"),
         }
     }
 }

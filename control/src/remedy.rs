@@ -53,14 +53,14 @@ fn mended(text: impl Into<String>) -> Remedy {
     Remedy::Mended(text.into())
 }
 
-const LOOK_AT_UE: &str = "look at the UE's own log";
+const LOOK_AT_UE: &str = "see the UE's own log";
 
 impl Refusal {
     /// What to do about it now.
     pub fn remedy(&self, now: &Present<'_>) -> Remedy {
         match self {
             Self::UnknownSubscriber => match now.subscriber {
-                Subscriber::Enabled(_) => mended("the subscriber was added since"),
+                Subscriber::Enabled(_) => mended("the subscriber was added later"),
                 Subscriber::Barred => fix(format!("`{} --status enabled`", now.edit())),
                 Subscriber::Absent | Subscriber::NotAsked => fix(format!(
                     "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM, or correct the IMSI on the SIM",
@@ -68,7 +68,7 @@ impl Refusal {
                 )),
             },
             Self::Barred => match now.subscriber {
-                Subscriber::Enabled(_) => mended("the subscriber was enabled since"),
+                Subscriber::Enabled(_) => mended("the subscriber was enabled later"),
                 _ => fix(format!("`{} --status enabled`", now.edit())),
             },
             Self::WrongResponse | Self::MacFailure | Self::BadAuts => now.keys(),
@@ -90,7 +90,7 @@ impl Refusal {
             Self::NoIdentity => {
                 fix(format!("{LOOK_AT_UE}: it sent no SUCI when it was asked for its identity"))
             }
-            Self::NoContext => fix("none is needed: the UE registers again by itself"),
+            Self::NoContext => fix("none: the UE registers again by itself"),
             Self::Emergency => fix(
                 "set `access.emergency.service`, if UEs are to have emergency services here; else the UE tries another network by itself",
             ),
@@ -111,7 +111,7 @@ impl Refusal {
             Self::TaiNotServed(tai) => now.tracking_area(*tai),
             Self::AreaForbidden(tai) => now.forbidden_area(tai.tac),
             Self::RadioBarred => match now.subscription() {
-                Some(s) if !s.restrictions.nr_barred => mended("the subscription allows New Radio since"),
+                Some(s) if !s.restrictions.nr_barred => mended("the subscription allows New Radio later"),
                 _ => fix(format!(
                     "`{} --set '{{\"subscription\": {{\"rat_restrictions\": []}}}}'`",
                     now.edit()
@@ -134,13 +134,13 @@ impl Refusal {
             )),
             Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => now.dnn(dnn, *s_nssai, subscribed),
             Self::DnnNotConfigured(dnn) if now.config.smf.data_networks.contains_key(dnn) => {
-                mended(format!("data network `{dnn}` was configured since"))
+                mended(format!("data network `{dnn}` was configured later"))
             }
             Self::DnnNotConfigured(dnn) => {
                 fix(format!("add `{dnn}` to `data_networks` and restart, or correct the DNN (APN) on the UE"))
             }
             Self::SessionType(allowed) => fix(format!(
-                "set the PDU session type on the UE to {allowed}, or allow the type it asks for in the subscription and in `data_networks`"
+                "set the PDU session type on the UE to {allowed}, or allow the requested type in the subscription and in `data_networks`"
             )),
             Self::Qos(_) => fix(
                 "give the data network a flow with `setup: on-request` that allows it, or correct what the UE asks for",
@@ -212,7 +212,7 @@ impl Present<'_> {
     /// The key of the UE and that of the subscriber differ.
     fn keys(&self) -> Remedy {
         if self.changed_since {
-            return mended("the subscriber's record was changed since");
+            return mended("the subscriber's record was changed later");
         }
         fix(format!(
             "`{} --k K --opc OPC` with the keys of its SIM (`--op OP` if its vendor names OP)",
@@ -228,12 +228,12 @@ impl Present<'_> {
             _ => !congestion.slices.is_empty(),
         };
         match (stands, key) {
-            (false, _) => mended(format!("`access.congestion.{key}` was lifted since")),
+            (false, _) => mended(format!("`access.congestion.{key}` was lifted later")),
             (true, "general") => fix(
-                "set `access.congestion.general: false` and run `whimbrel reload` when the network has room again",
+                "set `access.congestion.general: false` and run `whimbrel reload` when the congestion is over",
             ),
             (true, _) => fix(format!(
-                "take it out of `access.congestion.{key}` and run `whimbrel reload` when the network has room again"
+                "remove it from `access.congestion.{key}` and run `whimbrel reload` when the congestion is over"
             )),
         }
     }
@@ -257,7 +257,7 @@ impl Present<'_> {
                 None => fix("have the UE offer NEA0, NEA1, NEA2 or NEA3"),
             };
         }
-        mended("an algorithm of the UE was configured since")
+        mended("an algorithm of the UE was configured later")
     }
 
     fn tracking_area(&self, tai: Tai) -> Remedy {
@@ -266,7 +266,7 @@ impl Present<'_> {
             return fix(format!("set the PLMN of the gNB's cell to {}", amf.plmn));
         }
         if amf.tacs.contains(&tai.tac) {
-            return mended(format!("TAC {} was added to `tacs` since", tai.tac));
+            return mended(format!("TAC {} was added to `tacs` later", tai.tac));
         }
         fix(format!(
             "add {} to `tacs` and run `whimbrel reload`, or change the TAC of the gNB's cell",
@@ -278,7 +278,7 @@ impl Present<'_> {
         let areas = self.subscription().map(|s| &s.restrictions.forbidden_areas);
         match areas {
             Some(areas) if !areas.contains(&tac) => {
-                mended(format!("TAC {tac} was taken out of the subscriber's forbidden areas since"))
+                mended(format!("TAC {tac} was taken out of the subscriber's forbidden areas later"))
             }
             areas => {
                 let rest = areas.into_iter().flatten().filter(|t| **t != tac);
@@ -291,7 +291,7 @@ impl Present<'_> {
         let area = self.subscription().map(|s| s.restrictions.service_area.as_ref());
         match area {
             Some(area) if area.is_none_or(|a| a.allows(tac)) => {
-                mended(format!("the subscriber's service area was widened by TAC {tac} since"))
+                mended(format!("the subscriber's service area was widened by TAC {tac} later"))
             }
             Some(Some(ServiceArea::Allowed(tacs))) => {
                 fix(self
@@ -312,7 +312,7 @@ impl Present<'_> {
     fn ladn(&self, dnn: &Dnn, tac: Tac) -> Remedy {
         let ladn = self.config.smf.data_networks.get(dnn).and_then(|d| d.ladn.as_ref());
         if ladn.is_none_or(|l| l.tacs.contains(&tac)) {
-            return mended(format!("data network `{dnn}` was opened to TAC {tac} since"));
+            return mended(format!("data network `{dnn}` was opened to TAC {tac} later"));
         }
         fix(format!(
             "add {tac} to `ladn` of data network `{dnn}` and restart, or use the UE where `{dnn}` is served"
@@ -344,8 +344,8 @@ impl Present<'_> {
                 Some(_) if bounded => fix(format!(
                     "slice {s} is subscribed and configured: widen its `access.slice_areas` or raise its `access.slice_limits`"
                 )),
-                Some(_) => mended(format!("slice {s} was added to `slices` since")),
-                None => mended(format!("slice {s} was subscribed since")),
+                Some(_) => mended(format!("slice {s} was added to `slices` later")),
+                None => mended(format!("slice {s} was subscribed later")),
             };
         }
         if let Some(s) = requested.iter().find(|s| offered.contains(s)) {
@@ -370,7 +370,7 @@ impl Present<'_> {
             )),
             (true, Some(false) | None) => fix(self.subscribe(s)),
             (true, Some(true)) if self.changed_since => {
-                mended(format!("slice {s} was subscribed since; the UE gets it with its next registration"))
+                mended(format!("slice {s} was subscribed later; the UE gets it with its next registration"))
             }
             (true, Some(true)) => fix(format!(
                 "slice {s} is configured and subscribed, but the UE did not request it when it registered: add it to the UE's requested slices"
@@ -382,7 +382,7 @@ impl Present<'_> {
         let configured = self.config.smf.data_networks.contains_key(dnn);
         let slice = self.subscription().and_then(|x| x.slice(s));
         match (configured, slice.is_some_and(|s| s.dnns.iter().any(|d| d.dnn == *dnn))) {
-            (true, true) => mended(format!("DNN `{dnn}` was subscribed in slice {s} since")),
+            (true, true) => mended(format!("DNN `{dnn}` was subscribed in slice {s} later")),
             (true, false) => fix(format!("`{} --add-slice {s}={dnn}`", self.edit())),
             (false, true) => fix(format!("add `{dnn}` to `data_networks` and restart")),
             (false, false) => {
@@ -404,11 +404,11 @@ impl Present<'_> {
         let ciphered = self.config.amf.ciphering.first().is_some_and(|a| *a != Nea0);
         if ciphered {
             return fix(
-                "set `security.ciphering: [NEA0]` and run `whimbrel reload` to see whether the UE deciphers NAS wrongly (the UE of srsRAN 4G does with NEA2); if that changes nothing, look at the radio",
+                "set `security.ciphering: [NEA0]` and run `whimbrel reload` to see whether the UE deciphers NAS wrongly (the UE of srsRAN 4G does with NEA2); if that changes nothing, check the radio link",
             );
         }
         fix(
-            "look at the radio and at the UE's own log: NAS is not ciphered, so it is not deciphering that fails",
+            "check the radio link and the UE's own log: NAS is not ciphered, so deciphering is not the problem",
         )
     }
 }
@@ -478,9 +478,9 @@ mod tests {
     fn a_slice_that_was_subscribed_or_configured_since_is_mended() {
         let refusal = Refusal::NoSlice { requested: vec![s("2")], subscribed: vec![s("3")] };
         let (config, subscription) = ground(&["2"], &["2", "3"]);
-        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 2 was subscribed since"));
+        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 2 was subscribed later"));
         let (mut config, subscription) = ground(&["2", "3"], &["3"]);
-        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 3 was added to `slices` since"));
+        assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 3 was added to `slices` later"));
         config.amf.access.slice_areas.insert(s("3"), BTreeSet::new());
         let Remedy::Fix(fix) = remedy(&refusal, &config, &subscription) else { panic!("mended") };
         assert!(fix.contains("`access.slice_areas`"), "{fix}");

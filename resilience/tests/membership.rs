@@ -434,7 +434,7 @@ fn a_claim_that_was_granted_unheard_is_found_out() {
 #[test]
 fn a_cpf_that_drained_is_back_on_the_rings() {
     let mut world = World::pair(7);
-    let configuration = br#"{"regions":["1220","1221"],"backups":1}"#;
+    let configuration = br#"{"regions":["1220","1221"],"replicas":1}"#;
     world.etcd.put("whimbrel/west/configuration", configuration, 0);
     let rings = |world: &World| {
         let roll = CpfRoster::of(world.nodes[0].machine.view());
@@ -478,15 +478,15 @@ fn a_cpf_that_drained_is_back_on_the_rings() {
 #[test]
 fn invalid_records_are_reported_and_change_nothing() {
     let mut world = World::pair(8);
-    world.etcd.put("whimbrel/west/configuration", br#"{"regions":["n/a"],"backups":1}"#, 0);
+    world.etcd.put("whimbrel/west/configuration", br#"{"regions":["n/a"],"replicas":1}"#, 0);
     world.run(s(1));
     let before = world.nodes[0].machine.view().clone();
     world.events(0);
     let large = vec![b' '; 100_000];
     for (key, value) in [
-        ("configuration", &br#"{"regions":["n/a","s/a"],"backups":1}"#[..]),
+        ("configuration", &br#"{"regions":["n/a","s/a"],"replicas":1}"#[..]),
         ("configuration", b"{"),
-        ("configuration", br#"{"backups":8}"#),
+        ("configuration", br#"{"replicas":8}"#),
         ("configuration", &large),
         ("member/cpf-7", b"null"),
         ("member/upf-1", b"{}"),

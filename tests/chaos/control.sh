@@ -22,7 +22,7 @@ n4: { node_id: 127.0.0.31 }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
 overload: { start_delay_ms: 10000 } # a host that is held up repeatedly would rightly send OVERLOAD START
-cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, backups: 1 }
+cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, replicas: 1 }
 END
 
 # cpf NAME [HOST]: starts a CPF, beside the CTA or behind the wire.
@@ -163,7 +163,7 @@ stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
 [ "$rc" = 0 ] || wrong "UEs noticed"
-[ "$(metric whimbrel_ues_poisoned_total)" = "$poisoned" ] || wrong "the number of poisoned messages is wrong"
+[ "$(metric whimbrel_ues_discarded_total)" = "$poisoned" ] || wrong "the number of poisoned messages is wrong"
 [ "$(metric whimbrel_cpf_unresponsive_total)" -ge "$muted" ] || wrong "a link that passed nothing was not noticed"
 [ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"

@@ -20,7 +20,7 @@ overload: { start_delay_ms: 10000 } # a host that is held up repeatedly would ri
 cluster:
   listen: "127.0.0.1:7380"
   region: coast/harbour
-  neighbours: [coast/town, coast/cape]
+  other_regions: [coast/town, coast/cape]
   areas:
     - { region: coast/town, gnbs: [2] }
     - { region: coast/cape, gnbs: [3] }
@@ -66,8 +66,8 @@ wait "$play" || rc=$?
 sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 fast=$(metric 'whimbrel_ues_moved_total{form="fast"}') default=$(metric 'whimbrel_ues_moved_total{form="default"}')
-stayed=$(metric whimbrel_moves_given_up_total) taken=$(metric whimbrel_ues_taken_over_total)
-gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_diverged_total)
+stayed=$(metric whimbrel_ue_moves_abandoned_total) taken=$(metric whimbrel_ues_taken_over_total)
+gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_replays_diverged_total)
 echo "CPFs killed: $killed; UEs taken over: $taken; UEs that moved to the CPF of another region: $fast at once," \
   "$default with their state, $stayed stayed; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")

@@ -21,7 +21,7 @@ WHIMBREL_LINK_VERSION=99 cpf incompatible
 pair_says "a link is refused: it is another version of whimbrel" 1 "links of another version are not logged"
 await incompatible "this process is not a usable CTA: it is another version of whimbrel"
 for _ in $(seq 100); do # it connects again after five seconds
-  refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
+  refused=$(metric_of "$(active)" whimbrel_link_versions_refused_total)
   [ "$refused" -lt 2 ] || break
   sleep 0.2
 done

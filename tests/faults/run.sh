@@ -249,7 +249,7 @@ cluster() {
   one_sentence "CPF without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen 0.0.0.0:0
   says "CPF of a wrong port" "takes.*no process accepts links there.*\`cluster.listen\`" "${cpf[@]}" --cta 192.0.2.10:7381 --listen "$here" --key-file "$key"
   says "CPF of an unknown region" "accepts.*log says why" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$key" --region far/away
-  SAID=$(grep -o "a CPF is refused.*far/away.*cluster.neighbours.*" "$tmp/w/log")
+  SAID=$(grep -o "a CPF is refused.*far/away.*cluster.other_regions.*" "$tmp/w/log")
   if [ -n "$SAID" ]; then ok "the same at its CTA: \"$SAID\""; else not_ok "the same at its CTA: $(tail -n 1 "$tmp/w/log")"; fi
   says "CPF, etcd that is not there" "etcd does not answer.*\`--etcd\`.*no CTA is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
   stop

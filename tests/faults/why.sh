@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# `whimbrel why` against injected faults: each row of the table in docs/why.md names a fault, whom is asked about, and the
-# sentence that must come. Here is how each fault is put into one really running core; a row without a function, or a
-# function without a row, fails. One line a row, as run.sh has them, which `./x test` counts.
+# `whimbrel why` against injected faults: each row of the table in docs/why.md names a fault, the subject of the question and the
+# expected answer. The functions below inject each fault into one running core; a row without a function, or a function
+# without a row, fails. Prints one line a row, as run.sh does, which `./x test` counts.
 #
-# Usage: why.sh [FAULT...]     the names of rows; without any, all of them
-# Environment: WHIMBREL, the program to test; WHY_SHOW=1 prints the answers in the form of the table and judges nothing.
+# Usage: why.sh [FAULT...]     names of rows; default: all
+# Environment: WHIMBREL, the program to test; WHY_SHOW=1 prints the answers as rows of the table, without a verdict.
 set -uo pipefail
 
 . "$(dirname "$0")/core.sh"
 TABLE=$(dirname "$0")/../../docs/why.md
 WITHIN_MS=25000 # for all rows together, from the injection on: five repetitions of T3550 among them
 
-# ---- the core, and how UEs come to it -----------------------------------------------------------------------------
+# ---- the core and its UEs -----------------------------------------------------------------------------------------
 
 configuration='tacs: [1]
 slices: [1, 2]
@@ -38,7 +38,7 @@ ue() {
 # steps N STEPS: a scenario file.
 steps() { echo "steps: [$2]" >"$tmp/w/steps.$1.yaml"; echo "$tmp/w/steps.$1.yaml"; }
 
-# stays N STEPS ARGUMENTS...: such a UE in the background, which waits when it has done its steps; returns when it waits.
+# stays N STEPS ARGUMENTS...: such a UE in the background, which waits after its steps; returns when it waits.
 stays() {
   local n=$1 what=$2
   shift 2
@@ -47,10 +47,10 @@ stays() {
   sleep 0.3
 }
 
-# leaves N: the gNB of that UE ends, as an operator ends it.
+# leaves N: stops the gNB of that UE, as an operator does.
 leaves() { kill -INT "$(pgrep -f "^$WHIMBREL ran .*--gnb-id $1 ")"; }
 
-# until_says SUBJECT PATTERN: `why` has learnt of something that a fault needs first.
+# until_says SUBJECT PATTERN: waits until the answer matches, which the fault needs first.
 until_says() {
   for _ in $(seq 100); do
     why "$1" 2>/dev/null | head -n 1 | grep -qE "$2" && return 0
@@ -70,7 +70,7 @@ key_mended() {
   ue 3 $OTHER_KEY
   until_says "$(imsi 3)" refused
   subscriber edit "$(imsi 3)" $OTHER_KEY >/dev/null
-  until_says "$(imsi 3)" 'changed since'
+  until_says "$(imsi 3)" 'changed later'
   stays 3 'register, session' $OTHER_KEY
 }
 sqn() { ue 4 --sqn-delta 0 $KEY; }

@@ -9,7 +9,7 @@ logs=(north.log south.log upf.log play.log)
 . "$(dirname "$0")/../netns.sh"
 
 ip address add 203.0.113.1/32 dev lo # the server that UEs ping
-(umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/neighbours.key")
+(umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/peer-amfs.key")
 
 cat >"$tmp/upf.yaml" <<EOF
 n3: { address: 127.0.0.33 }
@@ -29,9 +29,9 @@ n2: { addresses: [$2] }
 n3: { address: $2 }
 n4: { node_id: $2 }
 upfs: [{ name: both, address: "127.0.0.33:8805" }]
-neighbours:
+peer_amfs:
   listen: "$2:7390"
-  key_file: $tmp/neighbours.key
+  key_file: $tmp/peer-amfs.key
   amfs: [{ name: $5, pointer: $8, tacs: [$7], addresses: ["$6:7390"] }]
 api: { address: "$9" }
 store: { path: $tmp/$1.db }

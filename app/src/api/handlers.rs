@@ -1,4 +1,4 @@
-//! What each route answers.
+//! The handlers of the routes.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use crate::clock;
-use crate::console::{Command, Component, Condition, Counter, EventRecord, Gauge, ProcedureName, UesRequest};
+use crate::console::{Command, Component, Condition, EventRecord, Metric, ProcedureName, UesRequest};
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
 
 pub(super) type Answer = Result<Reply, Problem>;
 
-/// The state of the whole.
+/// The state of the core.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
@@ -57,7 +57,7 @@ pub(crate) struct ProcedureStatus {
     pub(crate) core_p999_us: u64,
 }
 
-/// What passed since the start.
+/// Traffic since the start.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Throughput {
     pub(crate) ul_packets: u64,
@@ -119,19 +119,19 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
         uptime_s: now.since(console.started).as_secs(),
         condition: console.components(|c| c.overall()),
         components: console.components(|c| c.all().cloned().collect()),
-        gnbs: m.gauge(Gauge::Gnbs),
-        ues: m.gauge(Gauge::UesKnown),
-        ues_registered: m.gauge(Gauge::UesRegistered),
-        ues_connected: m.gauge(Gauge::UesConnected),
-        pdu_sessions: m.gauge(Gauge::Sessions),
+        gnbs: m.value(Metric::Gnbs),
+        ues: m.value(Metric::Ues),
+        ues_registered: m.value(Metric::UesRegistered),
+        ues_connected: m.value(Metric::UesConnected),
+        pdu_sessions: m.value(Metric::PduSessions),
         procedures: procedures.collect(),
         throughput: Throughput {
-            ul_packets: m.sample("whimbrel_n3_ul_packets_total"),
-            ul_octets: m.sample("whimbrel_n3_ul_bytes_total"),
-            dl_packets: m.sample("whimbrel_n3_dl_packets_total"),
-            dl_octets: m.sample("whimbrel_n3_dl_bytes_total"),
-            n2_received: m.counter(Counter::N2In),
-            n2_sent: m.counter(Counter::N2Out),
+            ul_packets: m.sample(Metric::N3UlPackets),
+            ul_octets: m.sample(Metric::N3UlBytes),
+            dl_packets: m.sample(Metric::N3DlPackets),
+            dl_octets: m.sample(Metric::N3DlBytes),
+            n2_received: m.value(Metric::N2Received),
+            n2_sent: m.value(Metric::N2Sent),
         },
         last_event: console.events(|e| e.last()),
     };
@@ -153,9 +153,9 @@ pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     match shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await? {
         Some(ue) => Reply::json(&ue),
-        None => {
-            Err(Problem::not_found(format!("no UE of {supi} is known; `whimbrel why {supi}` may say why")))
-        }
+        None => Err(Problem::not_found(format!(
+            "there is no UE with SUPI {supi}; `whimbrel why {supi}` may explain why"
+        ))),
     }
 }
 
@@ -166,17 +166,17 @@ pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer 
 }
 
 /// Has the core emit the event `reachable` once the UE can be reached.
-pub(super) async fn tell_reachable(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn notify_reachable(shared: Arc<Shared>, request: Request) -> Answer {
     let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
     let operation = shared.console.commands.ask(|reply| Command::NotifyReachable(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 
 fn not_registered(supi: Supi) -> Problem {
-    Problem::not_found(format!("no UE of {supi} is registered"))
+    Problem::not_found(format!("no UE with SUPI {supi} is registered"))
 }
 
-/// Finds out where a UE is, or has it followed: the query says which. What gNBs tell, the UE and the events show.
+/// Locates a UE, or starts or stops its location reports, by the query. The UE and the events have the result.
 pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     let wish = match request.query.get("report").map_or("now", String::as_str) {
@@ -185,26 +185,26 @@ pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
         "stop" => Locate::Stop,
         "area" => {
             let tac = u32::try_from(request.number("tac", u64::MAX)?).ok().and_then(Tac::new);
-            let tac = tac.ok_or_else(|| Problem::bad_request("`tac` names the area: 0 to 16777215"))?;
+            let tac = tac.ok_or_else(|| Problem::bad_request("`tac` is 0 to 16777215"))?;
             Locate::Presence(Tai { plmn: shared.config.amf.plmn, tac })
         }
         _ => return Err(Problem::bad_request("`report` is now, cells, area or stop")),
     };
     match shared.console.commands.ask(|reply| Command::Locate(supi, wish, reply)).await? {
         true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no UE of {supi} is registered"))),
+        false => Err(Problem::not_found(format!("no UE with SUPI {supi} is registered"))),
     }
 }
 
-/// Changes a session: the query says what.
+/// Changes a session, by the query.
 pub(super) async fn modify_session(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     let psi = request.param(1).parse().ok().and_then(PduSessionId::new);
-    let psi = psi.ok_or_else(|| Problem::bad_request("a PDU session has a number of 1 to 15"))?;
+    let psi = psi.ok_or_else(|| Problem::bad_request("a PDU session identity is 1 to 15"))?;
     let (modification, patience) = (modification(&request)?, operations::patience(&request)?);
     let asked = |reply| Command::ModifySession(supi, psi, modification, reply);
     let operation = shared.console.commands.ask(asked).await?;
-    let none = || Problem::not_found(format!("no UE of {supi} has a PDU session {}", psi.value()));
+    let none = || Problem::not_found(format!("no UE with SUPI {supi} has a PDU session {}", psi.value()));
     operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
@@ -239,7 +239,7 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
             Ok(Modification::Gate(flow(name)?, gate))
         }
         _ => Err(Problem::bad_request(
-            "say one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, `gate`, `reanchor`, `deactivate` or \
+            "name one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, `gate`, `reanchor`, `deactivate` or \
              `release`",
         )),
     }
@@ -264,8 +264,7 @@ pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {
     }
     let uptime = clock::now().since(shared.console.started);
     let metrics = &shared.console.metrics;
-    let text =
-        if shared.is_core { metrics.prometheus(uptime) } else { metrics.prometheus_of_samples(uptime) };
+    let text = if shared.is_core { metrics.prometheus(uptime) } else { metrics.prometheus_of_parts(uptime) };
     Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", text))
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP API: what the program knows, as JSON, and the subscribers to edit.
+//! The HTTP API: the state of the program as JSON, orders, and the subscribers.
 //!
 //! hyper's HTTP/1.1 on a current-thread runtime, on a thread of its own, with a table of routes of ours: a dozen
 //! routes need no framework, and every refusal is one problem document (RFC 9457). Bodies, headers, connections and
@@ -6,13 +6,13 @@
 
 mod handlers;
 mod operations;
+mod port_owner;
 mod problem;
 mod ran;
 mod routes;
 mod server;
 mod subscribers;
 mod uri;
-mod who;
 mod why;
 
 #[cfg(test)]
@@ -31,23 +31,23 @@ use crate::console::Console;
 #[cfg(test)]
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};
+pub(crate) use port_owner::cannot_listen;
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::start;
-pub(crate) use who::cannot_listen;
 pub(crate) use why::WhyAnswer;
 
 /// What the handlers work on.
 pub(crate) struct Shared {
     pub(crate) console: Arc<Console>,
     pub(crate) config: Arc<Config>,
-    /// Whether UEs, gNBs and subscribers are asked of this process; a CPF answers for itself alone.
+    /// Whether this process has UEs, gNBs and subscribers to show; a CPF shows its own state only.
     is_core: bool,
     /// The file that the configuration came from; none: the defaults.
     pub(crate) file: Option<PathBuf>,
     /// The subscribers, opened at first use.
     store: Mutex<Option<Store>>,
-    /// The same file, for the names that subscribers have where accesses are told: a long import does not hold those up.
+    /// The same file, for the pseudonyms in the audit log: a long import must not delay them.
     names: Mutex<Option<Store>>,
     /// One import at a time: its body is large.
     imports: Semaphore,

@@ -1,4 +1,4 @@
-//! Operations: the orders whose outcome comes later, and how long a request waits for it.
+//! Operations: orders whose outcome comes later, and how long a request waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const WAIT_S_MAX: u64 = 30;
 
 type Answer = Result<Reply, Problem>;
 
-/// How long a request wants to wait for the outcome; not at all unless it says so.
+/// How long a request waits for the outcome; by default not at all.
 pub(super) fn patience(request: &Request) -> Result<Duration, Problem> {
     match request.number("wait", 0)? {
         seconds @ 0..=WAIT_S_MAX => Ok(Duration::from_secs(seconds)),
@@ -27,7 +27,7 @@ pub(super) fn patience(request: &Request) -> Result<Duration, Problem> {
 pub(super) async fn answer(shared: &Shared, id: u64, patience: Duration) -> Answer {
     let known = shared.console.operations.wait(id, patience).await;
     let operation = known
-        .ok_or_else(|| Problem::not_found(format!("no operation {id} is remembered; the newest 256 are")))?;
+        .ok_or_else(|| Problem::not_found(format!("there is no operation {id}; the newest 256 are kept")))?;
     let status = match operation.state {
         OperationState::Pending => StatusCode::ACCEPTED,
         OperationState::Succeeded | OperationState::Failed | OperationState::Deferred => StatusCode::OK,

@@ -9,9 +9,9 @@ use crate::console::AskError;
 pub(crate) struct Problem {
     /// HTTP status.
     pub(crate) status: u16,
-    /// What kind of trouble, the same for every one of its kind.
+    /// The kind of problem.
     pub(crate) title: String,
-    /// This one, in a sentence with its fix.
+    /// This occurrence, in a sentence with its fix.
     pub(crate) detail: String,
 }
 

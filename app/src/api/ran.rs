@@ -1,4 +1,4 @@
-//! What the operator asks of the radio network: warning messages, overload, resets; and of the configuration.
+//! Orders to the radio network: warning messages, overload, resets; and the reload of the configuration.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ struct NewWarning {
     concurrent: bool,
 }
 
-/// The repetition that UEs which come into the cell can live with; the standard leaves it to the sender (TS 23.041 §9.3.8).
+/// Repetition period that is short enough for UEs that enter the cell; the standard leaves it to the sender (TS 23.041 §9.3.8).
 fn thirty_seconds() -> u32 {
     30
 }
@@ -118,14 +118,14 @@ fn refused(e: WarningError) -> Problem {
         WarningError::TooLong => {
             Problem::unprocessable("too many areas or octets, or too long a period, for one message")
         }
-        WarningError::Empty => Problem::unprocessable("a warning has a text, or a type (`etws`)"),
+        WarningError::Empty => Problem::unprocessable("a warning needs a text or a type (`etws`)"),
         WarningError::Limit => Problem::conflict("64 warnings are in force, which is the limit: cancel one"),
     }
 }
 
 pub(super) async fn warn(shared: Arc<Shared>, request: Request) -> Answer {
     let new: NewWarning = serde_json::from_slice(&request.body)
-        .map_err(|e| Problem::bad_request(format!("the body is no warning message: {e}")))?;
+        .map_err(|e| Problem::bad_request(format!("the body is not a warning message: {e}")))?;
     let warning = Box::new(new.into_warning(shared.config.amf.plmn)?);
     let patience = operations::patience(&request)?;
     let asked = shared.console.commands.ask(|reply| Command::Warn(warning, reply)).await?;
@@ -165,8 +165,9 @@ pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
     let gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
     let bare = text.strip_prefix("gnb-").unwrap_or(text);
     let gnb = gnbs.iter().find(|g| g.id == bare || g.name.as_deref() == Some(bare)).and_then(gnb_id);
-    let gnb = gnb
-        .ok_or_else(|| Problem::not_found(format!("no gNB {text} is up; `whimbrel gnb list` shows them")))?;
+    let gnb = gnb.ok_or_else(|| {
+        Problem::not_found(format!("there is no gNB {text}; `whimbrel gnb list` shows those that are up"))
+    })?;
     let patience = operations::patience(&request)?;
     let operation = shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await?;
     let none = || Problem::not_found(format!("{text} is not up any more"));
@@ -179,11 +180,11 @@ fn gnb_id(view: &crate::console::GnbView) -> Option<GlobalGnbId> {
     GlobalGnbId::new(plmn.parse().ok()?, u32::from_str_radix(id, 16).ok()?, view.id_bits)
 }
 
-/// Reads the configuration anew and puts in force what can change while the core runs.
+/// Reloads the configuration and puts in force what can change while the core runs.
 pub(super) async fn reload(shared: Arc<Shared>, _: Request) -> Answer {
-    let told = config::reload(&shared.config, shared.file.as_deref()).map_err(Problem::unprocessable)?;
-    let config::Reloaded { config, kept } = told;
-    shared.console.commands.tell(Command::Reconfigure(Box::new(config)))?;
+    let reloaded = config::reload(&shared.config, shared.file.as_deref()).map_err(Problem::unprocessable)?;
+    let config::Reloaded { config, kept } = reloaded;
+    shared.console.commands.send(Command::Reconfigure(Box::new(config)))?;
     Reply::json(&Kept { kept })
 }
 

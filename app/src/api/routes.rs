@@ -149,7 +149,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/ues" handlers::ues),
     route!(GET "/api/v1/ues/{supi}" handlers::ue),
     route!(POST "/api/v1/ues/{supi}/deregister" handlers::deregister),
-    route!(POST "/api/v1/ues/{supi}/reachability" handlers::tell_reachable),
+    route!(POST "/api/v1/ues/{supi}/reachability" handlers::notify_reachable),
     route!(POST "/api/v1/ues/{supi}/locate" handlers::locate),
     route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" handlers::modify_session),
     route!(GET "/api/v1/operations" operations::list),

@@ -16,16 +16,16 @@ use tokio::sync::{Semaphore, watch};
 
 use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Reply, Request, Route};
-use super::{Shared, subscribers, who};
-use crate::console::{Component, Condition, Counter};
+use super::{Shared, port_owner, subscribers};
+use crate::console::{Component, Condition, Metric};
 
 /// Connections at once: some operators, a dashboard, a Prometheus; further ones wait in the backlog.
 const CONNECTIONS_MAX: usize = 128;
-/// A client that takes longer for its header holds a connection that others want.
+/// A client that takes longer for its header blocks a connection that others need.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 /// From the end of the header to the end of the answer; an import of 100,000 subscribers takes seconds.
 const REQUEST_WITHIN: Duration = Duration::from_secs(60);
-/// How long an import waits for another: most end within it, and who waits longer is told.
+/// How long an import waits for another one to end; most do within it.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
 const HEADER_OCTETS_MAX: usize = 16 << 10;
@@ -52,7 +52,8 @@ impl Drop for Server {
 /// Starts the API. Errors: one sentence that says why it cannot listen.
 pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String> {
     let key = if shared.is_core { "api.address" } else { "--api" };
-    let listener = TcpListener::bind(address).map_err(|e| who::cannot_listen(key, "TCP", address, &e))?;
+    let listener =
+        TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
@@ -85,7 +86,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(HEADER_OCTETS_MAX);
             let connection = http.serve_connection(TokioIo::new(stream), service);
             tokio::pin!(connection);
-            // A connection that breaks has nobody left to tell.
+            // If the connection breaks, there is no client left to answer.
             tokio::select! {
                 _ = connection.as_mut() => {}
                 _ = stopped.changed() => {
@@ -105,16 +106,16 @@ async fn answer(
     peer: SocketAddr,
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
-    shared.console.metrics.add(Counter::ApiRequests, 1);
+    shared.console.metrics.add(Metric::ApiRequests, 1);
     let handled = tokio::time::timeout(REQUEST_WITHIN, handle(shared.clone(), peer, request)).await;
     let reply = match handled {
         Ok(Ok(reply)) => reply,
         Ok(Err(problem)) => {
-            shared.console.metrics.add(Counter::ApiRefused, 1);
+            shared.console.metrics.add(Metric::ApiRefused, 1);
             problem.into()
         }
         Err(_) => {
-            shared.console.metrics.add(Counter::ApiRefused, 1);
+            shared.console.metrics.add(Metric::ApiRefused, 1);
             Problem::timeout(format!("not done within {} s", REQUEST_WITHIN.as_secs())).into()
         }
     };
@@ -152,16 +153,16 @@ async fn handle(
     if !route.is_personal() {
         return (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
     }
-    let whose = params.first().cloned().or_else(|| subscribers::named_by(&body));
+    let subscriber = params.first().cloned().or_else(|| subscribers::named_by(&body));
     let answer = (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
     let outcome = answer.as_ref().map_or_else(Problem::status, Reply::status);
     let what = format!("{} {}", head.method, route.path);
-    subscribers::accessed(&shared, peer.to_string(), what, whose, outcome).await;
+    subscribers::accessed(&shared, peer.to_string(), what, subscriber, outcome).await;
     answer
 }
 
-/// A CTA that does not serve knows no UEs, and its subscribers are what the one that serves says: asked of them it would be wrong, and
-/// what it was told would be lost.
+/// A CTA replica has no UEs to show, and its subscribers are copied from the primary: its answers would be wrong, and changes would be
+/// overwritten.
 fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
     const ITS_OWN: [&str; 5] =
         ["/api/v1/status", "/api/v1/events", "/api/v1/refusals", "/metrics", "/openapi.json"];
@@ -170,27 +171,27 @@ fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
         return if OF_CPF.contains(&route.path) {
             Ok(())
         } else {
-            Err(Problem::not_found("a CPF answers for itself alone: ask the CTA that serves"))
+            Err(Problem::not_found("a CPF shows only its own state: ask the CTA"))
         };
     }
     let is_other = |c: &&Component| c.name == "cta" && c.condition != Condition::Up;
     let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
     match other {
         Some(detail) if !ITS_OWN.contains(&route.path) => {
-            Err(Problem::unavailable(format!("{detail}; ask the one that serves")))
+            Err(Problem::unavailable(format!("{detail}; ask the primary")))
         }
         _ => Ok(()),
     }
 }
 
-/// The turn of a request with a large body. Whoever sends one slowly does not have the next wait for as long.
+/// Waits for the turn of a request with a large body, for a bounded time: a slow sender must not block the next one.
 async fn turn(shared: &Shared) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
     let turn = tokio::time::timeout(TURN_WITHIN, shared.imports.acquire()).await;
     turn.map_err(|_| Problem::unavailable("another import is under way; try again when it has ended"))?
-        .map_err(|_| Problem::unavailable("the API stops"))
+        .map_err(|_| Problem::unavailable("the API is stopping"))
 }
 
-/// Refuses requests that a web page of elsewhere makes a browser send: the API has no login but its address.
+/// Refuses requests that a browser sends for a foreign web page, because the API has no authentication.
 fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), Problem> {
     let host = headers.get(HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -200,7 +201,7 @@ fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), Problem> {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let is_address = name.parse::<std::net::IpAddr>().is_ok();
     if listens.ip().is_loopback() && !is_address && name != "localhost" {
-        let detail = "the Host header names another host; use the address that `api.address` says";
+        let detail = "the Host header names another host; use the address in `api.address`";
         return Err(Problem::forbidden(detail));
     }
     if let Some(origin) = headers.get("origin").and_then(|v| v.to_str().ok())

@@ -36,7 +36,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Works on the store, which is opened at first use and again after it could not be.
+/// Runs a function on the store, which is opened at first use and retried after a failure.
 async fn with_store<R: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&mut Store) -> Result<R, Problem> + Send + 'static,
@@ -55,26 +55,27 @@ async fn with_store<R: Send + 'static>(
     worked.await.unwrap_or_else(|_| Err(Problem::internal("the work on the store ended early")))
 }
 
-/// Tells of an access to personal data.
+/// Records an access to personal data.
 pub(super) async fn accessed(
     shared: &Arc<Shared>,
-    who: String,
+    caller: String,
     what: String,
-    whose: Option<String>,
+    subscriber: Option<String>,
     outcome: u16,
 ) {
     let shared = shared.clone();
-    let told = tokio::task::spawn_blocking(move || {
+    let recorded = tokio::task::spawn_blocking(move || {
         let mut names = shared.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.is_none() {
             *names = open(&shared.config.store).ok();
         }
         let outcome = outcome.to_string();
-        let access = Access { who: &who, what: &what, whose: whose.as_deref(), outcome: &outcome };
+        let access =
+            Access { caller: &caller, request: &what, subscriber: subscriber.as_deref(), outcome: &outcome };
         audit::record(&shared.config.store.path, names.as_ref(), &access);
     });
-    if told.await.is_err() {
-        warn!("an access to personal data could not be written down");
+    if recorded.await.is_err() {
+        warn!("an access to personal data could not be recorded");
     }
 }
 
@@ -169,7 +170,7 @@ pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&done.await?)
 }
 
-/// What the store says of a SUPI; `None` if it cannot tell.
+/// The record of a subscriber; the outer `None` if the store does not answer.
 pub(super) async fn record(shared: &Arc<Shared>, supi: Supi) -> Option<Option<Arc<SubscriberRecord>>> {
     with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()
 }

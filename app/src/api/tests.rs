@@ -14,9 +14,9 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Cause, ClosedBy, Command, Condition, Console, FlowView, GnbView, Happened, Level, Name, OverloadView,
-    RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, WarningAtGnb,
-    WarningView,
+    Cause, ClosedBy, Command, Condition, Console, FlowView, GnbView, Happened, Level, Metric, Name,
+    OverloadView, RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView,
+    WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
@@ -140,7 +140,7 @@ fn refused(console: &Console) {
         subjects: vec!["imsi-999700000000002".into(), "gnb-999/70-1".into()],
         procedure: "registration".into(),
         why: "the subscriber is not in the store".into(),
-        told: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
+        answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
         ..RefusalRecord::default()
     };
     let refused = Happened::Refused(
@@ -152,7 +152,7 @@ fn refused(console: &Console) {
     console.histories(|h| h.push(clock::now(), &name, None, refused));
 }
 
-#[test] // TS 33.515 §4.2.3.2.5, TS 33.117 §4.2.3.2.5: each access to personal data leaves a line, in which nobody's data stand
+#[test] // TS 33.515 §4.2.3.2.5, TS 33.117 §4.2.3.2.5: each access to personal data is logged, without personal data
 fn access_to_personal_data_is_logged() {
     let (server, _) = served();
     let (k, opc) = ("00112233445566778899aabbccddeeff", "ffeeddccbbaa99887766554433221100");
@@ -166,7 +166,7 @@ fn access_to_personal_data_is_logged() {
     get(server.address, "/api/v1/status");
     get(server.address, "/api/v1/subscribers/imsi-999700000009999");
     let text = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
-    let name = text.split("whose=").nth(1).and_then(|w| w.split(' ').next()).expect("a name");
+    let name = text.split("subscriber=").nth(1).and_then(|w| w.split(' ').next()).expect("a name");
     assert_eq!(name.len(), 16, "{text}");
     assert_eq!(text.matches(name).count(), 4, "however it was written: {text}");
     assert!(text.contains("GET /api/v1/ues\"") && !text.contains("/status"), "{text}");
@@ -268,7 +268,7 @@ fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
 }
 
 #[test]
-fn answers_are_what_the_document_describes() {
+fn answers_conform_to_the_openapi_document() {
     let (server, console) = served();
     refused(&console);
     console.events(|e| e.push(clock::now(), Level::Info, "test", UE, "Something."));
@@ -305,11 +305,11 @@ fn answers_are_what_the_document_describes() {
         assert_eq!(ask(server.address, "POST", &of("imsi-999700000000009"), "", "").0, 404);
     }
     let (status, text) = get(server.address, "/metrics");
-    assert!(status == 200 && text.as_str().unwrap().contains("whimbrel_api_requests_total"), "{text}");
+    assert!(status == 200 && text.as_str().unwrap().contains(Metric::ApiRequests.name()), "{text}");
 }
 
 #[test]
-fn why_says_how_it_stands_and_the_fix_that_is_true_now() {
+fn why_reports_the_present_state_and_the_fix_that_applies_now() {
     let (server, console) = served();
     refused(&console);
     console.configured(Arc::new(crate::config::default().control()));
@@ -333,30 +333,33 @@ fn why_says_how_it_stands_and_the_fix_that_is_true_now() {
     assert_eq!(ask(server.address, "POST", "/api/v1/subscribers", json, &body).0, 201);
     let added = why("999700000000002");
     assert!(
-        added.contains("; the subscriber was added since, and it has not tried again; fix: switch the UE"),
+        added.contains("; the subscriber was added later, but it has not tried again; fix: switch the UE"),
         "{added}"
     );
     let on = why(UE);
     assert!(on.contains("is registered, idle through gnb-999/70-1, with PDU session 1 ("), "{on}");
     assert!(on.ends_with("; nothing is wrong."), "{on}");
     let silent = why("imsi-999700000000003");
-    assert!(silent.contains("is no subscriber, and nothing was heard from it"), "{silent}");
+    assert!(silent.contains("is not a subscriber, and no message from it has arrived"), "{silent}");
     assert!(why("999%2F70-1").contains("is up"));
     let silent = why("gnb-999%2F70-77");
     assert!(
         silent.contains("fix: point the gNB at 127.0.0.1 port 38412 for N2, with PLMN 999/70."),
         "{silent}"
     );
-    console.components(|c| c.set("n2", Condition::Down, "SCTP cannot be had"));
+    console.components(|c| c.set("n2", Condition::Down, "SCTP is not available"));
     let silent = why("gnb-999%2F70-77");
-    assert!(silent.contains("fix: a part of the core is down: SCTP cannot be had."), "{silent}");
+    assert!(silent.contains("fix: a part of the core is down: SCTP is not available."), "{silent}");
     let (status, problem) = get(server.address, "/api/v1/why/foo");
     assert_eq!(status, 404);
-    assert!(problem["detail"].as_str().unwrap().starts_with("`foo` names no UE and no gNB"), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().starts_with("`foo` is not the name of a known UE or gNB"),
+        "{problem}"
+    );
 }
 
 #[test]
-fn bad_input_gets_a_problem_and_the_next_request_an_answer() {
+fn bad_input_gets_a_problem_document_and_the_next_request_is_served() {
     let (server, console) = served();
     let address = server.address;
     for (path, status) in [
@@ -378,12 +381,12 @@ fn bad_input_gets_a_problem_and_the_next_request_an_answer() {
     let large = "x".repeat(300 << 10);
     let json = "Content-Type: application/json\r\n";
     assert_eq!(ask(address, "POST", "/api/v1/ues/imsi-999700000000001/deregister", json, &large).0, 413);
-    assert!(console.metrics.counter(crate::console::Counter::ApiRefused) >= 8);
+    assert!(console.metrics.value(Metric::ApiRefused) >= 8);
     assert_eq!(get(address, "/api/v1/status").0, 200);
 }
 
 #[test]
-fn web_pages_of_elsewhere_are_refused() {
+fn requests_of_foreign_web_pages_are_refused() {
     let (server, _console) = served();
     let a = server.address;
     assert_eq!(ask(a, "GET", "/api/v1/status", "Origin: http://evil.example\r\n", "").0, 403);
@@ -396,14 +399,14 @@ fn web_pages_of_elsewhere_are_refused() {
 }
 
 #[test]
-fn garbage_on_the_socket_disturbs_nobody() {
+fn garbage_on_the_socket_disturbs_no_other_client() {
     let (server, _console) = served();
     let long = [&b"GET / HTTP/1.1\r\nX: "[..], &vec![b'y'; 64 << 10], b"\r\n\r\n"].concat();
     for octets in [&b"\0\x01\x02\xff garbage\r\n\r\n"[..], b"GET", b"GET / HTTP/9.9\r\n\r\n", &long] {
         let mut stream = TcpStream::connect(server.address).unwrap();
         let _ = stream.write_all(octets);
     }
-    // Idle connections within the bound do not keep others out.
+    // Idle connections within the bound do not block others.
     let _idle: Vec<_> = (0..50).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     assert_eq!(get(server.address, "/api/v1/status").0, 200);
 }
@@ -571,8 +574,8 @@ fn warnings_are_sent_and_cancelled() {
     let a = server.address;
     let json = "Content-Type: application/json\r\n";
     let send = |body: &str| ask(a, "POST", "/api/v1/warnings", json, body);
-    let (status, told) = send(r#"{"message_identifier": 4370, "serial_number": 7, "text": "Flood"}"#);
-    assert_eq!((status, told["gnbs"].as_u64()), (202, Some(7)), "{told}");
+    let (status, answer) = send(r#"{"message_identifier": 4370, "serial_number": 7, "text": "Flood"}"#);
+    assert_eq!((status, answer["gnbs"].as_u64()), (202, Some(7)), "{answer}");
     for (body, status) in [
         ("{", 400),
         (r#"{"message_identifier": 70000, "serial_number": 1}"#, 400),
@@ -594,11 +597,11 @@ fn warnings_are_sent_and_cancelled() {
 fn overload_resets_and_reloads_are_ordered() {
     let (server, _console) = served();
     let a = server.address;
-    let (status, told) = ask(a, "POST", "/api/v1/overload/start", "", "");
-    assert_eq!((status, told["overloaded"].as_bool()), (200, Some(true)), "{told}");
+    let (status, answer) = ask(a, "POST", "/api/v1/overload/start", "", "");
+    assert_eq!((status, answer["overloaded"].as_bool()), (200, Some(true)), "{answer}");
     assert_eq!(ask(a, "POST", "/api/v1/overload/maybe", "", "").0, 400);
     assert_eq!(ask(a, "POST", "/api/v1/gnbs/gnb-999%2F70-1/reset", "", "").0, 202);
     assert_eq!(ask(a, "POST", "/api/v1/gnbs/999%2F70-2/reset", "", "").0, 404);
-    let (status, told) = ask(a, "POST", "/api/v1/reload", "", "");
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = ask(a, "POST", "/api/v1/reload", "", "");
+    assert_eq!(status, 200, "{answer}");
 }

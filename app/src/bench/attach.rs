@@ -91,7 +91,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     let config = runner(&playground, scenario(ues, options.gnbs, ArrivalPattern::Rate(rate.into()), steps));
     let before = cpu_time(playground.pid());
     let reports =
-        edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+        edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     let spent = cpu_time(playground.pid()).saturating_sub(before);
     let status: Status = playground.client().get("/api/v1/status")?;
     let report = reports.into_iter().next().ok_or("no UE arrived")?;

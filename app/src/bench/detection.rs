@@ -17,9 +17,9 @@ use crate::playground::{Playground, SuciScheme, Wish};
 
 /// 12 ms find a death within 50 ms; 20 ms are the default.
 const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, 20, 50];
-/// Heartbeats without an answer after which one is taken for dead.
+/// Heartbeats without an answer after which a CPF is declared lost.
 const MISSES: u8 = 3;
-/// What the CTA says when that happens.
+/// The log line of the CTA for it.
 const SILENT: &str = "heartbeats are not answered";
 /// The load has to be on for so long before anything counts.
 const WARM: Duration = Duration::from_millis(500);
@@ -30,19 +30,19 @@ const REGION: &str = "load/home";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long false alarms are counted, at each interval and load.
+    /// Seconds for which false alarms are counted, at each interval and load.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// How often a CPF hangs then.
+    /// How often a CPF is made to hang.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     hangs: u32,
-    /// Per cent of the service requests that are carried.
+    /// Loads, in percent of the service requests that are carried.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 70, 100], value_parser = clap::value_parser!(u32).range(..=100))]
     loads: Vec<u32>,
-    /// Milliseconds between two heartbeats.
+    /// Heartbeat intervals in milliseconds.
     #[arg(long, value_delimiter = ',', default_values_t = INTERVALS_MS, value_parser = clap::value_parser!(u64).range(1..=1000))]
     intervals_ms: Vec<u64>,
-    /// Service requests a second that are carried; without it, this is found first.
+    /// Service requests per second that are carried; default: measured first.
     #[arg(long)]
     carried: Option<u32>,
     /// UEs.
@@ -59,7 +59,7 @@ struct Figure {
 }
 
 impl Figure {
-    /// Median, and the longest; no numbers where false alarms left nobody to hang.
+    /// Median and longest time; not a number if false alarms left no CPF to hang.
     fn found(&self) -> (f64, f64) {
         let mut sorted = self.found_ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -161,7 +161,7 @@ fn service_requests(
     RunnerConfig { spin: Duration::from_micros(50), ..runner(playground, scenario) }
 }
 
-/// Ends the run when somebody says so, or after a rate that was not carried.
+/// Ends the run on request, or after a rate that was not carried.
 struct Until<'a> {
     on: &'a AtomicBool,
     over: &'a AtomicBool,
@@ -194,7 +194,7 @@ fn carried_by(options: &Options, core_cpu: Option<u32>) -> Result<u32, String> {
     let (on, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut until = Until { on: &on, over: &over, sections: 0, carried: None, enough: false };
     let config = service_requests(options, &playground, rates, 1.0);
-    edge::run(&config, &mut until).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    edge::run(&config, &mut until).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     until
         .carried
         .map(|rate| rate as u32)
@@ -228,9 +228,9 @@ fn one(
         });
         let reports = edge::run(&config, &mut until);
         over.store(true, Ordering::Release);
-        (reports, watcher.join().unwrap_or_else(|_| Err("who watches has failed".into())))
+        (reports, watcher.join().unwrap_or_else(|_| Err("the watching thread has failed".into())))
     });
-    reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    reports.map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     let (found_ms, false_alarms) = watched?;
     Ok(Figure { load, interval_ms, found_ms, false_alarms })
 }
@@ -248,9 +248,9 @@ fn watch(options: &Options, playground: &Playground) -> Result<(Vec<f64>, usize)
         let known = accused(playground).len();
         let (hung, at) = (playground.pids()[1 + n as usize % 2], SystemTime::now());
         signal(hung, "STOP")?;
-        let told = first_after(playground, known);
+        let logged = first_after(playground, known);
         signal(hung, "CONT")?;
-        found.push(milliseconds_between(at, told?));
+        found.push(milliseconds_between(at, logged?));
     }
     Ok((found, false_alarms))
 }
@@ -263,9 +263,9 @@ fn signal(pid: u32, name: &str) -> Result<(), String> {
     }
 }
 
-/// When the CTA said that heartbeats are not answered, in microseconds of the day.
+/// When the CTA logged that heartbeats are not answered, in microseconds of the day.
 fn accused(playground: &Playground) -> Vec<u64> {
-    playground.said().lines().filter(|line| line.contains(SILENT)).filter_map(time_of_day).collect()
+    playground.log().lines().filter(|line| line.contains(SILENT)).filter_map(time_of_day).collect()
 }
 
 fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
@@ -276,7 +276,7 @@ fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(format!("a CPF that hangs is not found: {}", playground.said()))
+    Err(format!("a CPF that hangs is not found: {}", playground.log()))
 }
 
 /// `2026-11-23T09:37:01.123456Z …`, in microseconds of the day.
@@ -289,11 +289,11 @@ fn time_of_day(line: &str) -> Option<u64> {
     Some(whole * 1_000_000 + (seconds * 1e6) as u64)
 }
 
-fn milliseconds_between(at: SystemTime, told: u64) -> f64 {
+fn milliseconds_between(at: SystemTime, logged: u64) -> f64 {
     const DAY_US: u64 = 86_400_000_000;
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = (since.as_micros() % u128::from(DAY_US)) as u64;
-    ((told + DAY_US - at) % DAY_US) as f64 / 1e3
+    ((logged + DAY_US - at) % DAY_US) as f64 / 1e3
 }
 
 #[cfg(test)]
@@ -320,8 +320,8 @@ mod tests {
             found_ms: vec![1.0, 3.0, 2.0],
             false_alarms,
         };
-        let told = verdict(&[figure(70, 12, 0), figure(100, 12, 9), figure(70, 20, 9)]);
-        assert_eq!(told, "a 48 ms detector at 70 % load: 0 false alarms (aim: none)\n");
+        let text = verdict(&[figure(70, 12, 0), figure(100, 12, 9), figure(70, 20, 9)]);
+        assert_eq!(text, "a 48 ms detector at 70 % load: 0 false alarms (aim: none)\n");
         assert_eq!(figure(70, 12, 0).found(), (2.0, 3.0));
     }
 }

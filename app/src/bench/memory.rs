@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Done {
         runner(&playground, scenario(options.ues, 4, ArrivalPattern::Rate(options.rate.into()), steps));
     let mut shown = Shown(0);
     let reports =
-        edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+        edge::run(&config, &mut shown).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     let after = resident(playground.pid());
     let report = reports.first().ok_or("no UE arrived")?;
     let octets = after.saturating_sub(before) / report.completed.max(1);

@@ -16,16 +16,16 @@ use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType,
 use crate::command::Done;
 use crate::playground::{self, Playground};
 
-/// What can be measured.
+/// The measurements.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Registrations, and sessions after them, at rising rates: latency against rate, and what the core works for each.
+    /// Registrations with sessions at rising rates: latency and CPU time against rate.
     Attach(attach::Options),
-    /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or as a trace says.
+    /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or from a trace.
     Load(load::Options),
-    /// How soon a CPF that hangs is found, against false alarms, over the interval of heartbeats and at loads.
+    /// Time to detect a hanging CPF, and false alarms, for several heartbeat intervals and loads.
     Detection(detection::Options),
-    /// Resident octets of the core per registered UE with one session.
+    /// Resident memory of the core per registered UE with one session.
     Memory(memory::Options),
 }
 

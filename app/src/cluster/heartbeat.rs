@@ -18,7 +18,7 @@ use whimbrel_resilience::detector::{
 };
 use whimbrel_resilience::membership::MemberId;
 
-use crate::console::Sample;
+use crate::console::{Metric, Sample};
 
 /// Heartbeats taken in one turn.
 const PER_TURN_MAX: usize = 256;
@@ -74,12 +74,7 @@ impl Ignored {
             ("foreign", self.foreign),
             ("stale", self.stale),
         ];
-        all.map(|(why, value)| Sample {
-            name: "whimbrel_heartbeats_ignored_total",
-            help: "Heartbeats that were ignored",
-            label: Some(("why", why.into())),
-            value,
-        })
+        all.map(|(why, value)| Sample { metric: Metric::HeartbeatsIgnored, label: Some(why.into()), value })
     }
 }
 

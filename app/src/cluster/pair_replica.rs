@@ -21,7 +21,7 @@ use super::rejected_peers::RejectedPeers;
 use super::witness::{Witness, WitnessEvent};
 use super::{PairPrimary, Pool};
 use crate::config::{Cluster, PairOf};
-use crate::console::{Condition, Console, Counter, Sample};
+use crate::console::{Condition, Console, Metric, Sample};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
 
@@ -277,18 +277,10 @@ impl PairReplica {
 
     /// What it counts while it is not the primary.
     fn samples(&self) -> Vec<Sample> {
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let mut samples = vec![
-            one(
-                "whimbrel_link_rejected_total",
-                "Incoming links that were rejected",
-                self.incoming.rejected.total(),
-            ),
-            one(
-                "whimbrel_etcd_records_ignored_total",
-                "Invalid records in etcd: the previous value stays in force",
-                self.witness.ignored(),
-            ),
+            one(Metric::LinkRejected, self.incoming.rejected.total()),
+            one(Metric::EtcdRecordsIgnored, self.witness.ignored()),
         ];
         samples.extend(self.responder.ignored().samples());
         samples
@@ -432,7 +424,7 @@ impl PairReplica {
 
     /// What was replicated is unusable: this CTA starts again after a while. Logged once an hour for each kind, and counted.
     pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
-        self.console.metrics.add(Counter::CtaReplicaRestarts, 1);
+        self.console.metrics.add(Metric::CtaReplicaRestarts, 1);
         if self.retry.log.allows(now, kind) {
             error!(
                 "this CTA cannot replicate the primary and starts again: {why}; further times are only counted (whimbrel_cta_replica_restarts_total)"

@@ -14,8 +14,8 @@ use whimbrel_resilience::N14Error;
 use whimbrel_resilience::link::PeerAmfHello;
 
 use super::rejected_peers::RejectedPeers;
-use crate::config::Neighbours as Config;
-use crate::console::Sample;
+use crate::config::PeerAmfs as Config;
+use crate::console::{Metric, Sample};
 
 /// Between two attempts to connect.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
@@ -191,28 +191,16 @@ impl PeerAmfs {
 
     /// For the metrics.
     pub(crate) fn samples(&self) -> Vec<Sample> {
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let connected = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
         let links = self.links.counters();
         vec![
-            one("whimbrel_peer_amfs", "Peer AMFs that are connected", connected),
-            one("whimbrel_peer_amf_messages_in_total", "Messages from peer AMFs", links.frames_in),
-            one("whimbrel_peer_amf_messages_out_total", "Messages to peer AMFs", links.frames_out),
-            one(
-                "whimbrel_peer_amf_unsent_total",
-                "Messages to peer AMFs that were not connected",
-                self.unsent,
-            ),
-            one(
-                "whimbrel_peer_amf_rejected_messages_total",
-                "Messages from peer AMFs that were rejected",
-                self.rejected_messages,
-            ),
-            one(
-                "whimbrel_peer_amf_rejected_calls_total",
-                "Incoming links that were rejected",
-                self.rejected.total(),
-            ),
+            one(Metric::PeerAmfs, connected),
+            one(Metric::PeerAmfMessagesIn, links.frames_in),
+            one(Metric::PeerAmfMessagesOut, links.frames_out),
+            one(Metric::PeerAmfUnsent, self.unsent),
+            one(Metric::PeerAmfRejectedMessages, self.rejected_messages),
+            one(Metric::PeerAmfRejectedCalls, self.rejected.total()),
         ]
     }
 }
@@ -231,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::config::Neighbour as Of;
+    use crate::config::PeerAmf as Of;
     use crate::log_limiter::Lines;
 
     fn amf(pointer: u8) -> AmfId {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use whimbrel_resilience::TakeoverTime;
 
-use crate::console::Sample;
+use crate::console::{Metric, Sample};
 
 /// Longest time that the histograms distinguish, in microseconds: by then UEs have repeated their messages.
 const LONGEST_US: u64 = 60_000_000;
@@ -36,28 +36,15 @@ impl RecoveryTimes {
     }
 
     pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
-        let of = |name, help, times: &Histogram<u64>| {
+        let of = |metric, times: &Histogram<u64>| {
             QUANTILES.map(|(label, quantile)| {
                 let value = if times.is_empty() { 0 } else { times.value_at_quantile(quantile) };
-                Sample { name, help, label: Some(("quantile", label.into())), value }
+                Sample { metric, label: Some(label.into()), value }
             })
         };
-        let count = Sample {
-            name: "whimbrel_ues_recovered_total",
-            help: "UEs that were in a procedure when their CPF was lost, or sent a message soon after, and that another CPF serves",
-            label: None,
-            value: self.ues.len(),
-        };
-        let ues = of(
-            "whimbrel_recovery_seconds",
-            "From the detection of a CPF's loss, or from a UE's message after it, to the first output of the CPF that took over",
-            &self.ues,
-        );
-        let losses = of(
-            "whimbrel_recovery_all_seconds",
-            "From the detection of a CPF's loss until each of its UEs has another CPF",
-            &self.losses,
-        );
+        let count = Sample { metric: Metric::UesRecovered, label: None, value: self.ues.len() };
+        let ues = of(Metric::RecoveryDuration, &self.ues);
+        let losses = of(Metric::RecoveryAllDuration, &self.losses);
         std::iter::once(count).chain(ues).chain(losses)
     }
 }

@@ -206,7 +206,7 @@ impl Thread {
                 }
                 error!(
                     trial = id,
-                    "a message ended the sandbox process that replayed it: its UE context is discarded (a fault of ours; please report it)"
+                    "a message ended the sandbox process that replayed it: its UE context is discarded (a fault of the program; please report it)"
                 );
                 self.report((run, id, outcome));
                 return self.start();

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use whimbrel_ids::Instant;
 
 use super::heartbeat::Ignored;
-use crate::console::{Condition, Console, Sample};
+use crate::console::{Condition, Console, Metric, Sample};
 
 /// How often the status is set.
 const EVERY: Duration = Duration::from_secs(1);
@@ -76,53 +76,32 @@ impl StatusReporter {
 
     /// Sets the status.
     pub(super) fn report(&self, now: Instant, status: CpfStatus) {
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let member_us = status.member_since.map_or(0, |at| now.0.saturating_sub(at.0));
         let mut samples = vec![
-            one(
-                "whimbrel_cpf_member",
-                "1 while this CPF is a member of a CTA's cluster",
-                u64::from(status.member_since.is_some()),
-            ),
-            one("whimbrel_cpf_member_seconds", "Seconds since it joined its CTA", member_us),
-            one("whimbrel_cpf_listed", "1 while it is registered in etcd", u64::from(status.is_listed)),
-            one("whimbrel_cpf_ues", "UEs that it serves", count(status.ues)),
-            one("whimbrel_cpf_states_held", "UEs of which it is a replica", count(status.checkpoints)),
-            one(
-                "whimbrel_cpf_states_unreadable_total",
-                "Checkpoints from which a UE could not be served, since it joined its CTA",
-                status.unusable_checkpoints,
-            ),
-            one(
-                "whimbrel_cpf_messages_unreadable_total",
-                "Messages of other CPFs that could not be decoded: skipped",
-                status.unreadable,
-            ),
-            one("whimbrel_cpf_peers", "Other CPFs that it knows", count(status.peers.0)),
-            one(
-                "whimbrel_cpf_peers_resyncing",
-                "Other CPFs whose link was lost, until all checkpoints were sent again",
-                count(status.peers.1),
-            ),
-            one(
-                "whimbrel_cpf_rejoins_total",
-                "Times that it lost its membership and had to join again",
-                status.rejoins,
-            ),
-            one("whimbrel_link_rejected_total", "Incoming links that were rejected", status.rejected),
-            one("whimbrel_cpf_inputs_total", "Inputs of UEs that were run", self.inputs.len()),
-            one("whimbrel_cpf_busy_seconds_total", "Time spent on these inputs", self.busy_us),
+            one(Metric::CpfInService, u64::from(status.member_since.is_some())),
+            one(Metric::CpfInServiceDuration, member_us),
+            one(Metric::CpfListed, u64::from(status.is_listed)),
+            one(Metric::CpfUes, count(status.ues)),
+            one(Metric::CpfReplicasHeld, count(status.checkpoints)),
+            one(Metric::CpfCheckpointsUnusable, status.unusable_checkpoints),
+            one(Metric::CpfMessagesUnreadable, status.unreadable),
+            one(Metric::CpfPeers, count(status.peers.0)),
+            one(Metric::CpfPeersResyncing, count(status.peers.1)),
+            one(Metric::CpfRejoins, status.rejoins),
+            one(Metric::LinkRejected, status.rejected),
+            one(Metric::CpfInputs, self.inputs.len()),
+            one(Metric::CpfBusy, self.busy_us),
         ];
         samples.extend(QUANTILES.map(|(label, quantile)| Sample {
-            name: "whimbrel_cpf_input_seconds",
-            help: "Time that one input took, since the start",
-            label: Some(("quantile", label.into())),
+            metric: Metric::CpfInputDuration,
+            label: Some(label.into()),
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
         }));
         samples.extend(status.ignored.samples());
         self.console.metrics.set_samples(samples);
         let (condition, sentence) = status.condition;
-        self.console.components(|c| c.set("CPF", condition, sentence));
+        self.console.components(|c| c.set("cpf", condition, sentence));
     }
 }

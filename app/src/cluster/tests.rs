@@ -30,7 +30,7 @@ use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
 use crate::api::{self, Shared};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
-use crate::console::{Condition, Console};
+use crate::console::{Condition, Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
 
@@ -50,9 +50,9 @@ fn pool_with(console: Arc<Console>) -> Pool {
 
 fn pool_that(console: Arc<Console>, heartbeat: Timing) -> Pool {
     let config = config::default();
-    let neighbours = vec!["home/next".parse().unwrap()];
+    let other_regions = vec!["home/next".parse().unwrap()];
     let listen = Some("127.0.0.1:0".parse().unwrap());
-    let cluster = Cluster { listen, neighbours, heartbeat, ..config.cluster.clone() };
+    let cluster = Cluster { listen, other_regions, heartbeat, ..config.cluster.clone() };
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
@@ -165,15 +165,15 @@ fn numbers_begin_again_after_the_last_one() {
 
 /// The condition that a pool shows.
 fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
-    let shown = console.components(|c| c.all().find(|c| c.name == "CPFs").cloned());
+    let shown = console.components(|c| c.all().find(|c| c.name == "cpfs").cloned());
     let shown = shown.expect("its condition");
-    (shown.condition, shown.detail, counted(pool, "whimbrel_backups_missing"))
+    (shown.condition, shown.detail, counted(pool, Metric::ReplicasMissing))
 }
 
-fn counted(pool: &Pool, name: &str) -> u64 {
+fn counted(pool: &Pool, metric: Metric) -> u64 {
     let all: Vec<u64> =
-        pool.samples(Ignored::default()).iter().filter(|s| s.name == name).map(|s| s.value).collect();
-    assert!(!all.is_empty(), "there is no {name}");
+        pool.samples(Ignored::default()).iter().filter(|s| s.metric == metric).map(|s| s.value).collect();
+    assert!(!all.is_empty(), "there is no {metric:?}");
     all.iter().sum()
 }
 
@@ -623,7 +623,7 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
         }
     };
     until("/api/v1/status", "no CTA accepts this CPF");
-    until("/metrics", "\nwhimbrel_cpf_member 0\n");
+    until("/metrics", &format!("\n{} 0\n", Metric::CpfInService.name()));
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let serve = CpfCommand::Serve { ue, term: 1, backups: Vec::new() };
@@ -641,27 +641,27 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
         payload: Payload::Tick,
     });
     cta.send(link, member(5).into_iter().chain([serve, input].map(ToCpf::Command)));
-    for line in [
-        "whimbrel_cpf_member 1",
-        "whimbrel_cpf_ues 1",
-        "whimbrel_cpf_inputs_total 1",
-        "whimbrel_cpf_states_held 0",
-        "whimbrel_cpf_states_unreadable_total 0",
-        "whimbrel_cpf_listed 0",
+    for (metric, value) in [
+        (Metric::CpfInService, 1),
+        (Metric::CpfUes, 1),
+        (Metric::CpfInputs, 1),
+        (Metric::CpfReplicasHeld, 0),
+        (Metric::CpfCheckpointsUnusable, 0),
+        (Metric::CpfListed, 0),
     ] {
-        until("/metrics", &format!("\n{line}\n"));
+        until("/metrics", &format!("\n{} {value}\n", metric.name()));
     }
-    assert!(!get(api.address, "/metrics").contains("whimbrel_gnbs"), "it has none");
+    assert!(!get(api.address, "/metrics").contains(Metric::Gnbs.name()), "it has none");
     until("/api/v1/status", "\"condition\":\"up\"");
     for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {
         let answer = get(api.address, path);
         assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the CTA"), "{answer}");
     }
     UdpSocket::bind(at).unwrap().send_to(b"no heartbeat", itself).unwrap();
-    until("/metrics", "\nwhimbrel_heartbeats_ignored_total{why=\"malformed\"} 1\n");
+    until("/metrics", &format!("\n{} 1\n", Metric::HeartbeatsIgnored.series(Some("malformed"))));
     cta.links.close(link);
     cta.links.flush();
-    until("/metrics", "\nwhimbrel_cpf_rejoins_total 1\n");
+    until("/metrics", &format!("\n{} 1\n", Metric::CpfRejoins.name()));
 }
 
 #[test] // its sender sends it again, when the CTA's message has arrived, too
@@ -750,7 +750,7 @@ fn a_message_that_cannot_be_read_is_skipped_logged_once_and_counted() {
     assert!(!other.reports.iter().any(|report| matches!(report, LinkReport::Down(..))), "on the same link");
     assert_eq!(lines.load(Ordering::Relaxed), before_lines + 1);
     let end = Instant::now() + Duration::from_secs(20);
-    while console.metrics.sample("whimbrel_cpf_messages_unreadable_total") < 300 {
+    while console.metrics.sample(Metric::CpfMessagesUnreadable) < 300 {
         assert!(Instant::now() < end, "it is not counted");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -815,15 +815,15 @@ fn a_peer_that_is_not_a_cpf_gets_no_message() {
         peer.send(&join());
         assert_eq!(peer.received(&mut pool).len(), 0);
     }
-    assert_eq!(counted(&pool, "whimbrel_versions_refused_total"), 1);
+    assert_eq!(counted(&pool, Metric::LinkVersionsRefused), 1);
     // A CPF whose first message does not join, and one whose first message is unreadable.
-    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 4);
+    assert_eq!(counted(&pool, Metric::LinkRejected), 4);
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.send_octets(first);
         assert_eq!(peer.received(&mut pool).len(), 0);
     }
-    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 6);
+    assert_eq!(counted(&pool, Metric::LinkRejected), 6);
     assert_eq!(pool.rings().members().count(), 0);
 }
 
@@ -837,7 +837,7 @@ fn invalid_heartbeats_are_counted_by_reason() {
     peer.send(&ToCta::Join { region, address: heart.local_addr().unwrap() });
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
-    while counted(&pool, "whimbrel_heartbeats_ignored_total") < 3 {
+    while counted(&pool, Metric::HeartbeatsIgnored) < 3 {
         assert!(Instant::now() < end, "{:?}", pool.samples(Ignored::default()));
         pool.turn(clock::now());
         pool.flush();
@@ -852,11 +852,9 @@ fn invalid_heartbeats_are_counted_by_reason() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let ignored = pool
-        .samples(Ignored::default())
-        .into_iter()
-        .filter(|s| s.name == "whimbrel_heartbeats_ignored_total");
-    let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap().1, s.value)).collect();
+    let ignored =
+        pool.samples(Ignored::default()).into_iter().filter(|s| s.metric == Metric::HeartbeatsIgnored);
+    let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap(), s.value)).collect();
     let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
     assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));
     assert_eq!(pool.rings().members().count(), 1);
@@ -899,7 +897,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_learns_so() {
     }
     let waited = lost_at.expect("it is lost").duration_since(welcome.expect("it was welcome"));
     assert!(waited >= Duration::from_secs(1), "{waited:?}");
-    assert_eq!(counted(&pool, "whimbrel_cpf_unresponsive_total"), 1);
+    assert_eq!(counted(&pool, Metric::CpfUnresponsive), 1);
     assert_eq!(pool.rings().members().collect::<Vec<_>>(), [CpfId(1)]);
 }
 
@@ -922,7 +920,7 @@ fn a_cpf_that_violates_the_protocol_is_excluded() {
         assert!(matches!(received.first(), Some(ToCpf::Welcome { .. })), "{received:?}");
         assert_eq!(pool.rings().members().count(), 0);
     }
-    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 4);
+    assert_eq!(counted(&pool, Metric::CpfExcluded), 4);
 }
 
 /// Whether a CPF with this address may join, this much later. It then violates the protocol, or its process ends.
@@ -974,8 +972,8 @@ fn a_cpf_that_violates_the_protocol_repeatedly_is_excluded_and_logged_once() {
         }
     });
     assert_eq!(lines.load(Ordering::Relaxed), 4, "it joins, is excluded, is refused, and joins again");
-    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 10);
-    assert_eq!(counted(&pool, "whimbrel_link_rejected_total"), 30);
+    assert_eq!(counted(&pool, Metric::CpfExcluded), 10);
+    assert_eq!(counted(&pool, Metric::LinkRejected), 30);
     assert!(joins(&mut pool, bad, later, true) && joins(&mut pool, other, later, true));
     assert_eq!(pool.rings().members().count(), 1, "the correct one");
 }
@@ -986,7 +984,7 @@ fn a_cpf_that_merely_dies_may_join_again_at_once() {
     for n in 1..=5 {
         assert!(joins(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");
     }
-    assert_eq!(counted(&pool, "whimbrel_cpf_excluded_total"), 0);
+    assert_eq!(counted(&pool, Metric::CpfExcluded), 0);
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl InputWatchdog {
             while let Some(work) = watched.upgrade() {
                 if dog.look(&work) {
                     eprintln!(
-                        "an input is not finished in time: this {what} exits (a fault of ours; please report it)"
+                        "an input is not finished in time: this {what} exits (a fault of the program; please report it)"
                     );
                     std::process::abort();
                 }

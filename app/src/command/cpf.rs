@@ -1,4 +1,4 @@
-//! `whimbrel cpf`: a CPF for a CTA elsewhere.
+//! `whimbrel cpf`: a CPF for the CTA of a cluster.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,53 +18,53 @@ use crate::config::{Log, LogFormat, LogLevel};
 use crate::console::Console;
 use crate::logging;
 
-/// Of a CTA beside it that nobody told otherwise.
+/// Port of a CTA on the same host, by default.
 const CTA_PORT: u16 = 7380;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The CTA: `cluster.listen` of the core that it serves; of a pair, both. Without it and etcd: 127.0.0.1:7380.
+    /// Address of the CTA (its `cluster.listen`); repeat it for both of a pair. Default without --etcd: 127.0.0.1:7380.
     #[arg(long, value_name = "ADDRESS")]
     cta: Vec<SocketAddr>,
-    /// Etcd, such as https://192.0.2.9:2379: the CTAs are found there, and this CPF is listed.
+    /// Find the CTAs in etcd, such as https://192.0.2.9:2379, and list this CPF there.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
-    /// The certificates of who vouches for etcd's, as PEM: for https://.
+    /// CA certificates that etcd's certificate is verified with, as PEM; needed for https://.
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca_file: Option<PathBuf>,
-    /// This CPF's certificate, as PEM: where etcd wants to see one.
+    /// Client certificate of this CPF, as PEM, if etcd requires one.
     #[arg(long, value_name = "FILE", requires = "etcd_certificate_key_file")]
     etcd_certificate_file: Option<PathBuf>,
-    /// The certificate's key, as PEM.
+    /// Private key of the client certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "etcd_certificate_file")]
     etcd_certificate_key_file: Option<PathBuf>,
-    /// The user at etcd, where it has users.
+    /// User name at etcd, if it has users.
     #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
     etcd_user: Option<String>,
-    /// File with the user's password.
+    /// File with that user's password.
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
-    /// The cluster's name at etcd: `cluster.name` of the CTAs.
+    /// Name of the cluster at etcd (`cluster.name` of the CTAs).
     #[arg(long, value_name = "NAME", default_value = "whimbrel", requires = "etcd")]
     name: String,
-    /// Which pair's CTAs are found at etcd: their `cluster.home`.
+    /// Which pair of CTAs to serve (their `cluster.home`).
     #[arg(long, value_name = "N", default_value_t = 1, requires = "etcd")]
     home: u16,
-    /// Where other CPFs reach it; port 0 takes any that is free.
+    /// Address that other CPFs connect to; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))]
     listen: SocketAddr,
-    /// Its region: a geohash of the digits 0 to 3, or larger/own.
+    /// Region of this CPF: a geohash of the digits 0 to 3, or LARGER/OWN.
     #[arg(long, default_value = "home/site")]
     region: Region,
-    /// File with the cluster's key, the same as `cluster.key_file` of the CTA; without it, this host only.
+    /// File with the cluster's key (`cluster.key_file` of the CTA). Without it, only processes of this host can connect.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Where it says how it is, over HTTP: /metrics and /api/v1/status. Without it, nowhere.
+    /// Serve /metrics and /api/v1/status of this CPF over HTTP at this address.
     #[arg(long, value_name = "ADDRESS")]
     api: Option<SocketAddr>,
 }
 
-/// Serves until SIGINT or SIGTERM. All else that it needs to know, its CTA tells.
+/// Serves until SIGINT or SIGTERM. The rest of its configuration comes from its CTA.
 pub(crate) fn run(options: Options) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -84,7 +84,7 @@ pub(crate) fn run(options: Options) -> Done {
     if ctas.is_empty() && at_etcd.is_none() {
         ctas.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), CTA_PORT));
     }
-    is_reached(listen, &ctas)?;
+    check_reachable(listen, &ctas)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
@@ -100,12 +100,12 @@ pub(crate) fn run(options: Options) -> Done {
     Ok(())
 }
 
-/// What listens at a loopback address is reached by its own host alone. Errors: one sentence.
-fn is_reached(listen: SocketAddr, ctas: &[SocketAddr]) -> Done {
+/// A loopback address is reached from its own host only. Errors: one sentence.
+fn check_reachable(listen: SocketAddr, ctas: &[SocketAddr]) -> Done {
     match ctas.iter().find(|at| listen.ip().is_loopback() && !at.ip().is_loopback()) {
         Some(far) => Err(format!(
-            "--listen: the CTA {far} and other CPFs do not reach this one at {listen}: write an address of \
-             this host, such as 192.0.2.7:7381 (port 0 takes any that is free)"
+            "--listen: the CTA {far} and other CPFs cannot reach {listen}: write an address of \
+             this host, such as 192.0.2.7:7381 (port 0 takes any free port)"
         )),
         None => Ok(()),
     }
@@ -116,9 +116,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_another_hosts_cta_listens_where_that_one_reaches_it() {
+    fn a_cpf_for_a_cta_on_another_host_must_not_listen_on_loopback() {
         let of = |listen: &str, cta: &str| {
-            is_reached(listen.parse().unwrap(), &["127.0.0.1:7380".parse().unwrap(), cta.parse().unwrap()])
+            check_reachable(
+                listen.parse().unwrap(),
+                &["127.0.0.1:7380".parse().unwrap(), cta.parse().unwrap()],
+            )
         };
         assert!(of("127.0.0.1:0", "192.0.2.1:7380").unwrap_err().contains("192.0.2.1:7380"));
         assert!(of("[::1]:0", "[2001:db8::1]:7380").is_err());

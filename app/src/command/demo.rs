@@ -22,29 +22,29 @@ pub(crate) struct Options {
     /// What the UEs do.
     #[arg(long, default_value = "first-light")]
     scenario: Which,
-    /// How long a city lives, in seconds.
+    /// Duration of the city scenario in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// UEs, all at once; a city has its own number.
+    /// Number of UEs, which all start at once; the city has its own number.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
     ues: u32,
-    /// gNBs; a city has its own number.
+    /// Number of gNBs; the city has its own number.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
-    /// Write N2, N3 and N4 of the core to this pcap file.
+    /// Write the core's packets of N2, N3 and N4 to this pcap file.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Leave NAS readable in the capture (NEA0), so that a decoder can judge it.
+    /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,
 }
 
-/// The scenarios that are shown.
+/// The scenarios of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Which {
     /// Register, session, data, idle and back: all UEs alike.
     FirstLight,
-    /// UEs of different habits that move: handovers both ways, paging, several slices.
+    /// UEs of different habits that move: Xn and N2 handovers, paging, several slices.
     City,
     /// Users of two brokers who move among three operators without a contract (docs/open.md).
     Open,
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Done {
     if options.null_cipher {
         configuration += "security: { ciphering: [NEA0] }\n";
     }
-    print("starting a core, a name server and a web server in a network namespace of their own\n")?;
+    print("starting a core, a DNS server and a web server in a network namespace of their own\n")?;
     let scenario = scenario(options)?;
     let city = options.scenario == Which::City;
     let gnbs = u8::try_from(scenario.gnbs).unwrap_or(u8::MAX);
@@ -103,15 +103,15 @@ pub(crate) fn run(options: &Options) -> Done {
     let mut progress = Progress { of: scenario.count(), shown: false };
     let reports = edge::run(&config, &mut progress);
     progress.end();
-    let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let reports = reports.map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     let core = playground.client().get::<Status>("/api/v1/status").map_err(|e| e.to_string())?;
     let Some(report) = reports.first() else { return Err("no UE arrived".into()) };
     let left = playground.client().get::<Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
-    let said = playground.said();
+    let log = playground.log();
     let stopped = playground.stop();
     summarise(report, &servers, &core)?;
     for failure in report.failures.iter().take(10) {
-        print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
+        print(&format!("failed: {} at step {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
     for violation in report.violations.iter().take(10) {
         print(&format!("violation: {violation}\n"))?;
@@ -121,11 +121,14 @@ pub(crate) fn run(options: &Options) -> Done {
     // A packet may be lost between two programs of a busy machine; no machine makes one overtake another.
     let disorder = both(report.streams.reordered) + both(report.streams.duplicated);
     if disorder > 0 {
-        return Err(format!("{disorder} packets of streams were reordered or duplicated\n{said}"));
+        return Err(format!("{disorder} packets of streams were reordered or duplicated\n{log}"));
     }
     if !report.is_clean() || left != 0 {
         let left = if left == 0 { String::new() } else { format!("; {left} UEs are left in the core") };
-        return Err(format!("{} UEs failed, {} violations{left}\n{said}", report.failed, report.violated));
+        return Err(format!(
+            "{} UEs failed, {} protocol violations{left}\n{log}",
+            report.failed, report.violated
+        ));
     }
     stopped
 }
@@ -185,7 +188,7 @@ impl Watch for Progress {
         let mut err = std::io::stderr();
         if err.is_terminal() {
             self.shown = true;
-            let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} at it ", self.of);
+            let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} running ", self.of);
         }
     }
 }

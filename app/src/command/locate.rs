@@ -11,47 +11,47 @@ use crate::cli::Running;
 use crate::client::{Client, path_part};
 use crate::console::{EventRecord, UeView};
 
-/// How long a report is waited for: a UE that is idle is paged four times, two seconds apart.
+/// How long to wait for a location report: an idle UE is paged four times, two seconds apart.
 const WITHIN: Duration = Duration::from_secs(9);
-/// How often it is looked whether it has come.
+/// How often the events are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is to be known of a UE's place.
+/// What to locate.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// SUPI, imsi-999700000000001 or its digits.
     supi: String,
-    /// Page an idle UE for it, in place of its last known place.
+    /// Page an idle UE to get its current location; default: its last known location.
     #[arg(long)]
     current: bool,
-    /// Have each change of its cell reported from now on.
+    /// Report each change of its cell from now on.
     #[arg(long, conflicts_with_all = ["current", "area", "stop"])]
     follow: bool,
-    /// Have it reported when it comes to this tracking area and when it leaves it, from now on.
+    /// Report from now on when it enters or leaves this tracking area.
     #[arg(long, value_name = "TAC", conflicts_with_all = ["current", "stop"])]
     area: Option<u32>,
-    /// No reports any more.
+    /// Stop the reports.
     #[arg(long, conflicts_with = "current")]
     stop: bool,
     #[command(flatten)]
     at: Running,
 }
 
-/// Says where a UE is, or has it followed.
+/// Prints the location of a UE, or starts or stops its reports.
 pub(crate) fn run(o: &Options) -> Done {
     let client = o.at.client()?;
     let path = format!("/api/v1/ues/{}", path_part(&o.supi));
     let standing = match (o.follow, o.area, o.stop) {
-        (true, ..) => Some(("cells".to_string(), "each change of its cell is reported from now on")),
+        (true, ..) => Some(("cells".to_string(), "each change of its cell will be reported")),
         (_, Some(tac), _) => {
-            Some((format!("area&tac={tac}"), "its coming and going is reported from now on"))
+            Some((format!("area&tac={tac}"), "entering and leaving the tracking area will be reported"))
         }
-        (_, _, true) => Some(("stop".to_string(), "it is not followed any more")),
+        (_, _, true) => Some(("stop".to_string(), "reports are stopped")),
         _ => None,
     };
-    if let Some((report, said)) = standing {
+    if let Some((report, effect)) = standing {
         client.post(&format!("{path}/locate?report={report}"))?;
-        return print(&format!("{}: {said}; GET /api/v1/events shows the reports\n", o.supi));
+        return print(&format!("{}: {effect}; GET /api/v1/events lists them\n", o.supi));
     }
     let ue: UeView = client.get(&path)?;
     if ue.mode == "connected" || o.current {
@@ -60,7 +60,7 @@ pub(crate) fn run(o: &Options) -> Done {
     place(&client.get(&path)?, o.at.json)
 }
 
-/// Has the UE's gNB tell where it is now.
+/// Requests a location report from the UE's gNB.
 fn ask(client: Client, path: &str, supi: &str) -> Done {
     let mut since = client.get::<Status>("/api/v1/status")?.last_event;
     client.post(&format!("{path}/locate"))?;
@@ -77,7 +77,7 @@ fn ask(client: Client, path: &str, supi: &str) -> Done {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Err(format!("no gNB told where {supi} is; `whimbrel ue show {supi}` says where it was last"))
+    Err(format!("no gNB reported the location of {supi}; `whimbrel ue show {supi}` has the last known one"))
 }
 
 fn place(ue: &UeView, as_json: bool) -> Done {
@@ -86,7 +86,7 @@ fn place(ue: &UeView, as_json: bool) -> Done {
             "supi": ue.supi, "mode": ue.mode, "tai": ue.tai, "cell": ue.cell, "seen": ue.seen, "seen_s": ue.seen_s,
         }));
     }
-    let Some(tai) = &ue.tai else { return Err(format!("nobody has told where {} is", ue.supi)) };
+    let Some(tai) = &ue.tai else { return Err(format!("the location of {} is not known", ue.supi)) };
     let cell = ue.cell.as_ref().map(|c| format!(", cell {c}")).unwrap_or_default();
     let age = ue.seen_s.map(|s| format!(", {s} s ago")).unwrap_or_default();
     print(&format!("{} is {}: TAI {tai}{cell}{age}\n", ue.supi, ue.mode))

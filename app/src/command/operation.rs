@@ -1,5 +1,5 @@
-//! What the commands share that order something whose outcome comes later: they wait for it, print it, and end with a status of
-//! their own for each outcome.
+//! Shared by the commands that order something of UEs and gNBs: they wait for the outcome, print it, and have an exit status for each
+//! outcome.
 
 use std::process::ExitCode;
 
@@ -11,17 +11,17 @@ use crate::cli::Running;
 use crate::client::Client;
 use crate::console::{OperationState, OperationView};
 
-/// How long a command waits where the user says nothing: an idle UE is paged for eight seconds, a gNB has ten to answer NG RESET.
+/// Default wait: an idle UE is paged for eight seconds, a gNB has ten to answer NG RESET.
 const WAIT_S: u64 = 15;
 
 /// The exit status of a command that ended without an error of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// What was ordered is so.
+    /// The order was carried out.
     Done = 0,
     /// A UE, gNB or UPF refused, or did not answer.
     Failed = 3,
-    /// The outcome is not known yet, or waits for the UE.
+    /// The outcome is not known yet, or the change waits until the UE connects.
     Open = 4,
 }
 
@@ -34,14 +34,14 @@ impl From<Status> for ExitCode {
 /// How long to wait for an outcome.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Exit status: 0 done; 1 the command could not be carried out (no core, no such UE or session); 2 wrong usage; \
-3 the UE, the gNB or the UPF refused or did not answer; 4 the outcome is not known yet, or comes when the UE connects."
+    after_help = "Exit status: 0 done; 1 not possible (no core answers, or no such UE, session or gNB); 2 wrong usage; \
+3 the UE, the gNB or the UPF refused or did not answer; 4 not known yet, or waiting for the UE to connect."
 )]
 pub(crate) struct Waiting {
-    /// Leave at once; `GET /api/v1/operations/N` tells the outcome.
+    /// Do not wait; `GET /api/v1/operations/N` has the outcome later.
     #[arg(long)]
     no_wait: bool,
-    /// Seconds to wait for the outcome, 30 at most.
+    /// Seconds to wait for the outcome, at most 30.
     #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S, value_parser = clap::value_parser!(u64).range(0..=30),
           conflicts_with = "no_wait")]
     wait: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Waiting {
     pub(crate) at: Running,
 }
 
-/// Gives an order and prints what became of it.
+/// Sends an order and prints its outcome.
 pub(crate) fn order(
     waiting: &Waiting,
     method: &str,
@@ -61,8 +61,9 @@ pub(crate) fn order(
     let path = format!("{path}{join}wait={seconds}");
     let client: Client = waiting.at.client()?.patient(seconds);
     let answer: Value = client.send(method, &path, body)?;
-    let operation: OperationView = serde_json::from_value(answer.clone())
-        .map_err(|_| "the core answers in the words of another version of whimbrel".to_string())?;
+    let operation: OperationView = serde_json::from_value(answer.clone()).map_err(|_| {
+        "the core's answer is not understood: it runs another version of whimbrel".to_string()
+    })?;
     match waiting.at.json {
         true => print_json(&answer)?,
         false => print(&text(&operation))?,
@@ -83,13 +84,13 @@ fn text(o: &OperationView) -> String {
     let session = o.session.map(|n| format!(" session {n}")).unwrap_or_default();
     let sent = o.gnbs.map(|n| format!(" (sent to {n} gNBs)")).unwrap_or_default();
     let later = match o.state {
-        OperationState::Pending => format!(" `GET /api/v1/operations/{}` tells it.", o.id),
+        OperationState::Pending => format!(" See `GET /api/v1/operations/{}`.", o.id),
         OperationState::Succeeded | OperationState::Failed | OperationState::Deferred => String::new(),
     };
     let mut text = format!("{} {}{session}{sent}: {}{later}\n", o.command, o.subject, o.text);
     for f in o.findings.iter().filter(|_| o.gnbs.is_some()) {
-        let said = [&f.message, &f.cause].into_iter().flatten().cloned().collect::<Vec<_>>().join(": ");
-        text += &format!("  {}: {said}\n", f.peer);
+        let answer = [&f.message, &f.cause].into_iter().flatten().cloned().collect::<Vec<_>>().join(": ");
+        text += &format!("  {}: {answer}\n", f.peer);
     }
     text
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_one_line_and_each_gnb_of_a_warning_another() {
+    fn an_outcome_is_one_line_and_one_more_for_each_gnb_of_a_warning() {
         let operation = OperationView {
             command: "session modify".into(),
             subject: "imsi-1".into(),
@@ -125,7 +126,7 @@ mod tests {
         let warning = OperationView {
             command: "warning send".into(),
             subject: "warning 4370 1".into(),
-            text: "Not every gNB did as ordered.".into(),
+            text: "Not every gNB carried it out.".into(),
             findings: vec![finding],
             gnbs: Some(2),
             state: OperationState::Failed,
@@ -133,14 +134,10 @@ mod tests {
         };
         assert_eq!(
             text(&warning),
-            "warning send warning 4370 1 (sent to 2 gNBs): Not every gNB did as ordered.\n  gnb-1: no answer\n"
+            "warning send warning 4370 1 (sent to 2 gNBs): Not every gNB carried it out.\n  gnb-1: no answer\n"
         );
         let open = OperationView { id: 7, text: "The outcome is not known yet.".into(), ..operation };
         let open = OperationView { state: OperationState::Pending, ..open };
-        assert!(
-            text(&open).ends_with("known yet. `GET /api/v1/operations/7` tells it.\n"),
-            "{}",
-            text(&open)
-        );
+        assert!(text(&open).ends_with("known yet. See `GET /api/v1/operations/7`.\n"), "{}", text(&open));
     }
 }

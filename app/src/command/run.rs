@@ -90,7 +90,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let mark = match RunMark::set(&config.store.path) {
         Ok((mark, left)) => {
             if let Some(associations) = left {
-                warn!("{}", aftermath::told(count));
+                warn!("{}", aftermath::warning(count));
                 if let Some(n2) = &mut n2 {
                     associations.iter().for_each(|former| n2.abort_former(former));
                 }
@@ -176,7 +176,7 @@ fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Consol
             if !kept.is_empty() {
                 warn!("these wait for the next start: {}", kept.join(", "));
             }
-            if let Err(e) = console.commands.tell(Command::Reconfigure(Box::new(config))) {
+            if let Err(e) = console.commands.send(Command::Reconfigure(Box::new(config))) {
                 error!("the new configuration is not in force: {e}");
             }
         }

@@ -7,10 +7,10 @@ use super::{Done, print, print_json, table};
 use crate::client::{Client, path_part};
 use crate::console::{FlowView, GnbView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView};
 
-/// UEs asked for at once.
+/// UEs of one request.
 const PAGE: usize = 500;
 
-/// Every UE, a line each.
+/// Lists UEs, one a line.
 pub(crate) fn ues(client: Client, json: bool) -> Done {
     let mut rows = Vec::new();
     let mut after: Option<String> = None;
@@ -30,7 +30,7 @@ pub(crate) fn ues(client: Client, json: bool) -> Done {
     }
     match (json, rows.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => print("No UE is known.\n"),
+        (false, true) => print("There is no UE.\n"),
         (false, false) => print(&table(&["SUPI", "STATE", "MODE", "GNB", "ADDRESSES"], &rows)),
     }
 }
@@ -42,7 +42,7 @@ fn row(ue: &UeView) -> Vec<String> {
     vec![ue.supi.clone(), ue.state.clone(), ue.mode.clone(), gnb, addresses.join(" ")]
 }
 
-/// One UE, a line a fact.
+/// Shows one UE, one property a line.
 pub(crate) fn ue(client: Client, supi: &str, json: bool) -> Done {
     let path = format!("/api/v1/ues/{}", path_part(supi));
     if json {
@@ -62,7 +62,7 @@ fn text(ue: UeView) -> String {
         ("gNB", ue.gnb),
         ("TAI", ue.tai),
         ("cell", ue.cell),
-        ("seen", ue.seen),
+        ("last seen", ue.seen),
         ("allowed slices", Some(ue.allowed_slices.join(", ")).filter(|s| !s.is_empty())),
         ("algorithms", ue.algorithms),
         ("UE-AMBR", ue.subscribed_ue_ambr.map(|subscribed| ue_ambr(subscribed, ue.ue_ambr))),
@@ -79,7 +79,7 @@ fn text(ue: UeView) -> String {
 fn session(s: &SessionView) -> String {
     let addresses = [&s.ipv4, &s.ipv6].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
     let state = if s.active { "active" } else { "inactive" };
-    let changing = if s.changing { ", a change is under way" } else { "" };
+    let changing = if s.changing { ", being modified" } else { "" };
     format!(
         "{} in slice {}, {addresses}, user plane {state}, SSC mode {}{changing}",
         s.dnn, s.s_nssai, s.ssc_mode
@@ -123,7 +123,7 @@ fn flow(f: &FlowView) -> String {
         (false, true) => text += ", uplink gate closed",
     }
     if !f.fulfilled {
-        text += ", the gNB does not keep its guarantee";
+        text += ", the gNB does not fulfil the guaranteed rate";
     }
     text
 }
@@ -157,19 +157,19 @@ pub(crate) fn deregister(waiting: &Waiting, supi: &str) -> Result<Status, String
     order(waiting, "POST", &format!("/api/v1/ues/{}/deregister", path_part(supi)), None)
 }
 
-/// Waits until a UE can be reached; the event "reachable" tells it later.
-pub(crate) fn tell_reachable(waiting: &Waiting, supi: &str) -> Result<Status, String> {
+/// Waits until the UE becomes reachable.
+pub(crate) fn notify_reachable(waiting: &Waiting, supi: &str) -> Result<Status, String> {
     order(waiting, "POST", &format!("/api/v1/ues/{}/reachability", path_part(supi)), None)
 }
 
-/// Every gNB, a line each.
+/// Lists gNBs, one a line.
 pub(crate) fn gnbs(client: Client, json: bool) -> Done {
     if json {
         return print_json(&client.get::<Value>("/api/v1/gnbs")?);
     }
     let gnbs: Vec<GnbView> = client.get("/api/v1/gnbs")?;
     if gnbs.is_empty() {
-        return print("No gNB is up.\n");
+        return print("No gNB is connected.\n");
     }
     let rows: Vec<Vec<String>> = gnbs
         .into_iter()
@@ -258,7 +258,7 @@ mod tests {
             "  session AMBR  100 Mbit/s up, 1 Gbit/s down",
             "  QoS flow      QFI 1, 5QI 9, ARP 8, may not pre-empt, pre-emptable",
             "  QoS flow      QFI 2, 5QI 1, ARP 2, may pre-empt, pre-emptable, GFBR 64 kbit/s up, 64 kbit/s down, MFBR 128 \
-             kbit/s up, 2.5 Mbit/s down, policy voice, downlink gate closed, the gNB does not keep its guarantee",
+             kbit/s up, 2.5 Mbit/s down, policy voice, downlink gate closed, the gNB does not fulfil the guaranteed rate",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }

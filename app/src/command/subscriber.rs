@@ -22,7 +22,7 @@ const PROGRESS_STEP: u64 = 1000;
 
 #[derive(Subcommand)]
 pub(crate) enum SubscriberCommand {
-    /// Add a subscriber: slice 1 and DNN internet unless said otherwise.
+    /// Add a subscriber; by default with slice 1 and DNN internet.
     Add {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: Supi,
@@ -35,27 +35,27 @@ pub(crate) enum SubscriberCommand {
     Show {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: Supi,
-        /// Show the keys too: whoever reads them can clone the SIM.
+        /// Include the keys, with which the SIM can be cloned.
         #[arg(long)]
         secrets: bool,
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// List all subscribers, a line each.
+    /// List all subscribers, one a line.
     List {
-        /// Print JSON, an object a line.
+        /// Print JSON, one object a line.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Change a subscriber: what is not named stays.
+    /// Change a subscriber; properties that are not named stay.
     Edit {
         /// SUPI, imsi-999700000000001 or its digits.
         supi: Supi,
         #[command(flatten)]
         fields: Fields,
-        /// A slice to subscribe besides the present ones, or data networks to add to one: 2=internet. May be repeated.
+        /// Add a slice, or data networks to a slice: 2=internet. May be repeated.
         #[arg(long, value_name = "SLICE=DNN,…", conflicts_with = "slice")]
         add_slice: Vec<String>,
         #[command(flatten)]
@@ -69,15 +69,15 @@ pub(crate) enum SubscriberCommand {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Import a list, CSV or JSON, all of it or nothing. Lists of card vendors and of other cores need no changes: headings such
+    /// Import a CSV or JSON list, all of it or nothing. Lists of SIM vendors and other cores can be imported as they are: headings such
     /// as IMSI, KI, OPC, MSISDN are understood, separated by commas, semicolons or tabs.
     Import {
-        /// The list; - reads standard input.
+        /// File to import; - reads standard input.
         file: PathBuf,
-        /// How it is written; without it, the list's first character shows it.
+        /// Format of the file; default: detected from its first character.
         #[arg(long)]
         format: Option<ListFormat>,
-        /// What to do with a SUPI that is there already.
+        /// What to do if a SUPI already exists.
         #[arg(long, default_value = "refuse")]
         on_existing: Existing,
         #[command(flatten)]
@@ -85,12 +85,12 @@ pub(crate) enum SubscriberCommand {
     },
     /// Export all subscribers.
     Export {
-        /// The list to write, readable by its owner only; without it, standard output.
+        /// File to write, readable by its owner only; default: standard output.
         file: Option<PathBuf>,
-        /// How to write it; without it, the file's name says so, else JSON.
+        /// Format; default: by the file's extension, else JSON.
         #[arg(long)]
         format: Option<ListFormat>,
-        /// Include the keys, without which it cannot be imported: whoever reads them can clone every SIM.
+        /// Include the keys, which an import needs and with which every SIM can be cloned.
         #[arg(long)]
         secrets: bool,
         #[command(flatten)]
@@ -107,16 +107,16 @@ pub(crate) struct Fields {
     /// OPc, 32 hexadecimal digits.
     #[arg(long, conflicts_with_all = ["op", "top", "topc"])]
     opc: Option<String>,
-    /// OP in place of OPc.
+    /// OP instead of OPc.
     #[arg(long, conflicts_with_all = ["top", "topc"])]
     op: Option<String>,
-    /// TOPc of a SIM that has TUAK in place of Milenage, 64 hexadecimal digits.
+    /// TOPc of a SIM with TUAK instead of Milenage, 64 hexadecimal digits.
     #[arg(long, conflicts_with = "top")]
     topc: Option<String>,
-    /// TOP in place of TOPc.
+    /// TOP instead of TOPc.
     #[arg(long)]
     top: Option<String>,
-    /// Method of authentication: 5g-aka or eap-aka-prime.
+    /// Authentication method: 5g-aka or eap-aka-prime.
     #[arg(long)]
     auth: Option<String>,
     /// Authentication management field, 4 hexadecimal digits.
@@ -125,25 +125,25 @@ pub(crate) struct Fields {
     /// enabled or barred.
     #[arg(long)]
     status: Option<String>,
-    /// Public number.
+    /// Phone number (MSISDN).
     #[arg(long)]
     msisdn: Option<String>,
-    /// The slice and its data networks, the first the default: 1=internet,ims or 1-0000ab=internet. May be repeated.
+    /// Slice with its data networks, the default one first: 1=internet,ims or 1-0000ab=internet. May be repeated.
     #[arg(long, value_name = "SLICE=DNN,…")]
     slice: Vec<String>,
-    /// Any fields as JSON, merged over the rest: '{"subscription": {"ue_ambr": {"uplink": "1 Gbps", …}}}'.
+    /// Further properties as JSON, merged over the others: '{"subscription": {"ue_ambr": {"uplink": "1 Gbps", …}}}'.
     #[arg(long, value_name = "JSON")]
     set: Option<String>,
 }
 
-/// How a list is written.
+/// Format of a list.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum ListFormat {
     Csv,
     Json,
 }
 
-/// What to do with a SUPI that is there already.
+/// What to do if a SUPI already exists.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Existing {
     Refuse,
@@ -176,18 +176,18 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
     }
 }
 
-/// Opens the store, and writes down what it is opened for.
-fn open(file: &ConfigFile, what: &str, whose: &[Supi]) -> Result<Store, String> {
+/// Opens the store, and records the access.
+fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, String> {
     let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
     let store = subscribers::open(&config.store)?;
-    let (who, what) = (audit::user(), format!("subscriber {what}"));
-    let told = |whose: Option<&str>| {
-        let access = Access { who: &who, what: &what, whose, outcome: "begun" };
+    let (caller, request) = (audit::user(), format!("subscriber {what}"));
+    let record = |subscriber: Option<&str>| {
+        let access = Access { caller: &caller, request: &request, subscriber, outcome: "begun" };
         audit::record(&config.store.path, Some(&store), &access);
     };
-    whose.iter().for_each(|supi| told(Some(&supi.to_string())));
-    if whose.is_empty() {
-        told(None);
+    subjects.iter().for_each(|supi| record(Some(&supi.to_string())));
+    if subjects.is_empty() {
+        record(None);
     }
     Ok(store)
 }
@@ -198,7 +198,7 @@ fn served(file: &ConfigFile) -> Result<PlmnId, String> {
     Ok(config.amf.plmn)
 }
 
-fn told(e: StoreError) -> String {
+fn sentence(e: StoreError) -> String {
     e.to_string()
 }
 
@@ -265,18 +265,16 @@ fn with_slices(present: &SubscriberRecord, added: &[String]) -> Result<Value, St
 fn add(store: &mut Store, supi: Supi, fields: &Fields, served: PlmnId) -> Done {
     let mut map = fields_of(fields)?;
     if !map.contains_key("k") {
-        return Err(
-            "a subscriber needs its permanent key: name --k with 32 hexadecimal digits, as on the SIM".into(),
-        );
+        return Err("the permanent key is missing: give --k with the 32 hexadecimal digits of the SIM".into());
     }
     if !["opc", "op", "topc", "top"].iter().any(|name| map.contains_key(*name)) {
-        return Err("a subscriber needs --opc with 32 hexadecimal digits, as on the SIM; or --op, the operator's constant, \
-                    from which OPc is then derived (TS 35.206 §8.2)"
+        return Err("OPc is missing: give --opc with the 32 hexadecimal digits of the SIM; or --op, the operator's constant, \
+                    from which OPc is derived (TS 35.206 §8.2)"
             .into());
     }
     map.insert("supi".into(), json!(supi.to_string()));
     let record = subscribers::record_of(Value::Object(map))?;
-    store.add(&record).map_err(told)?;
+    store.add(&record).map_err(sentence)?;
     if !subscribers::is_of(supi, served) {
         eprintln!("{}", other_plmn(supi, 1, served));
     }
@@ -286,13 +284,14 @@ fn add(store: &mut Store, supi: Supi, fields: &Fields, served: PlmnId) -> Done {
 fn edit(store: &mut Store, supi: Supi, fields: &Fields, add_slice: &[String]) -> Done {
     let mut map = fields_of(fields)?;
     if !add_slice.is_empty() {
-        let present = store.get(supi).map_err(told)?.ok_or_else(|| told(StoreError::Unknown(supi)))?;
+        let present =
+            store.get(supi).map_err(sentence)?.ok_or_else(|| sentence(StoreError::Unknown(supi)))?;
         let slices = with_slices(&present, add_slice)?;
         let subscription = map.entry("subscription").or_insert_with(|| json!({}));
         subscription["slices"] = slices;
     }
     if map.is_empty() {
-        return Err("nothing to change was named: see `whimbrel subscriber edit --help`".into());
+        return Err("no change was given: see `whimbrel subscriber edit --help`".into());
     }
     let record = subscribers::patch(store, supi, &map).map_err(|e| e.to_string())?;
     print(&format!("{supi} was changed\n"))?;
@@ -300,7 +299,7 @@ fn edit(store: &mut Store, supi: Supi, fields: &Fields, add_slice: &[String]) ->
 }
 
 fn show(store: &mut Store, supi: Supi, secrets: bool) -> Done {
-    let record = store.get(supi).map_err(told)?.ok_or_else(|| told(StoreError::Unknown(supi)))?;
+    let record = store.get(supi).map_err(sentence)?.ok_or_else(|| sentence(StoreError::Unknown(supi)))?;
     let value =
         if secrets { serde_json::to_value(WithSecrets(&record)) } else { serde_json::to_value(&*record) };
     print_json(&value.map_err(|e| e.to_string())?)
@@ -310,7 +309,7 @@ fn list(store: &mut Store, json: bool) -> Done {
     let mut after = None;
     let mut headed = false;
     loop {
-        let page = store.list(after, PAGE).map_err(told)?;
+        let page = store.list(after, PAGE).map_err(sentence)?;
         let Some(last) = page.last() else { break };
         after = Some(last.supi);
         if json {
@@ -324,7 +323,7 @@ fn list(store: &mut Store, json: bool) -> Done {
         print(if headed { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text })?;
         headed = true;
     }
-    if after.is_none() && !json { print("There is no subscriber.\n") } else { Ok(()) }
+    if after.is_none() && !json { print("There are no subscribers.\n") } else { Ok(()) }
 }
 
 fn row(record: &SubscriberRecord) -> Vec<String> {
@@ -338,7 +337,7 @@ fn row(record: &SubscriberRecord) -> Vec<String> {
 
 fn remove(store: &mut Store, supis: &[Supi]) -> Done {
     for &supi in supis {
-        store.remove(supi).map_err(told)?;
+        store.remove(supi).map_err(sentence)?;
         print(&format!("{supi} was removed\n"))?;
     }
     Ok(())
@@ -388,10 +387,10 @@ fn import(
             let lines: String = lines.iter().map(|l| format!("\n  {l}")).collect();
             format!("nothing was imported from {}:{lines}", file.display())
         }
-        other => told(other),
+        other => sentence(other),
     })?;
     if !done.ignored_columns.is_empty() {
-        eprintln!("columns that are not imported: {}", done.ignored_columns.join(", "));
+        eprintln!("columns not imported: {}", done.ignored_columns.join(", "));
     }
     if let Some(supi) = first_of_others {
         eprintln!("{}", other_plmn(supi, of_others, served));
@@ -399,14 +398,14 @@ fn import(
     print(&format!("{} added, {} replaced, {} skipped\n", done.added, done.replaced, done.skipped))
 }
 
-/// What is said of subscribers whose IMSIs do not begin with the PLMN that the core serves: how many, and the first.
+/// The warning about subscribers whose IMSIs do not begin with the PLMN that the core serves.
 fn other_plmn(supi: Supi, count: u64, served: PlmnId) -> String {
-    let whose = match count {
+    let subject = match count {
         1 => format!("the IMSI of {supi} does"),
         n => format!("{n} IMSIs, the first of them {supi}, do"),
     };
     format!(
-        "warning: {whose} not begin with {served}, the PLMN that this core serves: a UE of another PLMN registers here only \
+        "warning: {subject} not begin with {served}, the PLMN that this core serves: a UE of another PLMN registers here only \
          if its SIM lets it select {served}; check the IMSI, or `plmn` in the configuration"
     )
 }
@@ -415,14 +414,14 @@ fn export(store: &mut Store, file: Option<&Path>, format: Option<ListFormat>, se
     let secrets = if secrets { Secrets::Include } else { Secrets::Omit };
     let format = list_format(file, format);
     let Some(file) = file else {
-        store.export(&mut std::io::stdout().lock(), format, secrets).map_err(told)?;
+        store.export(&mut std::io::stdout().lock(), format, secrets).map_err(sentence)?;
         return Ok(());
     };
     let cannot = |e: std::io::Error| format!("{} cannot be written: {e}", file.display());
     let made =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file).map_err(cannot)?;
     let mut out = BufWriter::new(made);
-    let count = store.export(&mut out, format, secrets).map_err(told)?;
+    let count = store.export(&mut out, format, secrets).map_err(sentence)?;
     out.flush().map_err(cannot)?;
     print(&format!("{count} subscribers were exported to {}\n", file.display()))
 }
@@ -472,16 +471,16 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_of_another_plmn_names_the_subscriber_and_the_served_plmn() {
+    fn the_warning_about_another_plmn_names_the_subscriber_and_the_served_plmn() {
         let supi: Supi = "001010000000002".parse().unwrap();
         assert!(
             !subscribers::is_of(supi, PlmnId::TEST) && subscribers::is_of(supi, "001/01".parse().unwrap())
         );
-        for (count, whose) in
+        for (count, subject) in
             [(1, "the IMSI of imsi-001010000000002"), (3, "3 IMSIs, the first of them imsi-")]
         {
             let warning = other_plmn(supi, count, PlmnId::TEST);
-            assert!(warning.contains(whose) && warning.contains("999/70"), "{warning}");
+            assert!(warning.contains(subject) && warning.contains("999/70"), "{warning}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who may come in and how often each must prove itself: the AMF's policies of access.
+//! Access policies of the AMF: authentication, slices, emergency services, congestion.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use whimbrel_store::BitRate;
 use super::section::Section;
 use super::value::{Value, words};
 
-/// Who gets emergency services (TS 23.501 §5.16.4.1).
+/// The UEs that get emergency services (TS 23.501 §5.16.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmergencyFor {
-    /// Nobody.
-    Nobody,
-    /// UEs that prove their key.
+    /// No UE.
+    None,
+    /// UEs that are authenticated.
     Authenticated,
-    /// All, also without a SIM.
-    Everybody,
+    /// All UEs, also without a SIM.
+    All,
 }
 
 words! { EmergencyFor {
-    EmergencyFor::Nobody = "nobody",
+    EmergencyFor::None = "none",
     EmergencyFor::Authenticated = "authenticated",
-    EmergencyFor::Everybody = "everybody",
+    EmergencyFor::All = "all",
 } }
 
 /// The policies.
@@ -56,7 +56,7 @@ pub(crate) struct Emergency {
     pub(crate) rate: Rate,
 }
 
-/// What is kept back.
+/// Congestion control.
 #[derive(Clone, Debug)]
 pub(crate) struct Congestion {
     pub(crate) general: bool,
@@ -113,62 +113,62 @@ impl Value for Rate {
 const EMERGENCY_RATE: &str = "2 Mbps";
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
-    root.section("access", "Who may come in, and how often each must prove itself.", |s| Access {
+    root.section("access", "Access policies: authentication, slices, idle mode, emergency services, congestion.", |s| Access {
         authenticate_every: s.value(
             "authenticate_every",
             0u32,
-            "A UE proves its key anew after so many registrations under it (TS 33.501 §6.1.2). 0: as long as the key \
-             lasts.",
+            "A UE is authenticated again after this many registrations under one key (TS 33.501 §6.1.2). 0: only when the key \
+             ends.",
         ),
         authenticate_after: s.value(
             "authenticate_after",
             Duration::ZERO,
-            "The same once its key is so old, at its next registration. 0s: as long as it lasts.",
+            "A UE is authenticated again at its next registration when its key is this old. 0s: only when the key ends.",
         ),
         refused_equipment: s.list(
             "refused_equipment",
             vec![],
-            "Equipment that gets no service, by the first 8 to 14 digits of its IMEI: [\"35609204\"] (TS 23.501 §6.2.16).",
+            "Equipment that is refused, by the first 8 to 14 digits of its IMEI: [\"35609204\"] (TS 23.501 §6.2.16).",
         ),
         slice_areas: s.list(
             "slice_areas",
             vec![],
-            "Slices that are to be had in some tracking areas only: [2@7, 2@8] (TS 23.501 §5.15.5.2.1).",
+            "Slices that are available in some tracking areas only: [2@7, 2@8] (TS 23.501 §5.15.5.2.1).",
         ),
         slice_limits: s.list(
             "slice_limits",
             vec![],
-            "Most UEs registered for a slice at once: [2@100] (TS 23.501 §5.15.11).",
+            "Most UEs registered for a slice: [2@100] (TS 23.501 §5.15.11).",
         ),
-        mico: s.value("mico", true, "UEs may ask not to be reached while idle (TS 23.501 §5.4.1.3)."),
-        edrx: s.value("edrx", true, "UEs may ask for long paging cycles (TS 23.501 §5.31.7.2)."),
+        mico: s.value("mico", true, "Allow MICO mode, in which idle UEs are not paged (TS 23.501 §5.4.1.3)."),
+        edrx: s.value("edrx", true, "Allow extended DRX, that is, long paging cycles (TS 23.501 §5.31.7.2)."),
         rrc_inactive: s.value(
             "rrc_inactive",
             true,
-            "gNBs are told what they need to let UEs rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).",
+            "Send gNBs the assistance information for RRC_INACTIVE (TS 23.501 §5.3.3.2.5).",
         ),
         rrc_reports: s.value(
             "rrc_reports",
             false,
-            "gNBs tell each time that a UE goes to rest or comes back: `whimbrel ue show` tells (TS 23.502 §4.8.3).",
+            "Request reports of RRC_INACTIVE transitions from gNBs; `whimbrel ue show` shows the state (TS 23.502 §4.8.3).",
         ),
         voice_match: s.value(
             "voice_match",
             false,
-            "gNBs are asked whether a UE's radio carries IMS voice; where it does not, the UE is told at its next \
+            "Ask gNBs whether a UE's radio capabilities support IMS voice; if not, the UE learns it at its next \
              registration. Only with `amf.ims_voice_over_ps` (TS 23.502 §4.2.8a).",
         ),
         paging_near: s.value(
             "paging_near",
             Duration::from_secs(300),
-            "A UE seen so lately is paged first where that was, and in its whole area if it does not answer in 2s \
-             (TS 23.501 §5.4.3.2). 0s: in the whole area at once.",
+            "A UE that was seen within this time is paged in its last cell first, and in its registration area if it does not answer in 2s \
+             (TS 23.501 §5.4.3.2). 0s: in the registration area at once.",
         ),
         emergency: emergency(s),
-        congestion: s.section("congestion", "What is kept back; emergency and high priority pass.", |s| Congestion {
-            general: s.value("general", false, "Registrations and service requests (T3346, TS 24.501 §5.3.9)."),
-            dnns: s.list("dnns", vec![], "New sessions of these data networks (T3396, TS 24.501 §6.2.7)."),
-            slices: s.list("slices", vec![], "New sessions in these slices (T3585, TS 24.501 §6.2.8)."),
+        congestion: s.section("congestion", "Congestion control: requests to reject, except emergency and high priority ones.", |s| Congestion {
+            general: s.value("general", false, "Reject registrations and service requests (T3346, TS 24.501 §5.3.9)."),
+            dnns: s.list("dnns", vec![], "Reject new sessions of these data networks (T3396, TS 24.501 §6.2.7)."),
+            slices: s.list("slices", vec![], "Reject new sessions in these slices (T3585, TS 24.501 §6.2.8)."),
         }),
     })
 }
@@ -178,23 +178,23 @@ fn emergency(s: &mut Section<'_, '_>) -> Emergency {
         let emergency = Emergency {
             service: s.value(
                 "service",
-                EmergencyFor::Nobody,
-                "nobody, authenticated or everybody. everybody: also UEs without a SIM, whose NAS has then neither \
-                 integrity nor cipher (TS 33.501 §10.2.2).",
+                EmergencyFor::None,
+                "none, authenticated or all: the UEs that get emergency services. all: also UEs without a SIM, whose NAS has then neither \
+                 integrity protection nor ciphering (TS 33.501 §10.2.2).",
             ),
-            slice: s.value("slice", SNssai::sst(1), "The slice of emergency sessions."),
+            slice: s.value("slice", SNssai::sst(1), "Slice of emergency sessions."),
             dnn: match "sos".parse() {
-                Ok(default) => s.value("dnn", default, "Their data network: one of `data_networks`."),
+                Ok(default) => s.value("dnn", default, "DNN of emergency sessions, one of `data_networks`."),
                 Err(_) => unreachable!("the default name is valid"),
             },
-            five_qi: s.value("five_qi", 5u8, "5QI of their default QoS flow: IMS signalling (TS 23.501 §5.7.4)."),
+            five_qi: s.value("five_qi", 5u8, "5QI of the default QoS flow: IMS signalling (TS 23.501 §5.7.4)."),
             arp_priority: s.value(
                 "arp_priority",
                 1u8,
                 "Allocation and retention priority, 1 (highest) to 15: give it to no other session (TS 23.501 §5.16.4.1).",
             ),
             rate: match Rate::read(EMERGENCY_RATE) {
-                Ok(default) => s.value("rate", default, "Most that one of them may send, and receive."),
+                Ok(default) => s.value("rate", default, "Session AMBR, in each direction."),
                 Err(_) => unreachable!("the default rate is valid"),
             },
         };
@@ -206,19 +206,19 @@ fn emergency(s: &mut Section<'_, '_>) -> Emergency {
 }
 
 impl Access {
-    /// What the control plane is told.
+    /// The policies for the control plane.
     pub(super) fn control(&self) -> control::Access {
         let e = &self.emergency;
         let ambr = Ambr { ul_kbps: e.rate.0.kbps(), dl_kbps: e.rate.0.kbps() };
-        let mut told = control::Access {
+        let mut access = control::Access {
             authentication: control::AuthenticationPolicy {
                 every_registrations: Some(self.authenticate_every).filter(|n| *n > 0),
                 after: Some(self.authenticate_after).filter(|d| !d.is_zero()),
             },
             refused_equipment: self.refused_equipment.iter().map(|e| e.0.clone()).collect(),
             slice_ues_max: self.slice_limits.iter().map(|At(s, n)| (*s, *n)).collect(),
-            emergency: (e.service != EmergencyFor::Nobody).then(|| control::Emergency {
-                unauthenticated: e.service == EmergencyFor::Everybody,
+            emergency: (e.service != EmergencyFor::None).then(|| control::Emergency {
+                unauthenticated: e.service == EmergencyFor::All,
                 s_nssai: e.slice,
                 dnn: e.dnn.clone(),
                 arp: Arp { priority: e.arp_priority, may_preempt: true, preemptable: false },
@@ -239,9 +239,9 @@ impl Access {
             ..control::Access::default()
         };
         for At(s, tac) in &self.slice_areas {
-            told.slice_areas.entry(*s).or_default().insert(*tac);
+            access.slice_areas.entry(*s).or_default().insert(*tac);
         }
-        told
+        access
     }
 }
 
@@ -252,15 +252,15 @@ mod tests {
     #[test]
     fn the_policies_reach_the_control_plane() {
         let text = "access:\n  authenticate_every: 5\n  refused_equipment: [\"35609204\"]\n  slice_areas: [2@7, 2@8]\n  \
-                    slice_limits: [1@10]\n  emergency:\n    service: everybody\n    dnn: internet\n  congestion:\n    \
+                    slice_limits: [1@10]\n  emergency:\n    service: all\n    dnn: internet\n  congestion:\n    \
                     dnns: [internet]\n";
-        let told = parse(text, std::path::Path::new("w.yaml")).unwrap().control().amf.access;
-        assert_eq!(told.authentication.every_registrations, Some(5));
-        assert_eq!((told.refused_equipment.len(), told.slice_ues_max.len()), (1, 1));
-        assert_eq!(told.slice_areas.values().next().map(|t| t.len()), Some(2));
-        let emergency = told.emergency.unwrap();
+        let access = parse(text, std::path::Path::new("w.yaml")).unwrap().control().amf.access;
+        assert_eq!(access.authentication.every_registrations, Some(5));
+        assert_eq!((access.refused_equipment.len(), access.slice_ues_max.len()), (1, 1));
+        assert_eq!(access.slice_areas.values().next().map(|t| t.len()), Some(2));
+        let emergency = access.emergency.unwrap();
         assert!(emergency.unauthenticated && emergency.ambr.ul_kbps == 2000 && emergency.arp.priority == 1);
-        assert_eq!(told.congestion.dnns.len(), 1);
+        assert_eq!(access.congestion.dnns.len(), 1);
         let none = super::super::default().control().amf.access;
         assert!(none.emergency.is_none() && none.authentication == Default::default());
     }

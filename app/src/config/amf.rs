@@ -1,4 +1,4 @@
-//! Who this network is: PLMN, tracking areas, slices, and the AMF (TS 23.501 §5.9.4, §5.15).
+//! Identity of this network: PLMN, tracking areas, slices, and the AMF (TS 23.501 §5.9.4, §5.15).
 
 use whimbrel_ids::{AmfId, PlmnId, SNssai, Tac};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
@@ -35,37 +35,37 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
     let plmn = root.value(
         "plmn",
         PlmnId::TEST,
-        "The network: MCC/MNC. 999/70 is a test network that no operator owns. The first digits of each SIM's IMSI.",
+        "PLMN as MCC/MNC, the first digits of each SIM's IMSI. 999/70 is a test network that no operator owns.",
     );
     let tacs = root.list(
         "tacs",
         Tac::new(1).into_iter().collect(),
-        "Tracking area codes served. A gNB must broadcast at least one of them, with this PLMN.",
+        "Tracking area codes served. A gNB must broadcast at least one of them with this PLMN.",
     );
     let registration_areas = root.list(
         "registration_areas",
         Vec::new(),
-        "Registration areas: tracking areas among which an idle UE moves without telling, and is paged: [1+2, 3+4+5]. \
-         None: all of `tacs` are one (TS 23.501 §5.9.4).",
+        "Registration areas: sets of tracking areas in which an idle UE moves without a registration and is paged: [1+2, 3+4+5]. \
+         Empty: all of `tacs` are one area (TS 23.501 §5.9.4).",
     );
     let slices = root.list(
         "slices",
         vec![SNssai::sst(1)],
         "Slices offered (S-NSSAI), as SST or SST-SD: [1, 2-0000ab]. SST 1 is eMBB (TS 23.501 §5.15.2.2).",
     );
-    let (integrity, ciphering) = root.section("security", "What protects NAS (TS 33.501 §5.5, §6.7).", |s| {
+    let (integrity, ciphering) = root.section("security", "NAS security algorithms (TS 33.501 §5.5, §6.7).", |s| {
         (
             s.list(
                 "integrity",
                 vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],
-                "Integrity algorithms, best first: the first that a UE knows too is used. NIA0 protects nothing and \
-                 is refused.",
+                "Integrity algorithms in order of preference; the first that the UE supports is used. NIA0 protects nothing and \
+                 is not allowed.",
             ),
             s.list(
                 "ciphering",
                 vec![CipheringAlgorithm::Nea2, CipheringAlgorithm::Nea1, CipheringAlgorithm::Nea3],
-                "Ciphering algorithms, best first. NEA0 leaves NAS readable: name it, alone or last, only where a \
-                 capture must be read or the law forbids ciphering.",
+                "Ciphering algorithms in order of preference. NEA0 does not cipher: list it, alone or last, only if captures \
+                 must be readable or the law forbids ciphering.",
             ),
         )
     });
@@ -74,31 +74,31 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         tacs,
         registration_areas,
         slices,
-        name: s.value("name", "whimbrel".to_string(), "AMF name that gNBs are told (TS 38.413 §9.3.3.21)."),
+        name: s.value("name", "whimbrel".to_string(), "AMF name sent to gNBs (TS 38.413 §9.3.3.21)."),
         amf_id: amf_id(s),
         relative_capacity: s.value(
             "relative_capacity",
             255,
-            "Weight among the AMFs that one gNB knows (TS 38.413 §9.3.1.32).",
+            "Relative AMF capacity: weight among the AMFs of one gNB (TS 38.413 §9.3.1.32).",
         ),
         integrity,
         ciphering,
         network_name_full: s.value(
             "network_name_full",
             "Whimbrel".to_string(),
-            "Name that UEs show (TS 24.501 §8.2.19); \"\" sends none.",
+            "Network name that UEs display (TS 24.501 §8.2.19); \"\": none is sent.",
         ),
-        network_name_short: s.value("network_name_short", "Whimbrel".to_string(), "Its short form; \"\" sends none."),
+        network_name_short: s.value("network_name_short", "Whimbrel".to_string(), "Short network name; \"\": none is sent."),
         ims_vops: s.value(
             "ims_voice_over_ps",
             false,
-            "Tells UEs that voice over IMS works here (TS 24.501 §9.11.3.5). Set it with a data network `ims` and \
-             an IMS behind it: without both, UEs keep off the network or drop calls.",
+            "Indicates to UEs that IMS voice is supported (TS 24.501 §9.11.3.5). Set it only with a data network `ims` and \
+             an IMS: without both, UEs avoid the network or drop calls.",
         ),
         time_zone: s.value(
             "time_zone",
             TimeZone(0),
-            "Offset of local time from UTC that UEs are told with the time (TS 24.008 §10.5.3.8).",
+            "Offset of local time from UTC, sent to UEs with the time (TS 24.008 §10.5.3.8).",
         ),
     })
 }

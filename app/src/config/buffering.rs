@@ -1,4 +1,4 @@
-//! What waits for UEs in the UPF of this program.
+//! Bounds on buffered packets in the UPF of this program.
 
 use whimbrel_user::{Buffering, HELD_MAX, HELD_PER_SESSION_MAX, STRAYS_MAX};
 
@@ -6,29 +6,29 @@ use super::section::Section;
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Buffering {
     let d = Buffering::default();
-    let doc = "Packets that wait in the UPF of this program for idle UEs and through handovers. What exceeds a bound is dropped and counted \
-               by it (`whimbrel_upf_dropped_total`).";
+    let doc = "Packets that the UPF of this program buffers for idle UEs and during handovers. Packets beyond a bound are dropped; \
+               docs/upf.md has the counters.";
     root.section("buffering", doc, |s| {
         let bounds = Buffering {
-            packets_per_session: s.value("packets_per_session", d.packets_per_session, "Of one session, up to 3000."),
-            octets_per_session: s.value("octets_per_session", d.octets_per_session, "Of one session."),
-            packets: s.value("packets", d.packets, "Of all sessions, up to 262144; each takes some 2 KiB of memory."),
-            octets: s.value("octets", d.octets, "Of all sessions."),
+            packets_per_session: s.value("packets_per_session", d.packets_per_session, "Packets of one session, up to 3000."),
+            octets_per_session: s.value("octets_per_session", d.octets_per_session, "Octets of one session."),
+            packets: s.value("packets", d.packets, "Packets of all sessions, up to 262144; each takes some 2 KiB of memory."),
+            octets: s.value("octets", d.octets, "Octets of all sessions."),
             strays: s.value(
                 "strays",
                 d.strays,
-                "Packets for no session that wait, 200 ms at most, while it is asked whether one is on its way; up to 1024. 0: dropped at once.",
+                "Packets without a session that wait for at most 200 ms, in case their session is being set up; up to 1024. 0: they are dropped at once.",
             ),
             age: s.value(
                 "age",
                 d.age,
-                "How long a packet waits, up to 3h; longer where the SMF says so (DL Buffering Duration).",
+                "How long a packet is buffered, up to 3h; the SMF can set a longer time (DL Buffering Duration).",
             ),
             early_drop: s.value(
                 "early_drop",
                 d.early_drop,
-                "Whether packets whose ends know no ECN are dropped by chance when half of a session's buffer is used, one in ten at most; those that \
-                 know it are marked in any case. Without, nothing is lost up to the bounds.",
+                "Drop a random part, at most one in ten, of packets without ECN support when half of a session's buffer is used; packets with ECN \
+                 support are always marked then. false: no packet is dropped below the bounds.",
             ),
         };
         within(s, "packets_per_session", bounds.packets_per_session.into(), HELD_PER_SESSION_MAX.into());

@@ -1,4 +1,4 @@
-//! What each key may say alone but not together with another.
+//! Contradictions between keys.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -26,8 +26,8 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     home_network_keys(config, pass);
     interfaces(config, pass);
     super::upf::check(config, pass);
-    super::neighbours::check(config, pass);
     super::open::check(config, pass);
+    super::peer_amfs::check(config, pass);
     cluster(config, pass);
 }
 
@@ -35,7 +35,7 @@ fn cluster(config: &Config, pass: &mut Pass) {
     if config.cluster.pair.is_some() && config.upfs().iter().any(|upf| upf.address.is_none()) {
         pass.refuse(
             "cluster.etcd",
-            "the CTA replica goes on with sessions at UPFs, and the UPF of this program would be lost with it",
+            "the CTA replica continues with the sessions at UPFs, but the UPF of this program would be lost with this CTA",
             "run it as a process of its own (`whimbrel upf`) and name it in `upfs`",
         );
     }
@@ -53,22 +53,18 @@ fn lists(config: &Config, pass: &mut Pass) {
     for (key, name) in [("full", &config.amf.network_name_full), ("short", &config.amf.network_name_short)] {
         // The element's length is one octet, less the octet of coding; UCS-2 doubles the characters.
         if name.encode_utf16().count() > 100 {
-            pass.refuse(
-                &format!("amf.network_name_{key}"),
-                "the name is too long to be shown",
-                "keep 100 characters",
-            );
+            pass.refuse(&format!("amf.network_name_{key}"), "the name is too long", "keep 100 characters");
         }
     }
 }
 
 fn algorithms(config: &Config, pass: &mut Pass) {
-    not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "no UE could be trusted");
+    not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "NAS could not be protected");
     not_empty(pass, "security.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
     if config.amf.integrity.contains(&IntegrityAlgorithm::Nia0) {
         pass.refuse(
             "security.integrity",
-            "NIA0 protects nothing and may not serve a registered UE (TS 33.501 §5.5.2)",
+            "NIA0 protects nothing and is not allowed for registered UEs (TS 33.501 §5.5.2)",
             "list NIA2, NIA1 or NIA3",
         );
     }
@@ -76,15 +72,15 @@ fn algorithms(config: &Config, pass: &mut Pass) {
     if nea0.is_some_and(|at| at + 1 != config.amf.ciphering.len()) {
         pass.refuse(
             "security.ciphering",
-            "every UE knows NEA0, so what follows it is never used",
-            "put NEA0 last, or leave it alone in the list",
+            "every UE supports NEA0, so algorithms after it are never used",
+            "put NEA0 last, or list only NEA0",
         );
     }
 }
 
 fn emergency(config: &Config, pass: &mut Pass) {
     let emergency = &config.access.emergency;
-    if emergency.service == super::access::EmergencyFor::Nobody {
+    if emergency.service == super::access::EmergencyFor::None {
         return;
     }
     if !config.data_networks.iter().any(|n| n.dnn == emergency.dnn) {
@@ -95,16 +91,16 @@ fn emergency(config: &Config, pass: &mut Pass) {
 
 fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
     if networks.is_empty() {
-        pass.refuse("data_networks", "without a data network no session can be had", "list at least one");
+        pass.refuse("data_networks", "without a data network no session is possible", "list at least one");
     }
     if networks.len() > DATA_NETWORKS_MAX {
-        let what = format!("{} data networks are more than one UPF serves", networks.len());
+        let what = format!("there are {} data networks, more than a UPF serves", networks.len());
         pass.refuse("data_networks", what, format!("list at most {DATA_NETWORKS_MAX}"));
     }
     for (i, a) in networks.iter().enumerate() {
         for (j, b) in networks.iter().enumerate().take(i) {
             if a.dnn == b.dnn {
-                let what = format!("the data network `{}` stands in the list twice", a.dnn);
+                let what = format!("the data network `{}` is listed twice", a.dnn);
                 pass.refuse(
                     &format!("data_networks[{i}].dnn"),
                     what,
@@ -123,7 +119,7 @@ fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
     overlaps(pass, networks, "ipv6_pool", ipv6, |x, y| x.overlaps(y));
 }
 
-/// A UPF refuses a session with a rule about an application that it has not been told of. What those of other files know, these say.
+/// A UPF refuses a session with a rule about an unknown application. UPFs of other hosts have their own list.
 fn applications(config: &Config, pass: &mut Pass) {
     if config.upfs().iter().all(|upf| upf.address.is_some()) {
         return;
@@ -134,7 +130,7 @@ fn applications(config: &Config, pass: &mut Pass) {
             let named = network.treatments.get(&flow.name).map_or(&[][..], |t| &t.applications);
             for name in named.iter().filter(|n| !known(n)) {
                 let what = format!(
-                    "the application `{name}` is not described, so no session with the flow could be had"
+                    "the application `{name}` is not described, so no session with this flow is possible"
                 );
                 let key = format!("data_networks[{i}].flows[{j}].applications");
                 pass.refuse(&key, what, "describe it in `detection.applications`");
@@ -169,8 +165,7 @@ fn home_network_keys(config: &Config, pass: &mut Pass) {
     let mut seen = BTreeMap::new();
     for (i, key) in config.home_network_keys.iter().enumerate() {
         if let Some(first) = seen.insert((key.scheme, key.id), i) {
-            let what =
-                format!("key identifier {} of scheme {:?} stands in the list twice", key.id, key.scheme);
+            let what = format!("key identifier {} of scheme {:?} is listed twice", key.id, key.scheme);
             pass.refuse(
                 &format!("home_network_keys[{i}].id"),
                 what,
@@ -184,7 +179,7 @@ fn interfaces(config: &Config, pass: &mut Pass) {
     let unspecified = config.n2.addresses.iter().any(|a| a.is_unspecified());
     if unspecified && config.n2.addresses.len() > 1 {
         let fix = "list the addresses, or the unspecified one alone";
-        pass.refuse("n2.addresses", "an unspecified address stands for all others already", fix);
+        pass.refuse("n2.addresses", "an unspecified address includes all others", fix);
     }
     let elsewhere = config.upfs.iter().any(|u| u.address.is_some());
     let udp = [
@@ -207,7 +202,7 @@ fn interfaces(config: &Config, pass: &mut Pass) {
         };
         if inside {
             let what = format!(
-                "{} lies in the pool of `{}`, whose addresses UEs get",
+                "{} is in the pool of `{}`, from which UEs get addresses",
                 config.n3.address, network.dnn
             );
             pass.refuse("n3.address", what, "choose a pool that this host's networks do not use");
@@ -231,7 +226,7 @@ fn not_empty(pass: &mut Pass, key: &str, count: usize, most: usize, effect: &str
 fn once<T: PartialEq + Display>(pass: &mut Pass, key: &str, list: &[T]) {
     for (i, item) in list.iter().enumerate() {
         if list[..i].contains(item) {
-            pass.refuse(key, format!("{item} stands in the list twice"), "keep one");
+            pass.refuse(key, format!("{item} is listed twice"), "keep one");
         }
     }
 }

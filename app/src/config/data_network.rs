@@ -36,7 +36,7 @@ pub(crate) struct DataNetwork {
     pub(crate) treatments: BTreeMap<FlowName, Treatment>,
 }
 
-/// Addresses for the sessions of one slice alone.
+/// Pools of one slice.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservedPool {
     pub(crate) slice: SNssai,
@@ -44,27 +44,27 @@ pub(crate) struct ReservedPool {
     pub(crate) ipv6_pool: Option<Prefix<Ipv6Addr>>,
 }
 
-/// What gNBs are told of protecting the user plane (TS 23.501 §5.10.3).
+/// User plane security policy sent to gNBs (TS 23.501 §5.10.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Nothing: they decide.
-    Unsaid,
-    /// No session without it.
+    /// None is sent: gNBs decide.
+    Unset,
+    /// No session without protection.
     Required,
-    /// Where they can.
+    /// Protected if possible.
     Preferred,
-    /// Never.
+    /// Not protected.
     NotNeeded,
 }
 
 words! { Protection {
-    Protection::Unsaid = "unsaid",
+    Protection::Unset = "unset",
     Protection::Required = "required",
     Protection::Preferred = "preferred",
     Protection::NotNeeded = "not-needed",
 } }
 
-/// What becomes of a session whose UE leaves the area of its local data network.
+/// Treatment of a session whose UE leaves the area of its LADN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LadnLeaving {
     /// Its packets wait.
@@ -95,7 +95,7 @@ impl<A: super::value::Address> Value for Pool<A> {
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
-    let doc = "Data networks (DNN). One named `ims` carries voice; add further ones as items of the list:";
+    let doc = "Data networks (DNN). One named `ims` carries voice. Add further ones as items of the list:";
     root.sections("data_networks", 1, doc, |s, i| {
         let nth = u8::try_from(i).unwrap_or(u8::MAX);
         let name = if i == 0 { "internet".to_string() } else { format!("dn{}", i + 1) };
@@ -104,23 +104,23 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
         let ipv6 = Prefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
         let mut network = DataNetwork {
             dnn: match name.parse() {
-                Ok(default) => s.value("dnn", default, "The name that UEs ask for (TS 23.003 §9)."),
+                Ok(default) => s.value("dnn", default, "DNN, the name that UEs request (TS 23.003 §9)."),
                 Err(_) => unreachable!("the default names are valid"),
             },
             ipv4_pool: s
                 .value(
                     "ipv4_pool",
                     Pool(Some(ipv4)),
-                    "Addresses given to UEs; the first is the core's own. `none`: no IPv4 here. Each further data \
-                     network defaults to the next /16.",
+                    "IPv4 addresses of UEs; the first is the core's own. `none`: no IPv4. The default of each further data \
+                     network is the next /16.",
                 )
                 .0,
             ipv6_pool: s
                 .value(
                     "ipv6_pool",
                     Pool(Some(ipv6)),
-                    "Cut into a /64 a session (TS 23.501 §5.8.2.2). `none`: no IPv6 here. The default is of unique \
-                     local addresses (RFC 4193).",
+                    "IPv6 prefix, from which each session gets a /64 (TS 23.501 §5.8.2.2). `none`: no IPv6. The default is a unique \
+                     local prefix (RFC 4193).",
                 )
                 .0,
             dns: s.list(
@@ -130,77 +130,77 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                     IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8)),
                     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
                 ],
-                "DNS servers told to UEs, in order (TS 24.008 §10.5.6.3).",
+                "DNS servers sent to UEs, in order (TS 24.008 §10.5.6.3).",
             ),
-            p_cscf: s.list("p_cscf", vec![], "Proxies of the IMS told to UEs that ask for them (TS 24.229 §9.2.1)."),
+            p_cscf: s.list("p_cscf", vec![], "P-CSCF addresses of the IMS, sent to UEs that request them (TS 24.229 §9.2.1)."),
             mtu: s.value(
                 "mtu",
                 1400,
-                "Largest packet within the tunnel in octets, told to UEs (TS 23.060 Annex C). 1500 on N3 less the \
-                 tunnel's headers, with room for IPv6 and IPsec underneath.",
+                "MTU of sessions in octets, sent to UEs (TS 23.060 Annex C): 1500 on N3 less the tunnel's \
+                 headers, with room for IPv6 and IPsec below it.",
             ),
             n6_link: super::router_link::read(s),
             up_integrity: s.value(
                 "up_integrity",
-                Protection::Unsaid,
-                "Integrity of user packets over the air: required, preferred or not-needed (TS 23.501 §5.10.3). unsaid: \
+                Protection::Unset,
+                "Integrity of user packets over the air: required, preferred or not-needed (TS 23.501 §5.10.3). unset: \
                  gNBs decide.",
             ),
             up_confidentiality: s.value(
                 "up_confidentiality",
-                Protection::Unsaid,
-                "Ciphering of user packets over the air, likewise. Where only one of the two is said, the other is \
+                Protection::Unset,
+                "Ciphering of user packets over the air, likewise. If only one of the two is set, the other is \
                  preferred.",
             ),
             ethernet: s.value(
                 "ethernet",
                 false,
-                "Ethernet sessions can be had (TS 23.501 §5.6.10.2): their frames are those of a TAP device of this host, \
-                 named like the TUN device with an e behind it, whimbrel0e.",
+                "Allow Ethernet sessions (TS 23.501 §5.6.10.2). Their frames go through a TAP device of this host, \
+                 named like the TUN device with an e appended: whimbrel0e.",
             ),
             ethernet_bridge: s.optional(
                 "ethernet_bridge",
                 "br0",
-                "A bridge of this host that the TAP device becomes a port of.",
+                "Bridge of this host to which the TAP device is added.",
             ),
             unstructured: s.value(
                 "unstructured",
                 false,
-                "Unstructured sessions can be had (TS 23.501 §5.6.10.3), each by UDP from an IPv6 prefix of its own.",
+                "Allow unstructured sessions (TS 23.501 §5.6.10.3), each over UDP from an IPv6 prefix of its own.",
             ),
             unstructured_server: s.optional(
                 "unstructured_server",
                 "[2001:db8::1]:7000",
-                "The server that unstructured sessions reach. The core's own end uses the same port number.",
+                "Server of unstructured sessions. The core's end of the tunnel uses the same port number.",
             ),
             reserved_pools: s.sections(
                 "reserved_pools",
                 0,
-                "Addresses for the sessions of one slice alone, instead of the pools above:",
+                "Pools for the sessions of one slice, instead of the pools above:",
                 |s, _| reserved_pool(s),
             ),
             always_on: s.value(
                 "always_on",
                 false,
-                "Sessions are always-on for UEs that ask for it (TS 23.501 §5.6.13).",
+                "Accept always-on sessions if UEs request them (TS 23.501 §5.6.13).",
             ),
             ladn: s.list(
                 "ladn",
                 vec![],
-                "A local area data network (TS 23.501 §5.6.5): the tracking areas in which alone it is to be had. Empty: \
-                 it is had everywhere.",
+                "Tracking areas of a local area data network (TS 23.501 §5.6.5), outside of which it is not available. Empty: \
+                 it is available everywhere.",
             ),
             ladn_leaving: s.value(
                 "ladn_leaving",
                 LadnLeaving::Wait,
-                "What becomes of the sessions of UEs that leave those areas: wait (until they return) or release.",
+                "When a UE leaves those areas, its sessions wait until it returns, or are released: wait or release.",
             ),
             firewall: super::firewall::read(s),
             flows: Vec::new(),
             treatments: BTreeMap::new(),
         };
         (network.flows, network.treatments) = super::flow::read(s);
-        judge(s, &network);
+        check(s, &network);
         network
     })
 }
@@ -208,27 +208,27 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
 fn reserved_pool(s: &mut Section<'_, '_>) -> ReservedPool {
     let pool = ReservedPool {
         slice: s.value("slice", SNssai::sst(1), "The slice."),
-        ipv4_pool: s.optional("ipv4_pool", "10.99.0.0/16", "Its IPv4 addresses, if it has its own."),
-        ipv6_pool: s.optional("ipv6_pool", "fd00:9997:99::/48", "Its IPv6 prefixes, if it has its own."),
+        ipv4_pool: s.optional("ipv4_pool", "10.99.0.0/16", "Its IPv4 pool."),
+        ipv6_pool: s.optional("ipv6_pool", "fd00:9997:99::/48", "Its IPv6 pool."),
     };
-    judge_pools(s, pool.ipv4_pool, pool.ipv6_pool);
+    check_pools(s, pool.ipv4_pool, pool.ipv6_pool);
     pool
 }
 
-fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
+fn check(s: &mut Section<'_, '_>, network: &DataNetwork) {
     let dnn = &network.dnn;
     let addressed = network.ipv4_pool.is_some() || network.ipv6_pool.is_some();
     if !addressed && !network.ethernet && !network.unstructured {
         let what = format!(
-            "the data network `{dnn}` has neither an IPv4 nor an IPv6 pool, so no session can be had"
+            "the data network `{dnn}` has neither an IPv4 nor an IPv6 pool, so no session is possible"
         );
         s.refuse("ipv4_pool", what, "give it `ipv4_pool` or `ipv6_pool`");
     }
-    judge_pools(s, network.ipv4_pool, network.ipv6_pool);
+    check_pools(s, network.ipv4_pool, network.ipv6_pool);
     if network.unstructured
         && !(matches!(network.unstructured_server, Some(SocketAddr::V6(_))) && network.ipv6_pool.is_some())
     {
-        let what = format!("unstructured sessions of `{dnn}` have no tunnel to go by");
+        let what = format!("unstructured sessions of `{dnn}` have no tunnel");
         s.refuse(
             "unstructured",
             what,
@@ -243,7 +243,7 @@ fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
     }
 }
 
-fn judge_pools(
+fn check_pools(
     s: &mut Section<'_, '_>,
     ipv4_pool: Option<Prefix<Ipv4Addr>>,
     ipv6_pool: Option<Prefix<Ipv6Addr>>,
@@ -253,14 +253,14 @@ fn judge_pools(
     {
         s.refuse(
             "ipv4_pool",
-            format!("/{} is no size for a pool", pool.length),
+            format!("/{} is not a valid size of a pool", pool.length),
             "write a prefix of /8 to /29",
         );
     }
     if let Some(pool) = ipv6_pool
         && !(32..=63).contains(&pool.length)
     {
-        let what = format!("/{} is not cut into a /64 for each session", pool.length);
+        let what = format!("/{} cannot be split into a /64 for each session", pool.length);
         s.refuse("ipv6_pool", what, "write a prefix of /32 to /63");
     }
 }

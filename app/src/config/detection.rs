@@ -30,14 +30,14 @@ impl Value for DomainName {
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Applications {
-    let doc = "Whose packets the UPF of this program tells apart, for rules that name an application. See docs/applications.md.";
+    let doc = "Applications that the UPF of this program recognises, for rules that name an application. See docs/applications.md.";
     root.section("detection", doc, |s| {
         let resolvers: Vec<IpAddr> = s.list(
             "resolvers",
             vec![],
             "Name servers whose answers are believed. None named: any that the UE has asked.",
         );
-        let said = s.sections(
+        let described = s.sections(
             "applications",
             0,
             "Descriptions of applications. A packet is an application's if it meets one of them; of flows and names in one, it has to \
@@ -62,7 +62,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Applications {
             },
         );
         let mut known: Vec<Application> = Vec::new();
-        for one in said {
+        for one in described {
             match known.iter_mut().find(|a| a.id == one.id) {
                 Some(a) => a.pfds.extend(one.pfds),
                 None => known.push(one),

@@ -1,4 +1,4 @@
-//! The firewall of a data network, and the addresses that its UEs are translated to.
+//! The firewall of a data network, and its address translation.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -25,39 +25,39 @@ impl Value for FirewallRule {
     }
 }
 
-/// What stands in the file.
+/// Reads the keys.
 pub(super) fn read(s: &mut Section<'_, '_>) -> Option<Firewall> {
-    let doc = "A stateful firewall before IP sessions of this data network: UEs may begin flows, what is outside may \
-               answer, and `rules` say more. UEs' IPv4 addresses may be translated. See docs/firewall.md.";
+    let doc = "Stateful firewall for IP sessions of this data network: UEs can open flows, and only answers come in, unless `rules` \
+               say otherwise; IPv4 addresses can be translated. See docs/firewall.md.";
     s.section("firewall", doc, |s| {
-        let on = s.value("on", false, "Whether there is one.");
+        let on = s.value("on", false, "Enable the firewall.");
         let rules = s.list(
             "rules",
             vec![],
-            "Who may begin what, in order; the first that a packet meets counts. `permit` or `deny`, `in` (from UEs) or \
+            "Rules for the first packet of a flow, in order; the first match decides. `permit` or `deny`, `in` (from UEs) or \
              `out` (to UEs), protocol, `from` and `to`.",
         );
         let between_ues =
-            s.value("between_ues", true, "UEs may begin flows to UEs of this data network.");
-        let flows_max = s.value("flows", Firewall::FLOWS_MAX, "Flows at a time, of 96 octets each.");
-        let flows_per_ue = s.value("flows_per_ue", Firewall::FLOWS_PER_UE, "Those of one UE.");
+            s.value("between_ues", true, "UEs can open flows to UEs of this data network.");
+        let flows_max = s.value("flows", Firewall::FLOWS_MAX, "Most flows, 96 octets each.");
+        let flows_per_ue = s.value("flows_per_ue", Firewall::FLOWS_PER_UE, "Most flows of one UE.");
         let timeouts = timeouts(s);
         let pools: Vec<Prefix<Ipv4Addr>> = s.list(
             "nat_pool",
             vec![],
-            "IPv4 addresses behind which UEs stand, such as 192.0.2.10/32, routed to this host. Without, addresses are \
-             not translated here.",
+            "Outside IPv4 addresses for address translation, such as 192.0.2.10/32, which must be routed to this host. Empty: the UPF does \
+             not translate.",
         );
         let ports_per_ue = s.value(
             "nat_ports_per_ue",
             Nat::PORTS_PER_UE,
-            "Ports and ICMP identifiers of one UE there.",
+            "Most outside ports and ICMP identifiers of one UE.",
         );
         let reachable = s.value(
             "nat_reachable",
             false,
-            "Whoever learns of a UE's port there reaches the UE by it (RFC 4787 §5, endpoint-independent filtering): \
-             good for calls and games from UE to UE.",
+            "Endpoint-independent filtering (RFC 4787 §5): any host can send to an open outside port, as \
+             calls and games between UEs need.",
         );
         let nat = (!pools.is_empty()).then(|| Nat {
             pools: pools.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
@@ -65,7 +65,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<Firewall> {
             reachable,
         });
         let f = Firewall { rules, between_ues, flows_max, flows_per_ue, timeouts, nat };
-        judge(s, on, &f);
+        check_rules(s, on, &f);
         on.then_some(f)
     })
 }
@@ -76,33 +76,33 @@ fn timeouts(s: &mut Section<'_, '_>) -> Timeouts {
     let mut time = |key, default, least: Duration, doc| {
         let given: Duration = s.value(key, default, doc);
         if given < least {
-            let what = format!("{} is less than flows are to be kept", given.show());
+            let what = format!("{} is below the lower bound", given.show());
             s.refuse(key, what, format!("write {} or more", least.show()));
         }
         given
     };
     Timeouts {
-        udp: time("udp", d.udp, least.udp, "How long a flow of UDP stands without a packet (RFC 4787 §4.3)."),
-        tcp: time("tcp", d.tcp, least.tcp, "Likewise TCP that is open (RFC 5382 §5)."),
+        udp: time("udp", d.udp, least.udp, "Timeout of a UDP flow without packets (RFC 4787 §4.3)."),
+        tcp: time("tcp", d.tcp, least.tcp, "Timeout of an open TCP connection (RFC 5382 §5)."),
         tcp_transitory: time(
             "tcp_transitory",
             d.tcp_transitory,
             least.tcp_transitory,
-            "Likewise TCP that is opening or closing, or was reset.",
+            "Timeout of a TCP connection that is opening, closing or reset.",
         ),
-        icmp: time("icmp", d.icmp, least.icmp, "Likewise ICMP queries (RFC 5508 §3.2)."),
-        other: time("other", d.other, least.other, "Likewise every other protocol."),
+        icmp: time("icmp", d.icmp, least.icmp, "Timeout of an ICMP query (RFC 5508 §3.2)."),
+        other: time("other", d.other, least.other, "Timeout of other protocols."),
     }
 }
 
-fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
+fn check_rules(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
     for (i, rule) in f.rules.iter().enumerate() {
         if let Some((j, before)) = f.rules[..i].iter().enumerate().find(|(_, b)| b.covers(rule)) {
             let (what, fix) = match before.agrees_with(rule) {
-                true => (format!("`{rule}` says what `{before}` says already"), "take it out".to_owned()),
+                true => (format!("`{rule}` is redundant: `{before}` does the same"), "remove it".to_owned()),
                 false => (
-                    format!("`{rule}` is never reached: `{before}` takes all its packets"),
-                    format!("put it before item {}, or take one out", j + 1),
+                    format!("`{rule}` is never reached: `{before}` matches all its packets"),
+                    format!("put it before item {}, or remove one of them", j + 1),
                 ),
             };
             s.refuse("rules", what, fix);
@@ -115,7 +115,7 @@ fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
     if !(1..=FLOWS_MAX).contains(&f.flows_max) {
         s.refuse(
             "flows",
-            format!("{} is no number of flows", f.flows_max),
+            format!("{} flows are out of bounds", f.flows_max),
             format!("write 1 to {FLOWS_MAX}"),
         );
     }
@@ -124,12 +124,12 @@ fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
     }
     let Some(nat) = &f.nat else { return };
     if !on {
-        s.refuse("nat_pool", "addresses are translated by the firewall, which is not on", "write `on: true`");
+        s.refuse("nat_pool", "the firewall, which translates addresses, is not enabled", "write `on: true`");
     }
     let addresses: u64 = nat.pools.iter().map(|p| 1u64 << (32 - p.prefix.min(32))).sum();
     if addresses > NAT_ADDRESSES_MAX {
         let fix = format!("keep {NAT_ADDRESSES_MAX} in all: each serves tens of thousands of flows");
-        s.refuse("nat_pool", format!("{addresses} addresses are more than are used"), fix);
+        s.refuse("nat_pool", format!("there are {addresses} addresses, more than needed"), fix);
     }
     if nat.ports_per_ue == 0 {
         s.refuse("nat_ports_per_ue", "without a port a UE can send nothing", "write 1 to 65535");
@@ -150,8 +150,8 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
             let Some((address, length)) = rule.ues() else { continue };
             if address.is_ipv4() && own4().next().is_none() {
                 let what =
-                    format!("`{rule}` is about UEs' IPv4 addresses, of which `{}` has none", network.dnn);
-                pass.refuse(&key("rules"), what, "take it out, or give the data network an `ipv4_pool`");
+                    format!("`{rule}` names an IPv4 address of UEs, but `{}` has no IPv4 pool", network.dnn);
+                pass.refuse(&key("rules"), what, "remove it, or give the data network an `ipv4_pool`");
             }
             let outside = |p: &Ipv4Net| match address {
                 IpAddr::V4(address) if length > 0 => {
@@ -160,25 +160,26 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
                 _ => false,
             };
             if f.nat.iter().flat_map(|n| &n.pools).any(outside) {
-                let what = format!("`{rule}` names a translated address where rules have the UEs' own");
+                let what =
+                    format!("`{rule}` names a translated address, but rules match the UEs' own addresses");
                 pass.refuse(&key("rules"), what, "write UEs' addresses of the `ipv4_pool`");
             }
         }
         let Some(nat) = &f.nat else { continue };
         if own4().next().is_none() {
             let what = format!("`{}` has no IPv4 addresses to translate", network.dnn);
-            pass.refuse(&key("nat_pool"), what, "give it an `ipv4_pool`, or take `nat_pool` out");
+            pass.refuse(&key("nat_pool"), what, "give it an `ipv4_pool`, or remove `nat_pool`");
         }
         let pools = nat.pools.iter().map(|p| Prefix { address: p.address, length: p.prefix });
         for pool in pools {
             for other in networks {
                 for ues in ipv4_pools(other).filter(|p| p.overlaps(&pool)) {
-                    let what = format!("{pool} overlaps {ues}, addresses that UEs of `{}` get", other.dnn);
-                    pass.refuse(&key("nat_pool"), what, "choose addresses that UEs do not have");
+                    let what = format!("{pool} overlaps {ues}, the pool of `{}`", other.dnn);
+                    pass.refuse(&key("nat_pool"), what, "choose addresses outside of all pools");
                 }
             }
             if matches!(n3, IpAddr::V4(a) if pool.contains(a)) {
-                let what = format!("{pool} holds N3's address {n3}, which this host needs itself");
+                let what = format!("{pool} contains N3's address {n3}");
                 pass.refuse(&key("nat_pool"), what, "choose addresses that no interface of this host has");
             }
             let earlier = networks[..i].iter().filter_map(|n| Some((n, n.firewall.as_ref()?.nat.as_ref()?)));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_there_is_none() {
+    fn the_firewall_is_off_by_default() {
         assert_eq!(firewall("      udp: 3min\n"), Ok(None));
     }
 
@@ -220,28 +221,28 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_told_with_a_fix() {
+    fn contradictions_are_reported_with_a_fix() {
         for (text, sentence) in [
             ("      rules: [deny in]\n", "write a rule such as `deny in 6 from any to any 25`"),
             (
                 "      on: true\n      rules: [deny in ip from any to any, permit in 6 from any to any 443]\n",
-                "firewall.rules: `permit in 6 from any to any 443` is never reached: `deny in ip from any to any` takes all its packets; \
+                "firewall.rules: `permit in 6 from any to any 443` is never reached: `deny in ip from any to any` matches all its packets; \
                  put it before item 1",
             ),
             (
                 "      on: true\n      rules: [deny in 6 from any to any, deny in 6 from any to any 25]\n",
-                "`deny in 6 from any to any 25` says what `deny in 6 from any to any` says already; take it out",
+                "`deny in 6 from any to any 25` is redundant: `deny in 6 from any to any` does the same; remove it",
             ),
-            ("      udp: 1min\n", "firewall.udp: 1min is less than flows are to be kept; write 2min or more"),
+            ("      udp: 1min\n", "firewall.udp: 1min is below the lower bound; write 2min or more"),
             ("      on: true\n      flows: 0\n", "write 1 to 16777216"),
             (
                 "      nat_pool: 192.0.2.10/32\n",
-                "firewall.nat_pool: addresses are translated by the firewall, which is not on",
+                "firewall.nat_pool: the firewall, which translates addresses, is not enabled",
             ),
-            ("      on: true\n      nat_pool: 192.0.0.0/16\n", "65536 addresses are more than are used"),
+            ("      on: true\n      nat_pool: 192.0.0.0/16\n", "there are 65536 addresses, more than needed"),
             (
                 "      on: true\n      nat_pool: 10.45.1.0/24\n",
-                "10.45.1.0/24 overlaps 10.45.0.0/16, addresses that UEs of `internet` get",
+                "10.45.1.0/24 overlaps 10.45.0.0/16, the pool of `internet`",
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.10/32\n    ipv4_pool: none\n",
@@ -249,23 +250,23 @@ mod tests {
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.10/32\nn3:\n  address: 192.0.2.10\n",
-                "192.0.2.10/32 holds N3's address 192.0.2.10",
+                "192.0.2.10/32 contains N3's address 192.0.2.10",
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.10/32\n      rules: [permit out 6 from any to 192.0.2.10 443]\n",
-                "names a translated address where rules have the UEs' own",
+                "names a translated address, but rules match the UEs' own addresses",
             ),
             (
                 "      on: true\n      rules: [permit out 6 from any to 10.45.0.7 443]\n    ipv4_pool: none\n",
-                "is about UEs' IPv4 addresses, of which `internet` has none",
+                "names an IPv4 address of UEs, but `internet` has no IPv4 pool",
             ),
             (
                 "      on: true\n      nat_pool: 192.0.2.0/30\n  - dnn: ims\n    firewall:\n      on: true\n      nat_pool: 192.0.2.3/32\n",
                 "192.0.2.3/32 overlaps the `nat_pool` of `internet`",
             ),
         ] {
-            let told = firewall(text).expect_err(text);
-            assert!(told.contains(sentence), "{text}{told}");
+            let error = firewall(text).expect_err(text);
+            assert!(error.contains(sentence), "{text}{error}");
         }
     }
 }

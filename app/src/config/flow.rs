@@ -21,7 +21,7 @@ words! { Setup {
     Setup::ByOperator = "by-operator",
 } }
 
-/// The words for a gate.
+/// States of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateWord {
     Open,
@@ -46,13 +46,13 @@ impl From<GateWord> for FlowGate {
     }
 }
 
-/// A packet filter as it stands in the file.
+/// A packet filter.
 struct Filter(PacketFilter);
 
 impl Value for Filter {
     fn read(text: &str) -> Result<Self, String> {
-        let expected = "a packet filter such as `permit out 17 from 192.0.2.0/24 5004 to assigned`, behind `uplink` or \
-                        `downlink` where it has one direction only, or `ethernet type 88f7`";
+        let expected = "a packet filter such as `permit out 17 from 192.0.2.0/24 5004 to assigned`, preceded by `uplink` or \
+                        `downlink` if it has one direction only, or `ethernet type 88f7`";
         packet_filter(text).map(Self).ok_or_else(|| expected.into())
     }
 
@@ -81,62 +81,62 @@ impl Value for BitRate {
     }
 }
 
-/// The flows, and what is done with those of a name.
+/// The flows, and the treatment of each by name.
 pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowName, Treatment>) {
-    let doc = "QoS flows beside the default one. Each has a name and says which packets are its own, in what quality \
-               they travel, and who sets it up.";
+    let doc = "QoS flows beside the default one. Each has a name, its packets (filters or applications), its QoS, and \
+               the side that sets it up.";
     let all = s.sections("flows", 0, doc, |s, _| {
-        let name = s.optional("name", "voice", "By which it is set up and taken down.").unwrap_or_default();
+        let name = s.optional("name", "voice", "Name, used by `whimbrel session modify`.").unwrap_or_default();
         let five_qi = FiveQi(s.value("five_qi", 9, "5QI (TS 23.501 table 5.7.4-1)."));
         let arp = Arp {
             priority: s.value("arp_priority", 8, "Allocation and retention priority, 1 (highest) to 15."),
-            may_preempt: s.value("may_preempt", false, "It may take the resources of others."),
-            preemptable: s.value("preemptable", true, "Others may take its resources."),
+            may_preempt: s.value("may_preempt", false, "ARP pre-emption capability: it may pre-empt others."),
+            preemptable: s.value("preemptable", true, "ARP pre-emption vulnerability: others may pre-empt it."),
         };
         let mut rate = |key, doc| s.optional::<BitRate>(key, "64 Kbps", doc);
         let guaranteed = (
-            rate("guaranteed_up", "Promised rate of a GBR flow from the UE."),
-            rate("guaranteed_down", "And to the UE."),
+            rate("guaranteed_up", "Guaranteed uplink rate (GFBR) of a GBR flow."),
+            rate("guaranteed_down", "Guaranteed downlink rate (GFBR)."),
         );
         let maximum = (
-            rate("maximum_up", "What is above is dropped. The default is the guaranteed rate."),
-            rate("maximum_down", "Likewise, to the UE."),
+            rate("maximum_up", "Maximum uplink rate (MFBR); packets beyond it are dropped. Default: the guaranteed rate."),
+            rate("maximum_down", "Maximum downlink rate (MFBR)."),
         );
         let policy = FlowPolicy {
             name,
             five_qi,
             arp,
             gbr: gbr(guaranteed, maximum),
-            precedence: s.value("precedence", 100, "Of its QoS rule: the lowest is tried first."),
-            filters: s.list::<Filter>("filters", vec![], "Its packets.").into_iter().map(|f| f.0).collect(),
+            precedence: s.value("precedence", 100, "Precedence of its QoS rule; the lowest is evaluated first."),
+            filters: s.list::<Filter>("filters", vec![], "Packet filters.").into_iter().map(|f| f.0).collect(),
             gate: s
-                .value("gate", GateWord::Open, "Which directions pass: open, uplink, downlink, closed.")
+                .value("gate", GateWord::Open, "Gate: open, uplink (only), downlink (only), or closed.")
                 .into(),
             setup: s.value(
                 "setup",
                 Setup::Always,
-                "Who sets it up: always, on-request (a UE), by-operator.",
+                "When it is set up: always, on-request (by the UE), by-operator.",
             ),
         };
         let treatment = Treatment {
             dscp: s.optional(
                 "dscp",
                 "46",
-                "The DSCP of its packets to the gNB, outside, 0 to 63. Not said: as its 5QI has it (`markings`).",
+                "Outer DSCP of its packets towards the gNB, 0 to 63. Default: that of its 5QI (`markings`).",
             ),
             reflective: s.value(
                 "reflective",
                 false,
-                "UEs that can learn its uplink rules from downlink packets are told no others (TS 23.501 §5.7.5).",
+                "Use reflective QoS with UEs that support it, instead of signalled QoS rules (TS 23.501 §5.7.5).",
             ),
             applications: s
-                .list::<String>("applications", vec![], "Packets of these applications are its own too (docs/applications.md).")
+                .list::<String>("applications", vec![], "Applications whose packets belong to it too (docs/applications.md).")
                 .into_iter()
                 .map(Into::into)
                 .collect(),
         };
         if policy.name.is_empty() {
-            s.refuse("name", "a flow without a name cannot be told from others", "give it a `name`");
+            s.refuse("name", "the flow has no name", "give it a `name`");
         }
         if let Err(wrong) = policy.check_with(&treatment) {
             s.refuse("name", wrong.to_string(), "correct the flow");
@@ -148,9 +148,9 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowNa
     (all.into_iter().map(|(policy, _)| policy).collect(), treatments)
 }
 
-/// The DSCP of packets to gNBs by 5QI, where it is another than usual.
+/// The DSCP of packets to gNBs by 5QI, if not the default.
 pub(super) fn markings(root: &mut Section<'_, '_>) -> BTreeMap<FiveQi, u8> {
-    let doc = "The DSCP of packets to gNBs, outside, of the flows of a 5QI, where it shall be another than docs/upf.md lists:";
+    let doc = "Outer DSCP of packets towards gNBs by 5QI, if not the one that docs/upf.md lists:";
     let all = root.sections("markings", 0, doc, |s, _| {
         let five_qi = FiveQi(s.value("five_qi", 5, "5QI (TS 23.501 table 5.7.4-1)."));
         let dscp = s.value("dscp", 0, "0 to 63 (RFC 2474).");
@@ -166,33 +166,33 @@ pub(super) fn markings(root: &mut Section<'_, '_>) -> BTreeMap<FiveQi, u8> {
     all.into_iter().collect()
 }
 
-/// What UPFs are told of keeping packets for idle UEs.
+/// Buffering of downlink packets for idle UEs, as the SMF requests it from UPFs.
 pub(super) fn downlink_data(root: &mut Section<'_, '_>) -> Buffering {
     const UNIT: Duration = Duration::from_millis(50);
-    let doc = "What the SMF asks of UPFs, this program's and others, of packets that wait for idle UEs (BAR, TS 29.244 §5.2.4).";
+    let doc = "Buffering of downlink packets for idle UEs that the SMF requests from all UPFs (BAR, TS 29.244 §5.2.4).";
     root.section("downlink_data", doc, |s| {
         let delay = s.value(
             "notification_delay",
             Duration::ZERO,
-            "Between the first packet and the paging, up to 12s, in steps of 50ms: UEs that are about to come are not paged.",
+            "Delay between the first packet and the paging, up to 12s in steps of 50ms, so that UEs that connect anyway are not paged.",
         );
         let units = u8::try_from(delay.as_millis() / UNIT.as_millis()).unwrap_or(u8::MAX);
         if UNIT * u32::from(units) != delay || delay > Duration::from_secs(12) {
-            s.refuse("notification_delay", "it cannot be told to UPFs", "write 0ms to 12s in steps of 50ms");
+            s.refuse("notification_delay", "it cannot be coded in PFCP", "write 0ms to 12s in steps of 50ms");
         }
         Buffering {
             notification_delay: units,
-            packets: s.optional("packets", "64", "Packets of one session. Not said: as the UPF has it."),
+            packets: s.optional("packets", "64", "Packets of one session. Default: that of the UPF."),
             extended_packets: s.optional(
                 "extended_packets",
                 "16",
-                "The same for UEs that sleep for long (MICO, eDRX). How long packets wait for them, the UPF is told in any case.",
+                "The same for UEs in MICO mode or with extended DRX; the SMF also sets how long packets are buffered for them.",
             ),
         }
     })
 }
 
-/// The rates of a GBR flow: what is not said of the maximum is as guaranteed.
+/// The rates of a GBR flow; the default of a maximum is the guaranteed rate.
 fn gbr(
     guaranteed: (Option<BitRate>, Option<BitRate>),
     maximum: (Option<BitRate>, Option<BitRate>),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_a_flow_is_read_beside_it() {
+    fn the_treatment_of_a_flow_is_read_with_it() {
         let flow = "data_networks:\n  - dnn: internet\n    flows:\n      - name: video\n        dscp: 34\n        reflective: true\n        \
                     applications: [video]\n";
         let read = |text: &str| crate::config::parse(text, std::path::Path::new("w.yaml"));

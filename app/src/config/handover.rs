@@ -5,7 +5,7 @@ use whimbrel_control::config::HandoverDownlink;
 use super::section::Section;
 use super::value::words;
 
-/// What is decided of them.
+/// How handovers are done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handover {
     pub(crate) downlink: HandoverDownlink,
@@ -22,12 +22,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Handover {
         downlink: s.value(
             "downlink",
             HandoverDownlink::default(),
-            "Through the core, packets on the way: `buffer` in the UPF, or `forward` by the gNB that is left.",
+            "Downlink packets during an N2 handover: `buffer` them in the UPF, or `forward` them through the source gNB.",
         ),
         signs: s.value(
             "signs",
             false,
-            "Tell every sign of where connected UEs go as an event, for who predicts handovers.",
+            "Emit an event for each indication of where a connected UE moves, for the prediction of handovers.",
         ),
     })
 }

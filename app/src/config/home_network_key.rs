@@ -1,4 +1,4 @@
-//! The home network's private keys that reveal a concealed SUPI (TS 33.501 Annex C.3).
+//! The home network's private keys, with which SUCIs are deconcealed (TS 33.501 Annex C.3).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use super::section::Section;
 use super::value::{SecretHex, unhex, words};
 
-/// Key pairs that one operator keeps at once, old ones included; key identifiers are one octet.
+/// Most key pairs; key identifiers are one octet.
 const KEYS_MAX: usize = 256;
 /// Octets of a key file: 64 hexadecimal digits and white space, or a PEM with its comments.
 const FILE_OCTETS_MAX: u64 = 16 << 10;
 
-/// One key pair, of which only the private half is configured.
+/// One key pair; only the private key is configured.
 #[derive(Clone)]
 pub(crate) struct HomeNetworkKey {
     /// Home network public key identifier (TS 23.003 §2.2B).
@@ -39,7 +39,7 @@ pub(crate) enum Scheme {
 words! { Scheme { Scheme::A = "A", Scheme::B = "B", } }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<HomeNetworkKey> {
-    let doc = "Private keys that reveal concealed SUPIs (SUCI profiles A and B, TS 33.501 Annex C). Each item: \
+    let doc = "Private keys with which SUCIs of profiles A and B are deconcealed (TS 33.501 Annex C). Each item: \
                `id` (0 to 255, as on the SIM), `scheme` (A or B), and `private_key_file` (a file of 64 hexadecimal \
                digits, readable by its owner only) or `private_key` (the digits themselves, quoted).";
     let keys = root.sections("home_network_keys", 0, doc, |s, i| {
@@ -67,8 +67,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<HomeNetworkKey> {
             Some(Ok(private_key)) if super::typed::private_key(scheme, private_key).is_none() => {
                 s.refuse(
                     "scheme",
-                    format!("the key is no key of scheme {scheme:?}"),
-                    "make another, or name its scheme",
+                    format!("the key is not a key of scheme {scheme:?}"),
+                    "write the scheme of the key, or use another key",
                 );
                 None
             }

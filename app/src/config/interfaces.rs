@@ -9,21 +9,21 @@ use super::isolation::Network;
 use super::section::Section;
 use super::value::words;
 
-/// The loopback address that an unconfigured core lives on: nothing is exposed until an operator says so.
+/// Default address: an unconfigured core exposes nothing.
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Addresses of one SCTP endpoint that are of use; multi-homed gNBs have two.
+/// Most addresses of the SCTP endpoint; multi-homed gNBs have two.
 const N2_ADDRESSES_MAX: usize = 8;
 
-/// With [`PATH_MAX_RETRANS`] and [`RTO_MAX`] a gNB that lost its power is noticed after 4 s of silence, the RTO of 400 ms, and timeouts of
-/// 0.4, 0.8, 1.6, 2 and 2 s: some 11 s, and not by four losses in a row.
+/// With [`PATH_MAX_RETRANS`] and [`RTO_MAX`] the loss of a gNB is detected after 4 s of silence, the RTO of 400 ms, and timeouts of
+/// 0.4, 0.8, 1.6, 2 and 2 s, some 11 s in all; four losses in a row are survived.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(4);
 const PATH_MAX_RETRANS: u32 = 4;
 /// Longer than any round trip on N2, a satellite's included.
 const RTO_MAX: Duration = Duration::from_secs(2);
-/// The RTO of a quick peer (`rto_min` of the SCTP endpoint's configuration).
+/// Lowest RTO (`rto_min` of the SCTP endpoint's configuration).
 const RTO_MIN: Duration = Duration::from_millis(400);
 
-/// Microseconds of looking for packets at most: longer than any pause of a network that is used.
+/// Longest busy polling in microseconds: longer than any pause of a loaded network.
 const BUSY_POLL_US_MAX: u32 = 1_000_000;
 
 /// N2: NGAP over SCTP (TS 38.412).
@@ -67,16 +67,16 @@ pub(crate) struct N3 {
     pub(crate) gnb_networks: Vec<Network>,
 }
 
-/// How N3's packets come and go.
+/// Packet I/O of N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoChoice {
-    /// AF_XDP where the driver gives it frames without copying, else UDP sockets.
+    /// AF_XDP if the driver supports zero-copy, else UDP sockets.
     Auto,
     /// UDP sockets.
     Udp,
-    /// AF_XDP, or not at all.
+    /// AF_XDP; an error without it.
     AfXdp,
-    /// AF_XDP, with a fast path in the driver; or not at all.
+    /// AF_XDP with a fast path in the driver; an error without it.
     Xdp,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct N4 {
     pub(crate) path_failure: Duration,
 }
 
-/// N6: the way to the outside.
+/// N6: towards the data networks.
 #[derive(Clone, Debug)]
 pub(crate) struct N6 {
     pub(crate) device: String,
@@ -128,63 +128,63 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
             addresses: s.list(
                 "addresses",
                 vec![LOOPBACK],
-                "Addresses of this host that gNBs connect to; several make one multi-homed endpoint.",
+                "Addresses of this host that gNBs connect to; several form one multi-homed endpoint.",
             ),
             port: s.value("port", 38412, "SCTP port (TS 38.412 §7)."),
             sctp: s.value(
                 "sctp",
                 SctpChoice::Auto,
-                "auto, kernel, raw or udp. auto takes the kernel's SCTP if the host has it, else its own over raw IP \
-                 sockets (needs CAP_NET_RAW), else its own over UDP (RFC 6951).",
+                "SCTP implementation: kernel; raw, the program's own over raw IP sockets (needs CAP_NET_RAW); udp, its own \
+                 over UDP (RFC 6951); or auto, the first of these that the host supports.",
             ),
             udp_port: s.value("udp_port", 9899, "UDP port of encapsulated SCTP (RFC 6951 §4.1)."),
             heartbeat_interval: s.value(
                 "sctp_heartbeat_interval",
                 HEARTBEAT_INTERVAL,
-                "HB.interval (RFC 9260 §16): a gNB that says nothing for so long is asked whether it is there. One that fell silent is \
-                 noticed after this and the timeouts of the next two keys, some 11 s by default (docs/n2.md).",
+                "HB.interval (RFC 9260 §16): a gNB that sends nothing for this long gets a HEARTBEAT. The loss of a gNB is \
+                 detected after this time and the timeouts of the next two keys, some 11 s by default (docs/n2.md).",
             ),
             path_max_retrans: s.value(
                 "sctp_path_max_retrans",
                 PATH_MAX_RETRANS,
-                "Path.Max.Retrans (RFC 9260 §16), and Association.Max.Retrans for a gNB of one address: after so many unanswered \
-                 repetitions in a row it counts as lost. 1 to 20.",
+                "Path.Max.Retrans (RFC 9260 §16), and Association.Max.Retrans for a gNB with one address: more unanswered retransmissions \
+                 in a row end the association. 1 to 20.",
             ),
             rto_max: s.value(
                 "sctp_rto_max",
                 RTO_MAX,
-                "RTO.Max (RFC 9260 §16): the timeout doubles from 400 ms up to this with each repetition. 400ms to 60s.",
+                "RTO.Max (RFC 9260 §16): the timeout doubles with each retransmission, from 400 ms up to this. 400ms to 60s.",
             ),
             fastwire: s.value(
                 "fastwire",
                 true,
-                "Speak fastwire, the messages of NGAP in FlatBuffers, with gNBs that offer it when they connect; whimbrel ran \
-                 --fastwire does. All others are spoken to in ASN.1 and notice nothing.",
+                "Use fastwire (NGAP messages in FlatBuffers) with gNBs that offer it when they connect, as whimbrel ran \
+                 --fastwire does. All other gNBs get ASN.1.",
             ),
         };
         if n2.addresses.is_empty() || n2.addresses.len() > N2_ADDRESSES_MAX {
-            let what = format!("{} addresses make no SCTP endpoint", n2.addresses.len());
+            let what = format!("an SCTP endpoint cannot have {} addresses", n2.addresses.len());
             s.refuse("addresses", what, format!("list 1 to {N2_ADDRESSES_MAX} of this host's addresses"));
         }
         nonzero(s, "port", n2.port);
         nonzero(s, "udp_port", n2.udp_port);
         if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&n2.heartbeat_interval) {
             let fix = "write 100ms to 1h";
-            s.refuse("sctp_heartbeat_interval", "a silent gNB would be asked too often, or too late", fix);
+            s.refuse("sctp_heartbeat_interval", "HEARTBEATs would be sent too often, or too seldom", fix);
         }
         if !(1..=20).contains(&n2.path_max_retrans) {
-            let what = format!("{} repetitions are too few, or too many", n2.path_max_retrans);
+            let what = format!("{} retransmissions are too few, or too many", n2.path_max_retrans);
             s.refuse("sctp_path_max_retrans", what, "write 1 to 20");
         }
         if !(RTO_MIN..=Duration::from_secs(60)).contains(&n2.rto_max) {
-            s.refuse("sctp_rto_max", "a timeout is 400 ms at least, and 60 s at most", "write 400ms to 60s");
+            s.refuse("sctp_rto_max", "a timeout is at least 400 ms and at most 60 s", "write 400ms to 60s");
         }
         n2
     })
 }
 
-/// Packet threads where the operator names no number: one for each four processors. The control plane has the others, and the kernel,
-/// which takes as much of a processor as a packet thread itself where packets come by sockets.
+/// Default number of packet threads: one for each four processors. The others are for the control plane and the kernel, which needs as
+/// much of a processor as a packet thread if packets come by sockets.
 fn threads_of_host() -> u8 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (processors / 4).clamp(1, SHARDS_MAX.into());
@@ -197,48 +197,47 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
             address: s.value(
                 "address",
                 LOOPBACK,
-                "Address of this host that gNBs send user packets to; they are told it.",
+                "Address of this host to which gNBs send user packets; NGAP carries it to them.",
             ),
             port: s.value(
                 "port",
                 2152,
-                "UDP port (TS 29.281 §4.4.2.3); gNBs send to 2152 whatever stands here.",
+                "UDP port (TS 29.281 §4.4.2.3). gNBs always send to 2152.",
             ),
             io: s.value(
                 "io",
                 IoChoice::Auto,
-                "auto, udp, af_xdp or xdp: how packets come and go. auto takes AF_XDP if the interface's driver gives it \
-                 frames without copying (needs root), else UDP sockets; the log says which and why. xdp is af_xdp with a fast \
-                 path for most UEs' packets in the driver. See docs/packet-io.md.",
+                "Packet I/O: udp, UDP sockets; af_xdp; xdp, which is af_xdp with a fast path for most packets in the driver; or auto, \
+                 af_xdp if the driver supports zero-copy (needs root), else udp. The log says which is used and why. See \
+                 docs/packet-io.md.",
             ),
             threads: s
                 .optional(
                     "threads",
                     "4",
-                    "Threads that share the sessions, and so their packets: 1, 2, 4, 8 or 16. Without: one for each four \
-                     processors. AF_XDP has no more than its interfaces have queues, xdp has one.",
+                    "Packet threads, among which the sessions are divided: 1, 2, 4, 8 or 16. Default: one for each four \
+                     processors. AF_XDP uses at most as many as its interfaces have queues, xdp uses one.",
                 )
                 .unwrap_or_else(threads_of_host),
             busy_poll_us: s.value(
                 "busy_poll_us",
                 0,
-                "Microseconds that packet threads look at AF_XDP's rings, with the driver receiving as they look, before they \
-                 sleep: less delay for a core's time. 0: interrupts wake them.",
+                "Busy polling: microseconds that packet threads poll AF_XDP's rings before they sleep, for less delay at the \
+                 cost of a processor. 0: interrupts wake them.",
             ),
             gnb_networks: s.list(
                 "gnb_networks",
                 vec![],
-                "Networks from which gNBs and other UPFs send user packets, where one sends from other addresses than it names to the SMF. \
-                 Without, packets of a session are taken from the address that the SMF names for it, and from addresses that it names for \
-                 others.",
+                "Networks from which gNBs and other UPFs send user packets, if they send from other addresses than they report to the SMF. \
+                 Packets of a session are also accepted from the address that the SMF names for it, or for any other session.",
             ),
         };
         if n3.busy_poll_us > BUSY_POLL_US_MAX {
-            let what = format!("looking for {} microseconds is no more than never sleeping", n3.busy_poll_us);
+            let what = format!("busy polling for {} microseconds means that threads never sleep", n3.busy_poll_us);
             s.refuse("busy_poll_us", what, format!("write 0 to {BUSY_POLL_US_MAX}"));
         }
         if !n3.threads.is_power_of_two() || n3.threads > SHARDS_MAX {
-            let what = format!("there cannot be {} packet threads", n3.threads);
+            let what = format!("{} packet threads are not possible", n3.threads);
             s.refuse("threads", what, format!("write 1, 2, 4, 8 or {SHARDS_MAX}"));
         }
         if n3.address.is_unspecified() {
@@ -254,24 +253,24 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
 }
 
 pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
-    root.section("n4", "N4, between SMF and UPF: PFCP. A function call within this program; `listen` adds a socket for other SMFs.", |s| {
+    root.section("n4", "N4, between SMF and UPF: PFCP. Within this program it is a function call; `listen` adds a socket for other SMFs.", |s| {
         let n4 = N4 {
             node_id: s.value("node_id", LOOPBACK, "Node identity of the SMF (TS 29.244 §8.2.38)."),
             listen: s.optional(
                 "listen",
                 "127.0.0.1:8805",
-                "Address and UDP port on which the UPF also takes PFCP from another SMF.",
+                "Address and UDP port on which the UPF accepts PFCP from other SMFs.",
             ),
             smfs: s.list(
                 "smfs",
                 vec![],
-                "SMFs elsewhere that the UPF asks for an association when it starts (TS 29.244 §6.2.6.3), each by address \
-                 and port; an SMF that knows the UPF asks by itself.",
+                "SMFs on other hosts with which the UPF sets up an association when it starts (TS 29.244 §6.2.6.3), each as address \
+                 and port. Not needed for an SMF that sets up the association itself.",
             ),
             path_failure: s.value(
                 "path_failure",
                 whimbrel_user::Config::PATH_FAILURE,
-                "How long the UPF keeps the sessions of an SMF elsewhere that does not answer it (TS 23.527 §4.4).",
+                "How long the UPF keeps the sessions of an SMF on another host that does not answer (TS 23.527 §4.4).",
             ),
         };
         if !n4.smfs.is_empty() && n4.listen.is_none() {
@@ -283,7 +282,7 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
 }
 
 pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
-    root.section("n6", "N6, towards the data networks: a TUN device of this host.", |s| {
+    root.section("n6", "N6, towards the data networks: TUN devices of this host.", |s| {
         let mut n6 = N6 {
             ue_to_host: false,
             ue_to_ue: false,
@@ -292,18 +291,18 @@ pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
             device: s.value(
                 "device",
                 "whimbrel".to_string(),
-                "Names of the TUN devices, one a data network, made at start and removed at stop: whimbrel0, whimbrel1…",
+                "Prefix of the names of the TUN devices, one for each data network: whimbrel0, whimbrel1… They exist while the program runs.",
             ),
             nat: s.value(
                 "nat",
                 true,
-                "Lets UEs out under this host's address (masquerading), set up at start and removed at stop. false: \
+                "Translate UE addresses to this host's address (masquerading) while the program runs. false: \
                  route the pools to this host yourself.",
             ),
             forwarding: s.value(
                 "forwarding",
                 true,
-                "Lets this host forward packets between its interfaces while the program runs, if it does not anyway.",
+                "Enable IP forwarding on this host while the program runs.",
             ),
         };
         (n6.ue_to_host, n6.ue_to_ue, n6.allow, n6.deny) = super::isolation::read(s);
@@ -312,7 +311,7 @@ pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
             && n6.device.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
             && !matches!(n6.device.as_str(), "." | "..");
         if !fits {
-            let what = format!("`{}` is no name for a network device", n6.device);
+            let what = format!("`{}` is not a valid name of a network device", n6.device);
             s.refuse("device", what, "write 1 to 13 letters, digits, `-`, `_` or `.`");
         }
         n6

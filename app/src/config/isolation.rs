@@ -1,4 +1,4 @@
-//! What UEs do not reach through their sessions: `n6.ue_to_host`, `n6.ue_to_ue`, `n6.allow`, `n6.deny`; and where gNBs are: `n3.gnb_networks`.
+//! Destinations that UEs cannot reach: `n6.ue_to_host`, `n6.ue_to_ue`, `n6.allow`, `n6.deny`; and the networks of gNBs: `n3.gnb_networks`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -50,40 +50,40 @@ impl Value for Network {
     }
 }
 
-/// What the section `n6` says of it.
+/// Reads the keys of the section `n6`.
 pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, Vec<Network>) {
     let ue_to_host = s.value(
         "ue_to_host",
         false,
-        "UEs reach services of this host. Where the core itself listens (N2, N3, N4, API, cluster) they never do. Without: DNS and SIP \
-         servers that sessions are told (`dns`, `p_cscf`), and ping to the first address of a pool. See docs/firewall.md.",
+        "UEs can reach services of this host, but never those of the core (N2, N3, N4, API, cluster). false: only the DNS and SIP \
+         servers of their sessions (`dns`, `p_cscf`), and ping to the first address of a pool. See docs/firewall.md.",
     );
-    let ue_to_ue = s.value("ue_to_ue", false, "UEs of IP sessions reach other UEs, of any data network.");
+    let ue_to_ue = s.value("ue_to_ue", false, "UEs can reach other UEs, of any data network.");
     let allow: Vec<FirewallRule> = s.list(
         "allow",
         vec![],
-        "Exceptions, in the words of a firewall's rules, such as `permit in 6 from any to 10.45.0.1 80`: a server on this host.",
+        "Exceptions, as firewall rules, such as `permit in 6 from any to 10.45.0.1 80` for a web server on this host.",
     );
     let deny = s.list(
         "deny",
         vec![],
-        "Networks and addresses that UEs do not reach besides: of management, of the cluster's other hosts, the public address of a router \
-         that leads back to this host.",
+        "Further networks and addresses that UEs cannot reach: management networks, the cluster's other hosts, the public address of a router \
+         that forwards to this host.",
     );
     for (key, given) in [("allow", allow.len()), ("deny", deny.len())] {
         if given > ITEMS_MAX {
-            let what = format!("the list has {given} items, each of which packets are compared with");
+            let what = format!("the list has {given} items, and packets are compared with each");
             s.refuse(key, what, format!("keep at most {ITEMS_MAX}, as networks instead of addresses"));
         }
     }
     if let Some(rule) = allow.iter().find(|r| !r.permits_from_ue()) {
         let what = format!("`{rule}` permits nothing to UEs");
-        s.refuse("allow", what, "write `permit in …`; networks that are denied stand in `deny`");
+        s.refuse("allow", what, "write `permit in …`; list denied networks in `deny`");
     }
     (ue_to_host, ue_to_ue, allow, deny)
 }
 
-/// What the UPF is told.
+/// The isolation rules of the UPF.
 pub(crate) fn of(c: &Config) -> Isolation {
     let N6 { ue_to_host, ue_to_ue, allow, deny, .. } = &c.n6;
     let networks = |all: &[Network]| all.iter().map(|n| n.0).collect();
@@ -124,9 +124,9 @@ fn endpoints(c: &Config) -> Vec<CoreEndpoint> {
     let upfs = c.upfs.iter().filter_map(|u| u.address);
     // A cluster's heartbeats go to the port of its links.
     let links = c.cluster.listen.into_iter().flat_map(|a| [at(TCP)(a), at(UDP)(a)]);
-    let neighbours = c.neighbours.amfs.iter().flat_map(|n| n.addresses.iter().copied());
+    let neighbours = c.peer_amfs.amfs.iter().flat_map(|n| n.addresses.iter().copied());
     let etcd = c.cluster.pair.iter().flat_map(|p| &p.etcd.endpoints).filter_map(|e| of_url(e));
-    let tcp = [c.api.address].into_iter().chain(c.neighbours.listen).chain(neighbours).chain(etcd);
+    let tcp = [c.api.address].into_iter().chain(c.peer_amfs.listen).chain(neighbours).chain(etcd);
     n2.chain(n3.into_iter().chain(n4).chain(upfs).map(at(UDP))).chain(links).chain(tcp.map(at(TCP))).collect()
 }
 
@@ -159,7 +159,7 @@ mod tests {
                     n4: { node_id: 192.0.2.4, listen: \"192.0.2.4:8806\", smfs: [\"192.0.2.5:8805\"] }\n\
                     upfs: [{ name: here }, { name: east, address: \"192.0.2.6:8805\" }]\n\
                     api: { address: \"192.0.2.7:8080\" }\n\
-                    neighbours: { listen: \"192.0.2.8:7390\", key_file: k }\n\
+                    peer_amfs: { listen: \"192.0.2.8:7390\", key_file: k }\n\
                     cluster: { listen: \"192.0.2.9:7380\", key_file: k }\n";
         let i = isolation(text).unwrap_or_else(|e| panic!("{e}"));
         for (address, protocol, port) in [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sessions_are_told_and_what_the_operator_allows_is_reached() {
+    fn servers_of_sessions_and_allowed_destinations_are_reachable() {
         let text = "n6:\n  ue_to_ue: true\n  allow: permit in 6 from any to 10.45.0.1 80\n  deny: [10.0.0.0/8, 198.51.100.1]\n\
                     n3:\n  address: 192.0.2.3\n  gnb_networks: [192.0.2.64/27, \"2001:db8:9::/48\"]\n\
                     data_networks:\n  - dnn: ims\n    dns: 10.45.0.1\n    p_cscf: 10.45.0.9\n";
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_permits_nothing_is_told_with_a_fix() {
+    fn a_rule_that_permits_nothing_is_refused_with_a_fix() {
         let wrong = isolation("n6:\n  allow: deny in ip from any to 10.0.0.0/8\n").unwrap_err();
         assert!(wrong.contains("permits nothing to UEs") && wrong.contains("`deny`"), "{wrong}");
         let wrong = isolation("n6:\n  deny: 10.0.0.0/33\n").unwrap_err();

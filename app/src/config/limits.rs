@@ -1,10 +1,10 @@
-//! Bounds on what peers can make the core hold.
+//! Limits on the resources that peers can occupy.
 
 use whimbrel_user::{Config, FLOWS_REMEMBERED_MAX};
 
 use super::section::Section;
 
-/// The bounds.
+/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) ues: u32,
@@ -21,11 +21,11 @@ pub(crate) struct Limits {
 pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
     root.section(
         "limits",
-        "Bounds on what peers can make the core hold. A counter shows where one bites.",
+        "Limits on the resources that peers can occupy (docs/limits.md).",
         |s| {
             let limits = Limits {
-                ues: s.value("ues", 1 << 20, "UEs at once, registered or on the way."),
-                ran_nodes: s.value("ran_nodes", 1024, "gNBs at once."),
+                ues: s.value("ues", 1 << 20, "UE contexts, registered or registering."),
+                ran_nodes: s.value("ran_nodes", 1024, "gNBs."),
                 sessions_per_ue: s.value(
                     "sessions_per_ue",
                     8,
@@ -34,32 +34,32 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                 unauthenticated_ues: s.value(
                     "unauthenticated_ues",
                     65_536,
-                    "UEs not yet authenticated at once: what a flood of first messages can occupy.",
+                    "UEs that are not authenticated yet: the most that a flood of initial messages can occupy.",
                 ),
                 unauthenticated_ues_per_gnb: s.value(
                     "unauthenticated_ues_per_gnb",
                     16_384,
-                    "Of these, those of one gNB: its flood leaves room for the UEs of others.",
+                    "Of these, the UEs of one gNB, so that a flood through it leaves room for the UEs of other gNBs.",
                 ),
                 first_messages_per_s: s.value(
                     "first_messages_per_s",
                     10_000,
-                    "First messages of UEs that one gNB may bring in a second, and at once.",
+                    "INITIAL UE MESSAGEs of one gNB in a second, and in one burst.",
                 ),
                 ran_nodes_waiting: s.value(
                     "ran_nodes_waiting",
                     256,
-                    "SCTP associations at once on which no gNB has set up; after 30 s they are aborted.",
+                    "SCTP associations without NG Setup; each is aborted after 30 s.",
                 ),
                 pagings_per_s: s.value(
                     "pagings_per_s",
                     10_000,
-                    "UEs paged in a second, each by all gNBs of its area; what exceeds it waits for the next attempt (T3513).",
+                    "UEs paged in a second, each by all gNBs of its area; further ones are paged when T3513 expires.",
                 ),
                 remembered_flows: s.value(
                     "remembered_flows",
                     Config::FLOWS_SECOND,
-                    "Flows of sessions with eight filters or more whose rule the UPF remembers, 66 octets each, up to 16777216; with 0, filters are asked for each packet.",
+                    "Flows in the UPF's flow cache for sessions with eight filters or more, 66 octets each, up to 16777216; 0: every packet is classified.",
                 ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.

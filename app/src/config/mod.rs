@@ -1,6 +1,6 @@
-//! The one YAML file: every key optional, every default documented, everything wrong told with its line and fix.
+//! The configuration: one YAML file. Every key is optional, every default documented, every error reported with its line and fix.
 //!
-//! [`load`] gives the typed configuration or all problems at once; [`defaults`] prints the same keys as commented
+//! [`load`] returns the typed configuration or all problems at once; [`defaults`] prints the same keys as commented
 //! YAML. Each key is named once, in the function of its section (`amf.rs`, `data_network.rs`, …).
 
 mod access;
@@ -18,9 +18,9 @@ mod home_network_key;
 mod interfaces;
 pub(crate) mod isolation;
 mod limits;
-mod neighbours;
 pub(crate) mod open;
 mod overload;
+mod peer_amfs;
 pub(crate) mod problem;
 mod refusals;
 mod router_link;
@@ -49,8 +49,8 @@ pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
 #[cfg(test)]
-pub(crate) use neighbours::Neighbour;
-pub(crate) use neighbours::Neighbours;
+pub(crate) use peer_amfs::PeerAmf;
+pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
@@ -61,12 +61,12 @@ use self::problem::Problem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
 
-/// Where the file is looked for if none is named: the first that exists.
+/// Default paths of the file; the first that exists is read.
 pub(crate) const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
-/// Octets of a configuration file; a hundred data networks and keys need a tenth of it.
+/// Most octets of a configuration file; a hundred data networks and keys need a tenth of it.
 const FILE_OCTETS_MAX: u64 = 4 << 20;
 
-/// Everything that the operator decides.
+/// The whole configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) amf: Amf,
@@ -84,8 +84,8 @@ pub(crate) struct Config {
     pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
-    pub(crate) neighbours: Neighbours,
     pub(crate) open: Option<open::Open>,
+    pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
     pub(crate) markings: BTreeMap<FiveQi, u8>,
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
@@ -100,9 +100,9 @@ pub(crate) struct Config {
 /// Why there is no configuration.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// The file itself cannot be had: one sentence.
+    /// The file cannot be read: one sentence.
     File(String),
-    /// The file was read and is wrong.
+    /// The file has errors.
     Problems(PathBuf, Vec<Problem>),
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for LoadError {
 
 /// Reads the named file, or the first of [`PLACES`] that exists, or the defaults if none does.
 ///
-/// Gives the file that was read along with the configuration.
+/// Returns the configuration and the file that was read.
 pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), LoadError> {
     let found =
         file.map(Path::to_path_buf).or_else(|| PLACES.iter().map(PathBuf::from).find(|place| place.exists()));
@@ -128,7 +128,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), Loa
 /// The text of a configuration file.
 fn text_of(file: &Path) -> Result<String, LoadError> {
     let cannot = |why: &dyn fmt::Display| {
-        let fix = "name an existing file, or none for the defaults (`whimbrel config` prints them)";
+        let fix = "name an existing file, or no file to use the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
     };
     let size = std::fs::metadata(file).map_err(|e| cannot(&e))?.len();
@@ -140,7 +140,7 @@ fn text_of(file: &Path) -> Result<String, LoadError> {
         .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))
 }
 
-/// Reads a text that stood in `file`.
+/// Parses the text of `file`.
 pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
     parse_as(text, file, |pass, node| {
         let config = all_keys(pass, node);
@@ -162,13 +162,13 @@ fn parse_as<T>(text: &str, file: &Path, read: impl FnOnce(&mut Pass, &Node) -> T
 
 /// A new version of a running configuration.
 pub(crate) struct Reloaded {
-    /// It, as far as it can be in force now.
+    /// It, with the former values of keys that need a restart.
     pub(crate) config: Config,
-    /// The keys whose change waits for the next start.
+    /// The keys whose change needs a restart.
     pub(crate) kept: Vec<String>,
 }
 
-/// Reads the configuration anew. Keys that UEs' names, sockets and pools stand on stay as they are until the next start.
+/// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
 pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
     let (mut config, _) = load(file).map_err(|e| e.to_string())?;
     let mut kept = Vec::new();
@@ -193,15 +193,15 @@ pub(crate) fn defaults() -> String {
     let mut pass = Pass::printing();
     all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
     format!(
-        "# Configuration of whimbrel: every key is optional, and this file says each default.\n\
-         # `whimbrel check FILE` tells what is wrong in a file before it is used.\n\n{}",
+        "# Configuration of whimbrel. Every key is optional; this file has the defaults.\n\
+         # `whimbrel check FILE` reports the errors of a file before it is used.\n\n{}",
         pass.into_text()
     )
 }
 
 /// The default configuration.
 pub(crate) fn default() -> Config {
-    parse("", Path::new("(defaults)")).expect("the defaults contradict nothing")
+    parse("", Path::new("(defaults)")).expect("the defaults are consistent")
 }
 
 /// Every section in the order in which they are printed.
@@ -223,8 +223,8 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
-        neighbours: neighbours::read(&mut root),
         open: open::read(&mut root),
+        peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
         markings: flow::markings(&mut root),
         downlink_data: flow::downlink_data(&mut root),

@@ -1,4 +1,4 @@
-//! When gNBs are told to spare the core (TS 38.413 §8.7.7, §8.7.8).
+//! When OVERLOAD START and OVERLOAD STOP are sent (TS 38.413 §8.7.7, §8.7.8).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
     let defaults = OverloadRule::default();
     root.section(
         "overload",
-        "When gNBs are told to keep new connections away (OVERLOAD START, TS 23.501 §5.19.5.2), and when it is over.",
+        "When gNBs get OVERLOAD START, so that they reject new connections (TS 23.501 §5.19.5.2), and when OVERLOAD STOP.",
         |s| {
             let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
             let of_ms = |v: u32| Duration::from_millis(v.into());
@@ -18,37 +18,37 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                 start_percent: s.value(
                     "start_percent",
                     defaults.start_percent,
-                    "It begins when so many percent of `limits.ues` or `limits.unauthenticated_ues` are in use, 1 to 100.",
+                    "Overload begins when this percentage of `limits.ues` or `limits.unauthenticated_ues` is in use, 1 to 100.",
                 ),
                 stop_percent: s.value(
                     "stop_percent",
                     defaults.stop_percent,
-                    "It may end below so many percent of both, 1 to `start_percent`.",
+                    "It can end when less than this percentage of both is in use, 1 to `start_percent`.",
                 ),
                 start_delay: of_ms(s.value(
                     "start_delay_ms",
                     ms(defaults.start_delay),
-                    "It begins when messages wait so many milliseconds for the core, `start_samples` times in a row.",
+                    "It also begins when messages wait this long in milliseconds for the core, in `start_samples` samples in a row.",
                 )),
                 start_samples: s.value(
                     "start_samples",
                     defaults.start_samples,
-                    "It begins when they do so in so many half seconds in a row, 1 to 100: one late turn is a stall of the host.",
+                    "Samples in a row, one each half second, 1 to 100; a single one may be a stall of the host.",
                 ),
                 stop_delay: of_ms(s.value(
                     "stop_delay_ms",
                     ms(defaults.stop_delay),
-                    "It may end when they wait less than this.",
+                    "It can end when messages wait less than this.",
                 )),
                 hold: Duration::from_secs(u64::from(s.value(
                     "hold_s",
                     defaults.hold.as_secs() as u32,
-                    "It ends when all has stayed below the lower thresholds for so many seconds.",
+                    "It ends when all values have stayed below the stop thresholds for this long in seconds.",
                 ))),
                 reduction_percent: s.value(
                     "reduction_percent",
                     defaults.reduction_percent,
-                    "Part of new connections that gNBs are to keep away, 1 to 99.",
+                    "Percentage of new connections that gNBs are asked to reject, 1 to 99.",
                 ),
             };
             if !(1..=100).contains(&rule.start_percent) {

@@ -1,11 +1,11 @@
-//! What is wrong in a configuration file, told in one sentence that ends with the fix.
+//! Problems of a configuration file: one sentence each, which ends with the fix.
 
 use std::fmt;
 use std::path::Path;
 
 use super::yaml::Position;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
     /// Where in the file.
@@ -45,7 +45,7 @@ pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a s
     (distance <= 1 + best.len() / 4).then_some(best)
 }
 
-/// Levenshtein distance with swaps of neighbours (optimal string alignment), of words cut to 64 characters.
+/// Levenshtein distance with swaps of adjacent characters (optimal string alignment), of words cut to 64 characters.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();

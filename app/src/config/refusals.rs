@@ -1,15 +1,15 @@
-//! What a UE is told when it is refused, where the operator wants another cause or a back-off.
+//! The cause and back-off timer sent to a UE that is refused, if not the default.
 //!
-//! A wrong cause makes UEs ask again thousands of times, or never again until they are switched off.
+//! A wrong cause makes UEs retry thousands of times, or not at all until they are restarted.
 
 use std::time::Duration;
 
 use whimbrel_control::refusal::RefusalKind;
 
 use super::section::Section;
-use super::timers::{GPRS_TIMER_2_UNITS_S, told};
+use super::timers::{GPRS_TIMER_2_UNITS_S, check_codable};
 
-/// The cause and the back-off of one kind of refusal, in place of the defaults.
+/// The cause and the back-off of one kind of refusal, instead of the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RefusalAnswer {
     /// 5GMM cause (registration) or 5GSM cause (session).
@@ -18,46 +18,42 @@ pub(crate) struct RefusalAnswer {
     pub(crate) back_off: Option<Duration>,
 }
 
-/// Each kind of refusal: its key, the default cause, and when it is meant.
+/// Each kind of refusal: its default cause, and when it is sent.
 const KINDS: [(RefusalKind, u8, &str); 16] = [
     (
         RefusalKind::UnknownSubscriber,
         3,
-        "No such subscriber. #3 makes a UE give up until its SIM is taken out or it restarts.",
+        "The subscriber does not exist. With #3 a UE gives up until its SIM is removed or it restarts.",
     ),
     (RefusalKind::Barred, 7, "The operator barred the subscriber."),
-    (
-        RefusalKind::Authentication,
-        3,
-        "The UE did not prove its key. AUTHENTICATION REJECT carries no cause on the wire.",
-    ),
-    (RefusalKind::Identity, 3, "The SUCI cannot be revealed."),
+    (RefusalKind::Authentication, 3, "Authentication failed. AUTHENTICATION REJECT carries no cause."),
+    (RefusalKind::Identity, 3, "The SUCI cannot be deconcealed."),
     (RefusalKind::Algorithm, 23, "The UE and the network share no acceptable algorithm."),
     (RefusalKind::TrackingArea, 15, "The tracking area is not served."),
     (
         RefusalKind::ForbiddenArea,
         12,
-        "The subscription forbids the tracking area. #12 and #13 close it to the UE, #15 sends it to look for another.",
+        "The subscription forbids the tracking area. With #12 and #13 the UE avoids it, with #15 it searches for another one.",
     ),
     (
         RefusalKind::Restricted,
         28,
-        "The subscription bars New Radio (#27), or services where the UE is (#28).",
+        "The subscription bars New Radio (#27), or services in the UE's area (#28).",
     ),
-    (RefusalKind::Plmn, 11, "The network of the UE's SIM is not served."),
-    (RefusalKind::Slice, 62, "No slice that the UE may use is offered here."),
+    (RefusalKind::Plmn, 11, "The PLMN of the UE's SIM is not served."),
+    (RefusalKind::Slice, 62, "None of the UE's slices is available."),
     (RefusalKind::Congestion, 22, "A limit is reached or the store does not answer."),
     (RefusalKind::Dnn, 27, "The data network is not subscribed or not configured (5GSM)."),
     (RefusalKind::SessionType, 28, "The session type is not allowed (5GSM)."),
     (RefusalKind::Resources, 26, "Addresses or other resources of the user plane ran out (5GSM)."),
-    (RefusalKind::NetworkFailure, 38, "A function behind us does not answer (5GSM)."),
-    (RefusalKind::Protocol, 111, "The UE broke the protocol."),
+    (RefusalKind::NetworkFailure, 38, "Another network function does not answer (5GSM)."),
+    (RefusalKind::Protocol, 111, "The UE violated the protocol."),
 ];
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswer)> {
-    let doc = "What a refused UE is told, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
-               §9.11.4.2 (5GSM), and `back_off` (T3346, or the session's back-off timer), before which it should not \
-               ask again. Without `cause` the one shown is sent.";
+    let doc = "Answers to refused UEs, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
+               §9.11.4.2 (5GSM), and `back_off` (T3346, or the session's back-off timer), the time before which the UE should not \
+               retry. Default: the cause shown, without back-off.";
     root.section("refusals", doc, |s| {
         KINDS
             .iter()
@@ -68,10 +64,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswe
                         back_off: k.optional("back_off", "12min", ""),
                     };
                     if answer.cause == Some(0) {
-                        k.refuse("cause", "0 is no cause", "write a number of 1 to 255");
+                        k.refuse("cause", "0 is not a cause", "write a number of 1 to 255");
                     }
                     if let Some(back_off) = answer.back_off {
-                        told(k, "back_off", back_off, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
+                        check_codable(k, "back_off", back_off, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
                     }
                     answer
                 });

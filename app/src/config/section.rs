@@ -1,8 +1,8 @@
 //! The keys of a configuration, each named once: the same call reads it from a file and prints it as documentation.
 //!
 //! A function that takes a [`Section`] asks it for its keys one by one, with default and comment. Over a parsed file
-//! the section answers with what stands there and notes what is wrong; in printing it writes the commented default.
-//! What was not asked for is an unknown key. So reader, defaults and documentation cannot disagree.
+//! the section returns the values and collects the problems; in printing it writes the commented default. A key that was not asked
+//! for is unknown. So reader, defaults and documentation cannot disagree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,12 +14,12 @@ use super::yaml::{Key, Node, NodeValue, Position};
 /// Columns of a comment line in the printed defaults.
 const COMMENT_WIDTH: usize = 110;
 
-/// What one pass over all keys gathers.
+/// State of one pass over all keys.
 #[derive(Default)]
 pub(crate) struct Pass {
-    /// What is wrong so far.
+    /// The problems so far.
     pub(crate) problems: Vec<Problem>,
-    /// Where each key that the file has stands, by its path in dots.
+    /// Positions of the keys in the file, by dotted path.
     positions: BTreeMap<String, Position>,
     /// The commented YAML, while printing.
     text: Option<String>,
@@ -40,12 +40,12 @@ impl Pass {
         self.text.is_some()
     }
 
-    /// What was printed.
+    /// The printed text.
     pub(crate) fn into_text(self) -> String {
         self.text.unwrap_or_default()
     }
 
-    /// Notes a contradiction at `key`, or at the nearest thing above it that the file has.
+    /// Reports a problem at `key`, or at its nearest parent in the file.
     pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         let mut part = key;
         let at = loop {
@@ -60,7 +60,7 @@ impl Pass {
         self.problems.push(Problem { at, key: key.into(), what: what.into(), fix: fix.into() });
     }
 
-    /// Whether the file has this key, or leaves it to its default.
+    /// Whether the file has this key.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.positions.contains_key(key)
     }
@@ -106,7 +106,7 @@ impl<'p, 'n> Section<'p, 'n> {
         Self { pass, path: String::new(), map, known: Vec::new() }
     }
 
-    /// The path in dots of one of this section's keys.
+    /// The dotted path of one of this section's keys.
     pub(crate) fn path(&self, key: &str) -> String {
         match self.path.as_str() {
             "" => key.into(),
@@ -114,7 +114,7 @@ impl<'p, 'n> Section<'p, 'n> {
         }
     }
 
-    /// Notes a contradiction at one of this section's keys.
+    /// Reports a problem at one of this section's keys.
     pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         let path = self.path(key);
         self.pass.refuse(&path, what, fix);
@@ -166,7 +166,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A list of maps. Where the file has none, `default_items` empty maps are read in their place, so that each
-    /// key's own default stands. `read` is told the position within the list.
+    /// key's own default stands. `read` gets the index in the list.
     pub(crate) fn sections<R>(
         &mut self,
         key: &'static str,
@@ -207,15 +207,15 @@ impl<'p, 'n> Section<'p, 'n> {
         values
     }
 
-    /// Refuses the keys that nobody asked for.
+    /// Reports unknown keys.
     pub(crate) fn finish(self) {
         for (key, _) in self.map.iter().filter(|(k, _)| !self.known.contains(&k.name.as_str())) {
             let fix = match did_you_mean(&key.name, self.known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known here: {}", self.known.join(", ")),
+                None => format!("known keys: {}", self.known.join(", ")),
             };
             let what = match self.path.as_str() {
-                "" => format!("`{}` is not a key of this file", key.name),
+                "" => format!("`{}` is not a configuration key", key.name),
                 path => format!("`{}` is not a key of `{path}`", key.name),
             };
             self.pass.problems.push(Problem { at: key.at, key: String::new(), what, fix });
@@ -251,7 +251,7 @@ impl<'p, 'n> Section<'p, 'n> {
                 Err(expected) if T::SECRET => ("this value is not understood".into(), expected),
                 Err(expected) => (format!("`{}` is not understood", shorten(text)), expected),
             },
-            _ => (format!("{} stands here", node.kind()), T::read("").err().unwrap_or_default()),
+            _ => (format!("found {}", node.kind()), T::read("").err().unwrap_or_default()),
         };
         let (key, what, fix) = (self.path(key), refusal.0, format!("write {}", refusal.1));
         self.pass.problems.push(Problem { at: node.at, key, what, fix });
@@ -264,7 +264,7 @@ fn map_of<'n>(pass: &mut Pass, node: &'n Node, key: &str) -> &'n [(Key, Node)] {
         NodeValue::Map(map) => map,
         NodeValue::Null => &[],
         _ => {
-            let what = format!("{} stands where a map of keys is expected", node.kind());
+            let what = format!("found {} where a map of keys is expected", node.kind());
             let fix = "write one `key: value` a line, indented".into();
             pass.problems.push(Problem { at: node.at, key: key.into(), what, fix });
             &[]
@@ -272,7 +272,7 @@ fn map_of<'n>(pass: &mut Pass, node: &'n Node, key: &str) -> &'n [(Key, Node)] {
     }
 }
 
-/// A value as it may stand in a sentence.
+/// A value, shortened for a sentence.
 fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if short.len() < text.len() {

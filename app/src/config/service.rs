@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::section::Section;
 use super::value::words;
 
-/// Where subscribers are kept.
+/// The subscriber store.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
@@ -53,12 +53,12 @@ words! { LogLevel {
 words! { LogFormat { LogFormat::Text = "text", LogFormat::Json = "json", } }
 
 pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
-    root.section("store", "Subscribers: one SQLite file and the key that encrypts their keys.", |s| Store {
-        path: s.value("path", "whimbrel.db".into(), "The database, made at need, readable by its owner only."),
+    root.section("store", "Subscriber store: an SQLite file, and a key file with which the subscribers' keys are encrypted.", |s| Store {
+        path: s.value("path", "whimbrel.db".into(), "Database file, created if missing, readable by its owner only."),
         key_file: s.value(
             "key_file",
             "whimbrel.key".into(),
-            "The key file, made with the database. Without it, the subscribers' keys are lost: keep a copy elsewhere.",
+            "Key file, created with the database. If it is lost, so are the subscribers' keys: keep a copy elsewhere.",
         ),
     })
 }
@@ -66,26 +66,26 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
 pub(super) fn api(root: &mut Section<'_, '_>) -> Api {
     root.section(
         "api",
-        "HTTP API: state, subscribers, `why`, metrics. It has no login: keep it on loopback.",
+        "HTTP API: state, orders, subscribers, `why`, metrics. It has no authentication: keep it on a loopback address.",
         |s| Api {
             address: s.value(
                 "address",
                 SocketAddr::from(([127, 0, 0, 1], 8070)),
-                "Address and TCP port; also where `whimbrel why`, `ue`, `gnb` and `top` ask.",
+                "Address and TCP port; commands such as `whimbrel why` connect to it too.",
             ),
-            metrics: s.value("metrics", true, "Serve /metrics for Prometheus."),
+            metrics: s.value("metrics", true, "Serve /metrics in the Prometheus format (docs/metrics.md)."),
         },
     )
 }
 
 pub(super) fn log(root: &mut Section<'_, '_>) -> Log {
-    root.section("log", "Logs, on standard error.", |s| Log {
+    root.section("log", "Log, on standard error.", |s| Log {
         level: s.value("level", LogLevel::Info, "error, warn, info, debug or trace."),
-        format: s.value("format", LogFormat::Text, "text or json (one object a line)."),
+        format: s.value("format", LogFormat::Text, "text, or json with one object a line."),
         supi: s.value(
             "supi",
             false,
-            "Write SUPIs into logs. They say where a person was: off unless you may.",
+            "Write SUPIs to the log. They are personal data: enable it only if you are allowed to.",
         ),
     })
 }

@@ -56,9 +56,9 @@ fn keys_in_3gpp_words() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_line_column_and_fix() {
+fn problems_are_reported_with_line_column_and_fix() {
     for (text, sentence) in [
-        ("tacs: 1\nplnm: 999/70\n", "w.yaml:2:1: `plnm` is not a key of this file; did you mean `plmn`?"),
+        ("tacs: 1\nplnm: 999/70\n", "w.yaml:2:1: `plnm` is not a configuration key; did you mean `plmn`?"),
         ("n2:\n  prot: 1\n", "w.yaml:2:3: `prot` is not a key of `n2`; did you mean `port`?"),
         ("plmn: 9997\n", "w.yaml:1:7: plmn: `9997` is not understood; write a PLMN of 3 digits (MCC)"),
         ("tacs: 16777216\n", "w.yaml:1:7: tacs: `16777216` is not understood; write a TAC of 0 to 16777215"),
@@ -66,8 +66,8 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
             "n2:\n  port: none\n",
             "w.yaml:2:9: n2.port: `none` is not understood; write a whole number of 0 to 65535",
         ),
-        ("n2:\n  port: [1]\n", "w.yaml:2:9: n2.port: a list stands here; write a whole number"),
-        ("n2: 7\n", "w.yaml:1:5: n2: a single value stands where a map of keys is expected"),
+        ("n2:\n  port: [1]\n", "w.yaml:2:9: n2.port: found a list; write a whole number"),
+        ("n2: 7\n", "w.yaml:1:5: n2: found a single value where a map of keys is expected"),
         (
             "n2:\n  sctp: kernal\n",
             "w.yaml:2:9: n2.sctp: `kernal` is not understood; write kernel (known are auto",
@@ -75,17 +75,17 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ("timers:\n  t3550: 6\n", "w.yaml:2:10: timers.t3550: `6` is not understood; write the unit too: 6s"),
         (
             "timers:\n  t3512: 54min\n",
-            "w.yaml:2:10: timers.t3512: 54min cannot be coded in GPRS timer 3, which tells it to UEs; write 50min",
+            "w.yaml:2:10: timers.t3512: 54min cannot be coded in GPRS timer 3, in which UEs get it; write 50min",
         ),
-        ("timers:\n  t3550: 0s\n", "w.yaml:2:10: timers.t3550: 0s is no time to wait"),
+        ("timers:\n  t3550: 0s\n", "w.yaml:2:10: timers.t3550: 0s is out of bounds"),
         ("amf:\n  set: 1024\n", "w.yaml:2:8: amf.set: 1024 does not fit in 10 bits; write 0 to 1023"),
         ("security:\n  integrity: [NIA0]\n", "w.yaml:2:14: security.integrity: NIA0 protects nothing"),
         (
             "security:\n  integrity: []\n",
-            "w.yaml:2:14: security.integrity: the list is empty, so no UE could be trusted",
+            "w.yaml:2:14: security.integrity: the list is empty, so NAS could not be protected",
         ),
-        ("security:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: security.ciphering: every UE knows NEA0"),
-        ("tacs: [1, 1]\n", "w.yaml:1:7: tacs: 1 stands in the list twice"),
+        ("security:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: security.ciphering: every UE supports NEA0"),
+        ("tacs: [1, 1]\n", "w.yaml:1:7: tacs: 1 is listed twice"),
         ("data_networks: []\n", "w.yaml:1:16: data_networks: without a data network"),
         ("data_networks:\n  dnn: internet\n", "a list is expected here; begin each entry with a hyphen"),
         (
@@ -98,40 +98,40 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ),
         (
             "data_networks:\n  - dnn: a\n  - dnn: A\n",
-            "w.yaml:3:10: data_networks[1].dnn: the data network `a` stands in the list twice",
+            "w.yaml:3:10: data_networks[1].dnn: the data network `a` is listed twice",
         ),
         ("data_networks:\n  - dnn: a\n    ipv4_pool: 10.0.0.1/8\n", "ends in zeros after 8 bits"),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: eth2\n",
-            "w.yaml:3:19: data_networks[0].n6_interface: an interface and its routers go together",
+            "w.yaml:3:19: data_networks[0].n6_interface: an interface and its routers must be set together",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_routers: [192.0.2.1]\n",
-            "w.yaml:3:17: data_networks[0].n6_routers: an interface and its routers go together",
+            "w.yaml:3:17: data_networks[0].n6_routers: an interface and its routers must be set together",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: eth2\n    n6_routers: [192.0.2.1, 192.0.2.2]\n",
-            "w.yaml:4:17: data_networks[0].n6_routers: there is one way out for each family",
+            "w.yaml:4:17: data_networks[0].n6_routers: there can be one router for each address family",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: v0\n    n6_routers: 192.0.2.1\n    n6_vlan:\n      interface: e\n      id: 4095\n",
-            "w.yaml:7:11: data_networks[0].n6_vlan.id: 4095 is no VLAN's number; write 1 to 4094",
+            "w.yaml:7:11: data_networks[0].n6_vlan.id: 4095 is not a VLAN identifier; write 1 to 4094",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: v0\n    n6_routers: 192.0.2.1\n    n6_vlan:\n      id: 4\n",
-            "data_networks[0].n6_vlan: a VLAN is an interface with frames and a number",
+            "data_networks[0].n6_vlan: a VLAN needs an interface and an identifier",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_vlan:\n      interface: e\n      id: 4\n",
-            "data_networks[0].n6_vlan: a VLAN is `n6_interface`'s; give it `n6_interface`",
+            "data_networks[0].n6_vlan: a VLAN needs an `n6_interface`; give it `n6_interface`",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_gre:\n      local: 192.0.2.1\n      remote: 192.0.2.2\n",
-            "data_networks[0].n6_gre: a tunnel goes over an interface; give it `n6_interface`",
+            "data_networks[0].n6_gre: a tunnel needs an interface; give it `n6_interface`",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_gre:\n      local: 192.0.2.1\n      remote: \"2001:db8::1\"\n",
-            "w.yaml:6:15: data_networks[0].n6_gre.remote: there is no tunnel from 192.0.2.1 to 2001:db8::1",
+            "w.yaml:6:15: data_networks[0].n6_gre.remote: a tunnel from 192.0.2.1 to 2001:db8::1 is not possible",
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_gre:\n      local: 192.0.2.1\n      key: 7\n",
@@ -139,25 +139,28 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ),
         (
             "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_routers: 192.0.2.2\n    n6_gre:\n      local: 192.0.2.1\n      remote: 192.0.2.2\n",
-            "data_networks[0].n6_gre: a tunnel has its router at its other end; leave out `n6_routers`",
+            "data_networks[0].n6_gre: the router is the remote end of the tunnel; leave out `n6_routers`",
         ),
         ("n3:\n  io: dpdk\n", "w.yaml:2:7: n3.io: `dpdk` is not understood"),
-        ("n3:\n  threads: 3\n", "w.yaml:2:12: n3.threads: there cannot be 3 packet threads"),
-        ("n3:\n  busy_poll_us: 2000000\n", "w.yaml:2:17: n3.busy_poll_us: looking for 2000000 microseconds"),
-        ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),
+        ("n3:\n  threads: 3\n", "w.yaml:2:12: n3.threads: 3 packet threads are not possible"),
+        (
+            "n3:\n  busy_poll_us: 2000000\n",
+            "w.yaml:2:17: n3.busy_poll_us: busy polling for 2000000 microseconds",
+        ),
+        ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 is in the pool of `internet`"),
         ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
         (
             "n2:\n  sctp_path_max_retrans: 0\n",
-            "w.yaml:2:26: n2.sctp_path_max_retrans: 0 repetitions are too few",
+            "w.yaml:2:26: n2.sctp_path_max_retrans: 0 retransmissions are too few",
         ),
-        ("n2:\n  sctp_heartbeat_interval: 10ms\n", "a silent gNB would be asked too often"),
-        ("n2:\n  sctp_rto_max: 100ms\n", "a timeout is 400 ms at least"),
+        ("n2:\n  sctp_heartbeat_interval: 10ms\n", "HEARTBEATs would be sent too often"),
+        ("n2:\n  sctp_rto_max: 100ms\n", "a timeout is at least 400 ms"),
         ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),
         (
             "n4:\n  smfs: [127.0.0.2:8805]\n",
             "w.yaml:2:9: n4.smfs: SMFs cannot answer a UPF that does not listen",
         ),
-        ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is no name for a network device"),
+        ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is not a valid name of a network device"),
         (
             "limits:\n  sessions_per_ue: 16\n",
             "w.yaml:2:20: limits.sessions_per_ue: 16 is out of bounds; write 1 to 15",
@@ -172,8 +175,8 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ),
         ("a: [\n", "w.yaml:2:1: this is not YAML"),
     ] {
-        let told = refused(text);
-        assert!(told.contains(sentence), "{text}\n told: {told}\n want: {sentence}");
+        let error = refused(text);
+        assert!(error.contains(sentence), "{text}\n got: {error}\n want: {sentence}");
     }
 }
 
@@ -217,11 +220,11 @@ fn bounds_of_what_waits_for_ues() {
 }
 
 #[test]
-fn applications_are_told_by_flows_and_names() {
+fn applications_are_described_by_flows_and_names() {
     let text = "detection:\n  resolvers: 192.0.2.53\n  applications:\n    - id: video\n      names: [\"*.video.example\", tls video.example]\n    \
                 - id: games\n      flows: [permit out 17 from any 7000-7999 to assigned]\n    - id: video\n      names: dns cdn.example\n";
-    let told = read(text).expect("applications").detection;
-    let all: Vec<_> = told.known.iter().map(|a| (&*a.id, a.pfds.len())).collect();
+    let detection = read(text).expect("applications").detection;
+    let all: Vec<_> = detection.known.iter().map(|a| (&*a.id, a.pfds.len())).collect();
     assert_eq!(all, [("video", 2), ("games", 1)]);
     for (item, sentence) in [
         ("names: a.example", "a description of nothing"),
@@ -247,15 +250,15 @@ fn several_upfs() {
     .unwrap();
     assert_eq!(config.upfs[0].address, None);
     assert_eq!(config.upfs[1].address, Some("192.0.2.2:8805".parse().unwrap()));
-    let told = config.control().smf.upfs;
-    assert_eq!((told[0].priority, told[0].weight), (1, 100));
-    assert_eq!((told[1].name.as_str(), told[1].weight, told[1].tacs.len()), ("east", 300, 1));
+    let upfs = config.control().smf.upfs;
+    assert_eq!((upfs[0].priority, upfs[0].weight), (1, 100));
+    assert_eq!((upfs[1].name.as_str(), upfs[1].weight, upfs[1].tacs.len()), ("east", 300, 1));
     // Without a list there is one, which serves everything.
-    let told = default().control().smf.upfs;
-    assert_eq!(told, [whimbrel_control::config::Upf::default()]);
+    let upfs = default().control().smf.upfs;
+    assert_eq!(upfs, [whimbrel_control::config::Upf::default()]);
 }
 
-#[test] // TS 23.501 §6.3.3: what cannot work is told with line, column and fix
+#[test] // TS 23.501 §6.3.3: contradictions are reported with line, column and fix
 fn upfs_that_cannot_serve() {
     let east = |more: &str| with_upfs(&format!("  - name: east\n    address: 192.0.2.2:8805\n{more}"));
     for (text, sentence) in [
@@ -287,7 +290,7 @@ fn upfs_that_cannot_serve() {
         (east("  - name: b\n    address: 192.0.2.2:8806\n"), "two UPFs are at 192.0.2.2; give each"),
         (
             east("    dnns: [internet, ims]\n"),
-            "w.yaml:6:11: upfs[0].dnns: the UPF `east` is to serve `ims`, which is no data network here",
+            "w.yaml:6:11: upfs[0].dnns: the UPF `east` is to serve `ims`, which is not in `data_networks`",
         ),
         (
             east("    slices: [2]\n"),
@@ -298,7 +301,7 @@ fn upfs_that_cannot_serve() {
         (east("    wieght: 1\n"), "`wieght` is not a key of `upfs[0]`; did you mean `weight`?"),
         (
             format!("data_networks:\n  - dnn: internet\n  - dnn: ims\n{}", east("    dnns: [internet]\n")),
-            "no UPF serves the data network `ims`, so no session can be had there",
+            "no UPF serves the data network `ims`, so no session is possible there",
         ),
         (
             with_upfs(
@@ -311,17 +314,20 @@ fn upfs_that_cannot_serve() {
             "UDP port 8805 of 192.0.2.1 is taken by n3.port already",
         ),
     ] {
-        let told = refused(&text);
-        assert!(told.contains(sentence), "{text}\n told: {told}\n want: {sentence}");
+        let error = refused(&text);
+        assert!(error.contains(sentence), "{text}\n got: {error}\n want: {sentence}");
     }
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_the_order_of_the_file() {
-    let told = refused("zebra: 1\nplmn: 9\ntacs: x\n");
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(lines.len(), 3, "{told}");
-    assert!(lines[0].contains(":1:1:") && lines[1].contains(":2:7:") && lines[2].contains(":3:7:"), "{told}");
+fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
+    let error = refused("zebra: 1\nplmn: 9\ntacs: x\n");
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    assert!(
+        lines[0].contains(":1:1:") && lines[1].contains(":2:7:") && lines[2].contains(":3:7:"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -341,13 +347,13 @@ fn a_pair_of_ctas_lacks_nothing_or_is_refused_with_what_it_lacks() {
     let good = read(&pair("listen: \"127.0.0.1:7380\", cta: 2")).unwrap();
     let of = good.cluster.pair.unwrap();
     assert_eq!((of.number, of.home, of.name.as_str()), (2, 1, "whimbrel"));
-    assert!(refused(&pair("listen: \"127.0.0.1:7380\"")).contains("which of the two"));
+    assert!(refused(&pair("listen: \"127.0.0.1:7380\"")).contains("the number of this CTA is missing"));
     assert!(refused(&pair("cta: 1")).contains("write `listen`"));
     assert!(refused(&pair("listen: \"127.0.0.1:7380\", cta: 1, lease: 1s")).contains("5s to 1h"));
     assert!(refused("cluster: { cta: 1 }\n").contains("without etcd"));
     let at = |rest: &str| pair(&format!("listen: \"127.0.0.1:7380\", cta: 1, {rest}"));
     assert!(refused(&at("etcd_user: whimbrel")).contains("`etcd_password_file`"));
-    assert!(refused(&at("etcd_certificate_file: a.pem")).contains("belong together"));
+    assert!(refused(&at("etcd_certificate_file: a.pem")).contains("needs its key"));
     assert!(
         refused(&at("x: 1").replace("http:", "https:").replace("x: 1", "")).contains("write `etcd_ca_file`")
     );
@@ -367,22 +373,22 @@ fn how_long_a_backup_may_lack_a_state() {
 }
 
 #[test]
-fn a_gnb_is_in_one_region_whose_cpfs_may_come() {
-    let cluster = |areas: &str| format!("cluster:\n  neighbours: [home/next]\n  areas:\n{areas}");
+fn a_gnb_is_in_one_region_whose_cpfs_may_connect() {
+    let cluster = |areas: &str| format!("cluster:\n  other_regions: [home/next]\n  areas:\n{areas}");
     let good =
         cluster("    - { region: home/next, tacs: [2, 3], gnbs: 7 }\n    - { region: home/site, gnbs: 8 }\n");
     let areas = read(&good).unwrap().cluster.areas;
     assert_eq!(areas.region_of(7, &[]).map(ToString::to_string).as_deref(), Some("home/next"));
-    assert!(refused(&cluster("    - { region: home/nowhere, tacs: 2 }\n")).contains("neighbours"));
-    assert!(refused(&cluster("    - { region: home/next }\n")).contains("no gNB"));
+    assert!(refused(&cluster("    - { region: home/nowhere, tacs: 2 }\n")).contains("other_regions"));
+    assert!(refused(&cluster("    - { region: home/next }\n")).contains("lists no gNB"));
     let twice = cluster("    - { region: home/next, tacs: 2 }\n    - { region: home/site, tacs: 2 }\n");
-    assert!(refused(&twice).contains("the tracking area 2 is configured in home/next and in home/site"));
+    assert!(refused(&twice).contains("the tracking area 2 is said to be of home/next and of home/site"));
 }
 
-#[test] // and the place of neither can be said twice
+#[test]
 fn two_regions_of_one_name_are_refused_with_both() {
-    let of = |region: &str, neighbour: &str| {
-        refused(&format!("cluster: {{ region: \"{region}\", neighbours: [\"{neighbour}\"] }}\n"))
+    let of = |region: &str, other: &str| {
+        refused(&format!("cluster: {{ region: \"{region}\", other_regions: [\"{other}\"] }}\n"))
     };
     let twice = of("north/harbour", "south/harbour");
     assert!(twice.contains("north/harbour") && twice.contains("south/harbour"), "{twice}");
@@ -391,21 +397,21 @@ fn two_regions_of_one_name_are_refused_with_both() {
 }
 
 #[test]
-fn another_amf_has_a_name_and_tracking_areas_of_its_own_and_can_be_called() {
-    let neighbours =
-        |rest: &str| format!("neighbours:\n  listen: \"127.0.0.1:7390\"\n  amfs:\n    - {{ {rest} }}\n");
+fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
+    let peer_amfs =
+        |rest: &str| format!("peer_amfs:\n  listen: \"127.0.0.1:7390\"\n  amfs:\n    - {{ {rest} }}\n");
     let good =
-        read(&neighbours("name: south, pointer: 1, tacs: [2], addresses: [\"127.0.0.2:7390\"]")).unwrap();
-    let told = good.control().amf.peer_amfs;
-    assert_eq!((told.len(), told[0].name.as_str(), told[0].amf_id.pointer()), (1, "south", 1));
+        read(&peer_amfs("name: south, pointer: 1, tacs: [2], addresses: [\"127.0.0.2:7390\"]")).unwrap();
+    let peers = good.control().amf.peer_amfs;
+    assert_eq!((peers.len(), peers[0].name.as_str(), peers[0].amf_id.pointer()), (1, "south", 1));
     let caller = "pointer: 1, tacs: [2]";
-    assert!(refused(&neighbours(caller)).contains("nothing says where"));
-    assert!(refused(&neighbours("tacs: [2]")).contains("the same region, set and pointer"));
-    let with = |rest| neighbours(&format!("pointer: 1, addresses: [\"127.0.0.2:7390\"]{rest}"));
+    assert!(refused(&peer_amfs(caller)).contains("whose address is missing"));
+    assert!(refused(&peer_amfs("tacs: [2]")).contains("the same region, set and pointer"));
+    let with = |rest| peer_amfs(&format!("pointer: 1, addresses: [\"127.0.0.2:7390\"]{rest}"));
     assert!(refused(&with("")).contains("list the tracking areas"));
     assert!(refused(&with(", tacs: [1]")).contains("TAC 1 is served by two AMFs"));
-    let mute = "neighbours: { amfs: [{ pointer: 1, tacs: 2, addresses: [\"127.0.0.2:7390\"] }] }\n";
-    assert!(refused(mute).contains("cannot call"));
+    let mute = "peer_amfs: { amfs: [{ pointer: 1, tacs: 2, addresses: [\"127.0.0.2:7390\"] }] }\n";
+    assert!(refused(mute).contains("cannot connect"));
 }
 
 #[test]

@@ -37,90 +37,90 @@ pub(super) const GPRS_TIMER_2_UNITS_S: [u64; 3] = [2, 60, 360];
 /// How long a UE waits for the release of its connection (TS 24.501 Table 10.2.1).
 const T3540: Duration = Duration::from_secs(10);
 
-/// Whether a UE can be told this duration in the units given (at most 31 of one of them).
-pub(super) fn can_be_told(duration: Duration, units: &[u64]) -> bool {
+/// Whether a duration can be coded in these units (at most 31 of one of them).
+pub(super) fn is_codable(duration: Duration, units: &[u64]) -> bool {
     let (s, whole) = (duration.as_secs(), duration.subsec_nanos() == 0);
     whole && units.iter().any(|unit| s.is_multiple_of(*unit) && s / unit <= 31)
 }
 
-/// The nearest duration that a UE can be told.
+/// The nearest duration that can be coded.
 pub(super) fn nearest(duration: Duration, units: &[u64]) -> Duration {
-    let wanted = duration.as_secs();
+    let requested = duration.as_secs();
     let sendable = units.iter().flat_map(|unit| (1..=31).map(move |n| n * unit));
-    Duration::from_secs(sendable.min_by_key(|s| s.abs_diff(wanted)).unwrap_or(wanted))
+    Duration::from_secs(sendable.min_by_key(|s| s.abs_diff(requested)).unwrap_or(requested))
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
     let (s, min) = (Duration::from_secs, |n: u64| Duration::from_secs(n * 60));
-    root.section("timers", "Durations with their unit: 500ms, 6s, 54min, 1h.", |k| {
+    root.section("timers", "Timers, each with its unit: 500ms, 6s, 54min, 1h.", |k| {
         let timers = Timers {
             t3512: k.value(
                 "t3512",
                 min(60),
-                "Periodic registration, told to UEs (TS 24.501 §5.3.7). The clause's 54min cannot be coded in \
-                 GPRS timer 3: 1h can. 0s: none.",
+                "Periodic registration timer sent to UEs (TS 24.501 §5.3.7). The clause's default of 54min cannot be coded in \
+                 GPRS timer 3; 1h can. 0s: no periodic registration.",
             ),
-            t3502: k.value("t3502", min(12), "After five failed registrations, told to UEs (Table 10.2.1)."),
-            t3522: k.value("t3522", s(6), "DEREGISTRATION REQUEST is sent again (Table 10.2.2)."),
-            t3550: k.value("t3550", s(6), "REGISTRATION ACCEPT is sent again (Table 10.2.2)."),
-            t3555: k.value("t3555", s(6), "CONFIGURATION UPDATE COMMAND is sent again (Table 10.2.2)."),
-            t3560: k.value("t3560", s(6), "AUTHENTICATION REQUEST, SECURITY MODE COMMAND are sent again (Table 10.2.2)."),
-            t3570: k.value("t3570", s(6), "IDENTITY REQUEST is sent again (Table 10.2.2)."),
-            t3591: k.value("t3591", s(16), "PDU SESSION MODIFICATION COMMAND is sent again (Table 10.3.2)."),
-            t3592: k.value("t3592", s(16), "PDU SESSION RELEASE COMMAND is sent again (Table 10.3.2)."),
+            t3502: k.value("t3502", min(12), "Wait after five failed registrations, sent to UEs (Table 10.2.1)."),
+            t3522: k.value("t3522", s(6), "Retransmission of DEREGISTRATION REQUEST (Table 10.2.2)."),
+            t3550: k.value("t3550", s(6), "Retransmission of REGISTRATION ACCEPT (Table 10.2.2)."),
+            t3555: k.value("t3555", s(6), "Retransmission of CONFIGURATION UPDATE COMMAND (Table 10.2.2)."),
+            t3560: k.value("t3560", s(6), "Retransmission of AUTHENTICATION REQUEST and SECURITY MODE COMMAND (Table 10.2.2)."),
+            t3570: k.value("t3570", s(6), "Retransmission of IDENTITY REQUEST (Table 10.2.2)."),
+            t3591: k.value("t3591", s(16), "Retransmission of PDU SESSION MODIFICATION COMMAND (Table 10.3.2)."),
+            t3592: k.value("t3592", s(16), "Retransmission of PDU SESSION RELEASE COMMAND (Table 10.3.2)."),
             pdu_session_address_lifetime: k.value(
                 "pdu_session_address_lifetime",
                 s(120),
-                "A session of SSC mode 3 stays this long beside its successor (TS 23.501 §5.6.9.2.3).",
+                "How long a session of SSC mode 3 is kept beside its successor (TS 23.501 §5.6.9.2.3).",
             ),
             reflective_qos: k.value(
                 "reflective_qos",
                 s(60),
-                "A UE keeps a rule that it learnt from downlink packets this long after the last (TS 24.501 §6.2.5.1.4.4).",
+                "How long a UE keeps a derived QoS rule after the last downlink packet (TS 24.501 §6.2.5.1.4.4).",
             ),
             implicit_deregistration: k.value(
                 "implicit_deregistration",
                 min(4),
-                "A UE unheard of for this long after T3512 is deregistered (TS 24.501 §5.3.7).",
+                "Time after T3512 until a UE that has sent nothing is deregistered implicitly (TS 24.501 §5.3.7).",
             ),
-            guard: k.value("guard", s(5), "The answer of another core function is awaited this long."),
+            guard: k.value("guard", s(5), "How long to wait for the answer of another network function."),
             gnb_answer: k.value(
                 "gnb_answer",
                 s(20),
-                "A gNB's answer is awaited this long. Longer than a UE waits: T3510 and T3517 are 15s (TS 24.501 Table 10.2.1).",
+                "How long to wait for a gNB's answer: longer than a UE waits, whose T3510 and T3517 are 15s (TS 24.501 Table 10.2.1).",
             ),
             session_setup: k.value(
                 "session_setup",
                 s(64),
-                "A gNB may take this long to set a session up. The UE gives up after 80s: five times T3580 (TS 24.501 §6.4.1.6).",
+                "How long to wait for a gNB to set up a session. The UE gives up after 80s, five times T3580 (TS 24.501 §6.4.1.6).",
             ),
             connection_idle: k.value(
                 "connection_idle",
                 s(10),
-                "A connection that serves no procedure and no session with a user plane is released (TS 24.501 §5.3.1.3).",
+                "A connection without a procedure and without a user plane is released after this time (TS 24.501 §5.3.1.3).",
             ),
             follow_on: k.value(
                 "follow_on",
                 s(10),
-                "The same for a UE that has announced more to send (TS 24.501 §5.5.1.2.4) and sends nothing.",
+                "The same for a UE that sets Follow-on request (TS 24.501 §5.5.1.2.4) and then sends nothing.",
             ),
             session_inactivity: k.value(
                 "session_inactivity",
                 s(0),
-                "A session without packets for this long loses its user plane, and the UE its connection with the last one (TS 23.502 \
-                 §4.3.7). In whole seconds. 0s: gNBs alone decide.",
+                "The user plane of a session is deactivated after this time without packets; with the last one the UE's connection is released (TS 23.502 \
+                 §4.3.7). In whole seconds. 0s: only gNBs detect inactivity.",
             ),
             release_delay: k.value(
                 "release_delay",
                 Duration::from_millis(200),
-                "After a reject with cause #9, #10 or #28 and after DEREGISTRATION ACCEPT the connection stays this long, because UEs \
+                "How long a connection is kept after a reject with cause #9, #10 or #28 and after DEREGISTRATION ACCEPT, because UEs \
                  register again on it (TS 24.501 §5.3.1.3). 0s: it is released at once.",
             ),
         };
-        told(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
-        told(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
-        told(k, "reflective_qos", timers.reflective_qos, &GPRS_TIMER_2_UNITS_S, "GPRS timer");
-        let awaited = [
+        check_codable(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
+        check_codable(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
+        check_codable(k, "reflective_qos", timers.reflective_qos, &GPRS_TIMER_2_UNITS_S, "GPRS timer");
+        let bounded = [
             ("t3522", timers.t3522),
             ("t3550", timers.t3550),
             ("t3555", timers.t3555),
@@ -134,21 +134,21 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             ("connection_idle", timers.connection_idle),
             ("follow_on", timers.follow_on),
         ];
-        for (key, duration) in awaited {
+        for (key, duration) in bounded {
             if duration < Duration::from_millis(100) || duration > min(10) {
-                k.refuse(key, format!("{} is no time to wait for an answer", duration.show()), "write 100ms to 10min");
+                k.refuse(key, format!("{} is out of bounds", duration.show()), "write 100ms to 10min");
             }
         }
         let inactivity = timers.session_inactivity;
         if inactivity.subsec_nanos() != 0 || inactivity > min(24 * 60) {
-            let what = format!("{} is no time of silence that a UPF can measure", inactivity.show());
+            let what = format!("{} cannot be measured by a UPF", inactivity.show());
             k.refuse("session_inactivity", what, "write whole seconds up to 24h, or 0s");
         }
-        if timers.session_setup >= UE_AWAITS_SESSION {
+        if timers.session_setup >= UE_SESSION_WAIT {
             let what = format!(
-                "{} is longer than a UE awaits a session: it gives up after {} (five times T3580, TS 24.501 §6.4.1.6)",
+                "{} is longer than a UE waits for a session, which is {} (five times T3580, TS 24.501 §6.4.1.6)",
                 timers.session_setup.show(),
-                UE_AWAITS_SESSION.show()
+                UE_SESSION_WAIT.show()
             );
             k.refuse("session_setup", what, "write less than 80s");
         }
@@ -160,14 +160,20 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
     })
 }
 
-/// How long a UE awaits the answer to PDU SESSION ESTABLISHMENT REQUEST: five times T3580 (TS 24.501 §6.4.1.6 a, Table 10.3.1).
-const UE_AWAITS_SESSION: Duration = Duration::from_secs(5 * 16);
+/// How long a UE waits for the answer to PDU SESSION ESTABLISHMENT REQUEST: five times T3580 (TS 24.501 §6.4.1.6 a, Table 10.3.1).
+const UE_SESSION_WAIT: Duration = Duration::from_secs(5 * 16);
 
-/// Refuses a duration that the information element cannot carry, so that the UE and we count the same.
-pub(super) fn told(k: &mut Section<'_, '_>, key: &str, duration: Duration, units: &[u64], element: &str) {
-    if !can_be_told(duration, units) {
-        let what = format!("{} cannot be coded in {element}, which tells it to UEs", duration.show());
-        k.refuse(key, what, format!("write {}, the nearest that can", nearest(duration, units).show()));
+/// Refuses a duration that the information element cannot carry, so that the UE and the core use the same.
+pub(super) fn check_codable(
+    k: &mut Section<'_, '_>,
+    key: &str,
+    duration: Duration,
+    units: &[u64],
+    element: &str,
+) {
+    if !is_codable(duration, units) {
+        let what = format!("{} cannot be coded in {element}, in which UEs get it", duration.show());
+        k.refuse(key, what, format!("write {}, the nearest codable value", nearest(duration, units).show()));
     }
 }
 
@@ -178,10 +184,10 @@ mod tests {
     #[test] // TS 24.008 §10.5.7.4a
     fn gprs_timer_3_cannot_carry_54_minutes() {
         let m = |n: u64| Duration::from_secs(n * 60);
-        assert!(!can_be_told(m(54), &GPRS_TIMER_3_UNITS_S));
+        assert!(!is_codable(m(54), &GPRS_TIMER_3_UNITS_S));
         assert_eq!(nearest(m(54), &GPRS_TIMER_3_UNITS_S), m(50));
-        assert!(can_be_told(m(60), &GPRS_TIMER_3_UNITS_S) && can_be_told(m(31), &GPRS_TIMER_3_UNITS_S));
-        assert!(can_be_told(m(12), &GPRS_TIMER_2_UNITS_S) && can_be_told(m(54), &GPRS_TIMER_2_UNITS_S));
-        assert!(!can_be_told(Duration::from_millis(2500), &GPRS_TIMER_2_UNITS_S));
+        assert!(is_codable(m(60), &GPRS_TIMER_3_UNITS_S) && is_codable(m(31), &GPRS_TIMER_3_UNITS_S));
+        assert!(is_codable(m(12), &GPRS_TIMER_2_UNITS_S) && is_codable(m(54), &GPRS_TIMER_2_UNITS_S));
+        assert!(!is_codable(Duration::from_millis(2500), &GPRS_TIMER_2_UNITS_S));
     }
 }

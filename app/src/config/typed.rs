@@ -13,7 +13,7 @@ use super::{Config, DataNetwork, LadnLeaving, Protection, RefusalAnswer, Scheme,
 const FIRST_VERSION: u32 = 1;
 
 impl Config {
-    /// What the control plane is told.
+    /// The configuration of the control plane.
     pub(crate) fn control(&self) -> control::Config {
         let amf = &self.amf;
         control::Config {
@@ -34,7 +34,7 @@ impl Config {
                     full: amf.network_name_full.clone(),
                     short: amf.network_name_short.clone(),
                 },
-                peer_amfs: self.neighbours.amfs.iter().map(super::neighbours::Neighbour::control).collect(),
+                peer_amfs: self.peer_amfs.amfs.iter().map(super::peer_amfs::PeerAmf::control).collect(),
                 signs: self.handover.signs,
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
@@ -112,15 +112,15 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
     }
 }
 
-/// The security indication of a data network's sessions, if anything is said of it.
+/// The security indication of a data network's sessions, if one is configured.
 fn up_security(network: &DataNetwork) -> Option<control::UpSecurity> {
-    let said = |p| match p {
-        Protection::Unsaid => None,
+    let policy = |p| match p {
+        Protection::Unset => None,
         Protection::Required => Some(control::UpProtection::Required),
         Protection::Preferred => Some(control::UpProtection::Preferred),
         Protection::NotNeeded => Some(control::UpProtection::NotNeeded),
     };
-    let (integrity, confidentiality) = (said(network.up_integrity), said(network.up_confidentiality));
+    let (integrity, confidentiality) = (policy(network.up_integrity), policy(network.up_confidentiality));
     let preferred = control::UpProtection::Preferred;
     (integrity.is_some() || confidentiality.is_some()).then(|| control::UpSecurity {
         integrity: integrity.unwrap_or(preferred),
@@ -175,20 +175,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_the_control_planes_but_for_what_cannot_be_told() {
-        let told = super::super::default().control();
+    fn the_defaults_are_those_of_the_control_plane_except_uncodable_ones() {
+        let control = super::super::default().control();
         let own = control::Timers::default();
-        assert_eq!(told.timers.t3550, own.t3550);
-        assert_eq!(told.timers.t3592, own.t3592);
-        assert_eq!(told.timers.guard, own.guard);
-        assert_eq!(told.timers.gnb_answer, own.gnb_answer);
-        assert_eq!(told.timers.session_setup, own.session_setup);
-        assert_eq!(told.timers.connection_idle, own.connection_idle);
-        assert_eq!(told.timers.follow_on, own.follow_on);
-        assert_eq!(told.timers.session_inactivity, own.session_inactivity);
-        assert_eq!(told.limits.ues, control::Limits::default().ues);
+        assert_eq!(control.timers.t3550, own.t3550);
+        assert_eq!(control.timers.t3592, own.t3592);
+        assert_eq!(control.timers.guard, own.guard);
+        assert_eq!(control.timers.gnb_answer, own.gnb_answer);
+        assert_eq!(control.timers.session_setup, own.session_setup);
+        assert_eq!(control.timers.connection_idle, own.connection_idle);
+        assert_eq!(control.timers.follow_on, own.follow_on);
+        assert_eq!(control.timers.session_inactivity, own.session_inactivity);
+        assert_eq!(control.limits.ues, control::Limits::default().ues);
         let dnn = "internet".parse().unwrap();
-        let network = &told.smf.data_networks[&dnn];
+        let network = &control.smf.data_networks[&dnn];
         assert!(network.ipv4 && network.ipv6 && network.dns_v4.len() == 2 && network.dns_v6.len() == 1);
     }
 

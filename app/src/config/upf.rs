@@ -1,4 +1,4 @@
-//! The UPFs that the SMF of this program has, and which sessions each gets (TS 23.501 §6.3.3.3).
+//! The UPFs of the SMF of this program, and which sessions each one serves (TS 23.501 §6.3.3.3).
 
 use std::net::SocketAddr;
 
@@ -48,61 +48,60 @@ impl Upf {
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
-    let doc = "UPFs of this core's sessions, if there is not just the one of this program (TS 23.501 §6.3.3). An item \
-               without `address` is the one of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
+    let doc = "UPFs of this core, if not only the one of this program (TS 23.501 §6.3.3). An item \
+               without `address` is the UPF of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
                `priority`, `weight` and `predicts`; docs/upf.md shows how.";
     root.sections("upfs", 0, doc, |s, i| Upf {
-        name: s.value("name", format!("upf{}", i + 1), "What logs and metrics call it."),
+        name: s.value("name", format!("upf{}", i + 1), "Name in logs and metrics."),
         address: s.optional(
             "address",
             "192.0.2.2:8805",
-            "Where it takes PFCP. Without: the UPF of this program.",
+            "Address and UDP port of its PFCP. Without it: the UPF of this program.",
         ),
-        slices: s.list("slices", vec![], "Slices that it serves; none named: all."),
-        dnns: s.list("dnns", vec![], "Data networks that it serves; none named: all."),
-        tacs: s.list("tacs", vec![], "Tracking areas of the UEs that it serves; none named: all."),
-        priority: s.value("priority", 0, "Those of the lowest number are taken while one of them can be."),
-        weight: s.value("weight", 100, "Its part of the sessions among those of one priority."),
+        slices: s.list("slices", vec![], "Slices that it serves; empty: all."),
+        dnns: s.list("dnns", vec![], "Data networks that it serves; empty: all."),
+        tacs: s.list("tacs", vec![], "Tracking areas of the UEs that it serves; empty: all."),
+        priority: s.value("priority", 0, "UPFs with the lowest number are selected first."),
+        weight: s.value("weight", 100, "Its share of the sessions among UPFs of the same priority."),
         predicts: s.value(
             "predicts",
             false,
-            "It is a whimbrel, and knows rules that begin when a UE arrives.",
+            "It is a whimbrel, which supports rules for predicted handovers.",
         ),
     })
 }
 
-/// What is said for an example of a slice's rate.
+/// Example of a slice's rate.
 const RATE: BitRate = match BitRate::from_bps(1_000_000_000) {
     Some(rate) => rate,
     None => unreachable!(),
 };
 
-/// What the sessions of each slice may send together through the UPF of this program.
-/// What the UPF of this program can promise; `None` where one of the two is not said.
+/// The guaranteed rates that the UPF of this program can accept; `None` if one of the two is not set.
 pub(super) fn guaranteed_rates(root: &mut Section<'_, '_>) -> Option<GuaranteedRates> {
-    let doc = "What the UPF of this program and its links can keep of promises to flows of guaranteed rate, all sessions together. A flow that \
-               would exceed it is refused (5GSM cause #26), and sessions begin without it. Not said: no bound.";
+    let doc = "Total of the guaranteed rates (GFBR) that the UPF of this program and its links can provide. A GBR flow that \
+               would exceed it is refused (5GSM cause #26), and its session begins without it. Not set: no limit.";
     root.section("guaranteed_rates", doc, |s| {
         let mut rate = |key, doc| s.optional::<BitRate>(key, "1 Gbps", doc).map(BitRate::kbps);
-        let (up, down) = (rate("up", "From all UEs."), rate("down", "To all UEs."));
+        let (up, down) = (rate("up", "Uplink."), rate("down", "Downlink."));
         if up.is_some() != down.is_some() {
-            s.refuse("up", "a bound on one direction alone", "say both `up` and `down`");
+            s.refuse("up", "only one direction is set", "write both `up` and `down`");
         }
         Some(GuaranteedRates { ul_kbps: up?, dl_kbps: down? })
     })
 }
 
 pub(super) fn slice_rates(root: &mut Section<'_, '_>) -> Vec<SliceRate> {
-    let doc = "Rates that all sessions of a slice share in the UPF of this program. Flows have what is guaranteed to them; the others are \
-               marked (ECN), or dropped, when it is nearly used up.";
+    let doc = "Rates that all sessions of a slice share in the UPF of this program. GBR flows get their guaranteed rates; packets of other flows are \
+               marked (ECN) or dropped when the rate is nearly used up.";
     root.sections("slice_rates", 0, doc, |s, _| {
         let slice = s.value("slice", SNssai::sst(1), "The slice.");
         let mut rate = |key, doc| s.value(key, RATE, doc).kbps();
-        SliceRate { slice, ul_kbps: rate("up", "From all UEs."), dl_kbps: rate("down", "To all UEs.") }
+        SliceRate { slice, ul_kbps: rate("up", "Uplink."), dl_kbps: rate("down", "Downlink.") }
     })
 }
 
-/// What the items may say alone, but not together with each other or with the rest.
+/// Reports contradictions between the items, and with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     check_rates(&config.slice_rates, pass);
     let upfs = &config.upfs;
@@ -125,7 +124,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             pass.refuse(&key("address"), what, "give each an address of its own");
         }
         if let Some(dnn) = upf.dnns.iter().find(|d| config.data_networks.iter().all(|n| n.dnn != **d)) {
-            let what = format!("the UPF `{}` is to serve `{dnn}`, which is no data network here", upf.name);
+            let what = format!("the UPF `{}` is to serve `{dnn}`, which is not in `data_networks`", upf.name);
             pass.refuse(&key("dnns"), what, "add it to `data_networks`, or take it out");
         }
         if let Some(slice) = upf.slices.iter().find(|s| !config.amf.slices.contains(s)) {
@@ -148,7 +147,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         let serves = |u: &Upf| u.dnns.is_empty() || u.dnns.contains(&network.dnn);
         if !upfs.iter().any(serves) {
             let what =
-                format!("no UPF serves the data network `{}`, so no session can be had there", network.dnn);
+                format!("no UPF serves the data network `{}`, so no session is possible there", network.dnn);
             pass.refuse("upfs", what, "name it in `dnns` of a UPF");
         }
     }

@@ -1,4 +1,4 @@
-//! How each kind of value is written in the file, read from it and shown.
+//! Types of values: how each is read from the file and printed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) trait Value: Sized {
     /// Whether its text must not be repeated in a message.
     const SECRET: bool = false;
 
-    /// Reads the text of a scalar. Errors: what should stand there, to follow the word "write".
+    /// Reads the text of a scalar. Errors: what is expected, to follow the word "write".
     fn read(text: &str) -> Result<Self, String>;
 
     /// The text that reads back as this value.
@@ -129,7 +129,7 @@ fn quoted(text: &str) -> String {
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
 
 impl Value for Duration {
-    /// A number and its unit, so that nobody has to remember which timer counts in what.
+    /// A number and its unit.
     fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -141,7 +141,7 @@ impl Value for Duration {
         };
         let scale = UNITS.iter().find(|(word, _)| *word == unit.trim()).map(|u| u.1);
         let millis = number.parse::<u64>().ok().zip(scale).and_then(|(n, scale)| n.checked_mul(scale));
-        // A year bounds what can be meant and keeps all later sums in range.
+        // A year is longer than any timer, and keeps all later sums in range.
         millis.filter(|m| *m <= 366 * 24 * 3_600_000).map(Duration::from_millis).ok_or(expected)
     }
 

@@ -1,4 +1,4 @@
-//! Questions and orders to the control thread, which serves them between bursts.
+//! Queries and orders to the control thread, which handles them between bursts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,9 +17,9 @@ use super::locked;
 use super::view::{GnbView, OverloadView, UePage, UeView, WarningView};
 use crate::config::Config;
 
-/// Commands that may wait: more than the API's connections can have outstanding at once.
+/// Most commands in the queue: more than the API's connections can have outstanding.
 const WAITING_MAX: usize = 256;
-/// A control thread that takes longer to come back from a burst is in trouble, and the caller is told.
+/// A control thread that takes longer for a burst is overloaded, and the caller gets an error.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Which UEs to list.
@@ -27,42 +27,42 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct UesRequest {
     /// Only UEs whose SUPI sorts after this one.
     pub(crate) after: Option<Supi>,
-    /// At most so many.
+    /// Most UEs to return.
     pub(crate) limit: usize,
 }
 
-/// A question or an order, with the way back for its answer.
+/// A query or an order, with the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// The UEs known, in the order of their SUPI.
+    /// The UEs, in the order of their SUPI.
     ListUes(UesRequest, oneshot::Sender<UePage>),
-    /// One UE, if it is known.
+    /// One UE, if it exists.
     ShowUe(Supi, oneshot::Sender<Option<UeView>>),
     /// The gNBs that are up.
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
-    /// Deregister a UE (TS 23.502 §4.2.2.3.3). The answer: the operation; none where the UE is not known.
+    /// Deregister a UE (TS 23.502 §4.2.2.3.3). Answer: the operation; `None` if there is no such UE.
     Deregister(Supi, oneshot::Sender<Option<u64>>),
-    /// Tell by an event when a UE can be reached (TS 23.502 §4.2.5.2). The answer: the operation; none where the UE is not known.
+    /// Emit an event when a UE becomes reachable (TS 23.502 §4.2.5.2). Answer: the operation; `None` if there is no such UE.
     NotifyReachable(Supi, oneshot::Sender<Option<u64>>),
-    /// Find out where a UE is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
+    /// Locate a UE, or start or stop its location reports (TS 23.502 §4.10). Answer: whether it is registered.
     Locate(Supi, Locate, oneshot::Sender<bool>),
-    /// Send a warning message (TS 38.413 §8.9.1). The answer: the operation.
+    /// Send a warning message (TS 38.413 §8.9.1). Answer: the operation.
     Warn(Box<Warning>, oneshot::Sender<Result<u64, WarningError>>),
     /// Cancel the warning of this message identifier and serial number (TS 38.413 §8.9.2).
     CancelWarning(u16, u16, oneshot::Sender<Result<u64, WarningError>>),
-    /// The warnings that are remembered, oldest first.
+    /// The warnings, oldest first.
     ListWarnings(oneshot::Sender<Vec<WarningView>>),
-    /// Whether gNBs are told to spare the core; with an order, that first (TS 38.413 §8.7.7, §8.7.8).
+    /// Whether OVERLOAD START is in force; an order is carried out first (TS 38.413 §8.7.7, §8.7.8).
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
-    /// Reset all connections of a gNB (TS 38.413 §8.7.4). The answer: the operation; none where the gNB is not up.
+    /// Reset all connections of a gNB (TS 38.413 §8.7.4). Answer: the operation; `None` if the gNB is not up.
     ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
-    /// Put a new version of the configuration in force, as far as that can be while UEs are on.
+    /// Put a new version of the configuration in force, except for keys that need a restart.
     Reconfigure(Box<Config>),
-    /// Modify a session (TS 23.502 §4.3.3.2). The answer: the operation; none where there is no such session.
+    /// Modify a session (TS 23.502 §4.3.3.2). Answer: the operation; `None` if there is no such session.
     ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }
 
-/// Why a question has no answer.
+/// Why a query has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskError {
     /// The queue is full.
@@ -74,13 +74,13 @@ pub(crate) enum AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AskError::Full => "too many questions wait for the control thread; ask again",
+            AskError::Full => "too many requests wait for the control thread; try again",
             AskError::Silent => "the control thread does not answer: it is not running or is overloaded",
         })
     }
 }
 
-/// The queue, and the eventfd that tells of it.
+/// The queue, and the eventfd that signals it.
 pub(crate) struct Commands {
     queue: Mutex<VecDeque<Command>>,
     wake: OwnedFd,
@@ -97,14 +97,14 @@ impl Commands {
         self.wake.as_fd()
     }
 
-    /// Wakes the control thread without a command, so that it looks whether it should stop.
+    /// Wakes the control thread without a command, so that it checks whether to stop.
     pub(crate) fn wake(&self) {
         // A counter at its limit is readable already, so a failed write loses nothing.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Queues an order that wants no answer.
-    pub(crate) fn tell(&self, command: Command) -> Result<(), AskError> {
+    /// Queues a command without waiting for an answer.
+    pub(crate) fn send(&self, command: Command) -> Result<(), AskError> {
         let mut queue = locked(&self.queue);
         if queue.len() >= WAITING_MAX {
             return Err(AskError::Full);
@@ -115,13 +115,13 @@ impl Commands {
         Ok(())
     }
 
-    /// Asks and awaits the answer.
+    /// Queues a query and awaits the answer.
     pub(crate) async fn ask<R>(
         &self,
-        question: impl FnOnce(oneshot::Sender<R>) -> Command,
+        query: impl FnOnce(oneshot::Sender<R>) -> Command,
     ) -> Result<R, AskError> {
         let (reply, answer) = oneshot::channel();
-        self.tell(question(reply))?;
+        self.send(query(reply))?;
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) | Err(_) => Err(AskError::Silent),
@@ -151,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_wakes_and_the_empty_queue_sleeps_again() {
+    fn a_command_makes_the_eventfd_readable_until_the_queue_is_empty() {
         let commands = Commands::new().unwrap();
         assert!(!readable(commands.wake_fd()));
-        commands.tell(Command::ListGnbs(oneshot::channel().0)).unwrap();
+        commands.send(Command::ListGnbs(oneshot::channel().0)).unwrap();
         assert!(readable(commands.wake_fd()));
         assert!(matches!(commands.take(), Some(Command::ListGnbs(_))));
         assert!(commands.take().is_none());
@@ -164,15 +164,15 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let commands = Commands::new().unwrap();
-        let question = || Command::ListGnbs(oneshot::channel().0);
+        let query = || Command::ListGnbs(oneshot::channel().0);
         for _ in 0..WAITING_MAX {
-            commands.tell(question()).unwrap();
+            commands.send(query()).unwrap();
         }
-        assert_eq!(commands.tell(question()), Err(AskError::Full));
+        assert_eq!(commands.send(query()), Err(AskError::Full));
     }
 
     #[test]
-    fn an_answer_comes_back_and_a_lost_one_is_told() {
+    fn an_answer_is_returned_and_a_missing_one_is_an_error() {
         let rt = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let commands = std::sync::Arc::new(Commands::new().unwrap());
         let served = commands.clone();

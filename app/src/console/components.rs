@@ -1,29 +1,29 @@
-//! The condition of each part of the program: what is up, and what is missing, in a sentence.
+//! The condition of each part of the program, with a sentence.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How well a part serves.
+/// Condition of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Condition {
-    /// It serves.
+    /// It works.
     Up,
-    /// It serves with a limit that its sentence tells.
+    /// It works with a limitation, which its sentence names.
     Limited,
-    /// It does not serve.
+    /// It does not work.
     Down,
 }
 
 /// One part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Component {
-    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`.
+    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`.
     pub(crate) name: String,
-    /// How well it serves.
+    /// Its condition.
     pub(crate) condition: Condition,
-    /// Where it listens; or cause, effect and fix of what is missing.
+    /// Where it listens; or cause, effect and fix of the problem.
     pub(crate) detail: String,
 }
 

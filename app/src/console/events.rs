@@ -1,4 +1,4 @@
-//! What happened lately, in order, for `/events` and for whoever looks.
+//! Recent events in order, for `/api/v1/events`.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::clock;
 /// Events kept: at a thousand a second, the last four seconds; on a quiet network, days.
 const EVENTS_MAX: usize = 4096;
 
-/// How much an event asks for attention; the same words as the logs'.
+/// Level of an event; the same as in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -27,11 +27,11 @@ pub(crate) struct EventRecord {
     pub(crate) seq: u64,
     /// When, RFC 3339.
     pub(crate) at: String,
-    /// How much it asks for attention.
+    /// Level.
     pub(crate) level: Level,
-    /// Which kind, `registration.completed`.
+    /// Kind, such as `gnb.up`.
     pub(crate) kind: String,
-    /// Whom it is about: a SUPI, a gNB, or nothing.
+    /// Subject: a SUPI, a gNB, or empty.
     pub(crate) subject: String,
     /// A sentence.
     pub(crate) text: String,
@@ -45,7 +45,7 @@ struct Event {
     text: String,
 }
 
-/// A bounded ring of events: the oldest leave first.
+/// A bounded ring of events; the oldest are dropped first.
 #[derive(Default)]
 pub(crate) struct Events {
     ring: VecDeque<Event>,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_leave_and_numbers_stay() {
+    fn the_oldest_events_are_dropped_and_numbers_stay() {
         let mut events = Events::default();
         for i in 0..EVENTS_MAX + 10 {
             events.push(Instant::ZERO, Level::Info, "test", "", i.to_string());

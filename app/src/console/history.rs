@@ -1,10 +1,8 @@
-//! What happened to each UE and each gNB lately: registrations, deregistrations, sessions, refusals, associations.
-//! `whimbrel why` stands on it.
+//! Recent history of each UE and gNB: registrations, deregistrations, sessions, refusals, associations. `whimbrel why` reads it.
 //!
-//! Bounded for each subject and overall. Where room is short, the subject to which nothing has happened for the longest
-//! time is forgotten, so no UE displaces more than it holds itself; UEs that have never registered and gNBs that have
-//! never set up have room of their own, so that none of them displaces one that has. The same thing over again is one
-//! entry with a count.
+//! Bounded for each subject and overall. When a bound is reached, the subject whose last event is the oldest is deleted. UEs that have
+//! never registered, and gNBs that have never set up, have bounds of their own, so that they cannot displace the others. Repetitions of
+//! one event are one entry with a count.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,10 +14,10 @@ use whimbrel_ids::{Dnn, Instant, PduSessionId, Pei, Supi};
 
 use crate::clock;
 
-/// Entries of one subject: what an operator reads through.
+/// Most entries of one subject: as many as an operator reads.
 const PER_SUBJECT_MAX: usize = 16;
-/// Entries of all subjects of a class. An entry takes some 100 octets, that of a refusal about 600; a UE that is on has two
-/// or three, so that the first class holds some ten thousand UEs.
+/// Most entries of each class. An entry takes some 100 octets, a refusal about 600; a registered UE has two or three, so that the first
+/// class holds some ten thousand UEs.
 const ENTRIES_MAX: [usize; 4] = [32_768, 8_192, 4_096, 1_024];
 
 /// Which bound a subject's entries count against; the index into [`ENTRIES_MAX`].
@@ -35,16 +33,16 @@ enum Class {
     UnprovenGnb = 3,
 }
 
-/// Whose history.
+/// Subject of a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     /// A UE whose subscriber is known.
     Ue(Supi),
     /// A UE of which only the equipment is known.
     Equipment(Pei),
-    /// A UE of which nothing is known but the core's own name.
+    /// A UE that is known only by the core's own name of it.
     Unidentified(UeId),
-    /// A gNB: `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before it has said who it is.
+    /// A gNB: `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before NG Setup.
     Gnb(Arc<str>),
 }
 
@@ -53,29 +51,29 @@ pub(crate) enum Name {
 pub(crate) struct RefusalRecord {
     /// Number in order, from 1.
     pub(crate) seq: u64,
-    /// Whom: the best name first (SUPI), then others under which it is found (PEI, gNB, RAN-UE-NGAP-ID).
+    /// Names of the subject: the best first (SUPI), then others (PEI, gNB, RAN-UE-NGAP-ID).
     pub(crate) subjects: Vec<String>,
-    /// In which procedure, in the standard's words.
+    /// Procedure, in the standard's words.
     pub(crate) procedure: String,
-    /// Which kind, `unknown_subscriber`.
+    /// Kind, such as `unknown_subscriber`.
     pub(crate) kind: String,
-    /// Why, in one clause.
+    /// Reason, as a clause of a sentence.
     pub(crate) why: String,
-    /// What the peer offered, where that is known apart.
+    /// What the peer offered, if known.
     pub(crate) offered: String,
     /// What would have been accepted.
     pub(crate) expected: String,
-    /// What to do, as the configuration was then.
+    /// Remedy under the configuration of that time.
     pub(crate) fix: String,
-    /// The message that the peer got, with its cause: `REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)`.
-    pub(crate) told: String,
-    /// When first, RFC 3339.
+    /// The message that was sent to the peer, with its cause: `REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)`.
+    pub(crate) answer: String,
+    /// First time, RFC 3339.
     pub(crate) first: String,
-    /// When last, RFC 3339.
+    /// Last time, RFC 3339.
     pub(crate) last: String,
     /// How often in a row.
     pub(crate) count: u64,
-    /// When the same procedure went well after it, RFC 3339; none: not yet.
+    /// When the same procedure succeeded after it, RFC 3339; absent: not yet.
     pub(crate) closed: Option<String>,
 }
 
@@ -90,12 +88,12 @@ impl RefusalRecord {
         format!("{s} because {}; fix: {}.", self.reason(), self.fix)
     }
 
-    /// Who gets no answer was not refused.
+    /// Without an answer the procedure failed; it was not refused.
     pub(crate) fn outcome(&self) -> &'static str {
-        if self.told.is_empty() { "failed" } else { "was refused" }
+        if self.answer.is_empty() { "failed" } else { "was refused" }
     }
 
-    /// Why, what was offered, what was expected, and what the peer got.
+    /// Reason, offer, expectation, and the message that was sent.
     pub(crate) fn reason(&self) -> String {
         let mut s = self.why.clone();
         match (self.offered.is_empty(), self.expected.is_empty()) {
@@ -104,14 +102,14 @@ impl RefusalRecord {
             (true, false) => s += &format!(", expected {}", self.expected),
             (true, true) => {}
         }
-        if !self.told.is_empty() {
-            s += &format!(" ({})", self.told);
+        if !self.answer.is_empty() {
+            s += &format!(" ({})", self.answer);
         }
         s
     }
 }
 
-/// Why something was refused, for a remedy that is judged when somebody asks.
+/// Cause of a refusal, from which the remedy is derived when `why` is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cause {
     /// A UE or one of its sessions.
@@ -133,7 +131,7 @@ pub(crate) enum ClosedBy {
     Setup,
 }
 
-/// What happened.
+/// An event of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Happened {
     /// Something was refused.
@@ -142,11 +140,11 @@ pub(crate) enum Happened {
     Registered,
     /// The UE deregistered.
     DeregisteredByUe,
-    /// The UE was deregistered without its asking.
+    /// The network deregistered the UE.
     Deregistered(Deregistered),
     /// A PDU session was established.
     SessionEstablished(PduSessionId, Dnn),
-    /// A PDU session was released; by whom, where it was released by a procedure of its own.
+    /// A PDU session was released; by the UE or the network, if by a procedure of its own.
     SessionReleased(PduSessionId, Dnn, &'static str),
     /// The subscriber's record was added, edited or removed.
     SubscriberChanged,
@@ -154,12 +152,12 @@ pub(crate) enum Happened {
     Up(String),
     /// The gNB's association ended; how.
     Down(String),
-    /// Anything else of a gNB, as a sentence without a subject.
+    /// Another event of a gNB, as a clause.
     Noted(String),
 }
 
 impl Happened {
-    /// Whether it is the same over again. Of two refusals, the gNB's names of the UE may differ.
+    /// Whether it repeats another one. The gNB's names of the UE may differ between refusals.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Refused(a, ..), Self::Refused(b, ..)) => {
@@ -170,20 +168,20 @@ impl Happened {
     }
 }
 
-/// Something that happened, once or several times in a row.
+/// An event, once or several times in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// Number in order among all, from 1.
     pub(crate) seq: u64,
-    /// What.
+    /// The event.
     pub(crate) what: Happened,
-    /// When first.
+    /// First time.
     pub(crate) first: Instant,
-    /// When last.
+    /// Last time.
     pub(crate) last: Instant,
     /// How often in a row.
     pub(crate) count: u64,
-    /// Through which gNB.
+    /// The gNB that the UE used.
     pub(crate) gnb: Option<Arc<str>>,
     /// When a later success closed it.
     pub(crate) closed: Option<Instant>,
@@ -202,16 +200,16 @@ impl Entry {
     }
 }
 
-/// What is known of one subject.
+/// History of one subject.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    /// What happened, oldest first.
+    /// Events, oldest first.
     pub(crate) entries: VecDeque<Entry>,
-    /// The gNB of a UE that was heard last.
+    /// The gNB that a UE used last.
     pub(crate) gnb: Option<Arc<str>>,
     /// Other names of a gNB: its RAN node name, its address.
     pub(crate) also: Vec<String>,
-    /// The core's name of a UE that is registered.
+    /// Slot of a UE that is registered.
     ue: Option<UeId>,
     class: Class,
     /// Its place in `by_age`.
@@ -219,7 +217,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The newest entry that tells the state: not that of a session, nor a change of the subscriber's record.
+    /// The newest entry about the state of the UE or gNB: not about a session or the subscriber's record.
     pub(crate) fn state(&self) -> Option<&Entry> {
         self.entries.iter().rev().find(|e| {
             matches!(
@@ -233,7 +231,7 @@ impl History {
         })
     }
 
-    /// The newest refusal after which nothing of its kind went well.
+    /// The newest refusal that no later success has closed.
     pub(crate) fn open(&self) -> Option<&Entry> {
         self.refusals().find(|e| e.closed.is_none())
     }
@@ -244,30 +242,30 @@ impl History {
     }
 }
 
-/// The histories kept.
+/// All histories.
 #[derive(Default)]
 pub(crate) struct Histories {
     all: BTreeMap<Name, History>,
-    /// By class, the subjects in the order in which something happened to them last.
+    /// By class, the subjects in the order of their last event.
     by_age: [BTreeMap<u64, Name>; 4],
-    /// By class, how many entries there are.
+    /// By class, the number of entries.
     entries: [usize; 4],
     /// Refusals, in order.
     refusals: BTreeMap<u64, Name>,
-    /// Who is meant by an event that knows no subscriber.
+    /// The subject of an event that has no SUPI.
     registered: BTreeMap<UeId, Name>,
-    /// Entries that there ever were.
+    /// Entries since the start.
     pushed: u64,
-    /// Times at which something happened to somebody.
+    /// Events since the start, repetitions included.
     touched: u64,
-    /// Whether somebody's history was forgotten.
+    /// Whether a history was deleted.
     forgotten: bool,
     /// When many subscribers were changed at once.
     all_changed: Option<Instant>,
 }
 
 impl Histories {
-    /// Adds what happened, and says whether it is new: not the last entry over again.
+    /// Adds an event. Returns whether it is new, that is, does not repeat the last one.
     pub(crate) fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
         let proven = matches!(what, Happened::Registered | Happened::Up(_));
         let touched = self.touch(name, proven);
@@ -311,7 +309,7 @@ impl Histories {
         true
     }
 
-    /// Finds or makes room for a subject's history, and puts it at the young end of its class.
+    /// Finds or creates the history of a subject, and makes it the newest of its class.
     fn touch(&mut self, name: &Name, proven: bool) -> u64 {
         self.touched += 1;
         let class = match (name, proven) {
@@ -351,7 +349,7 @@ impl Histories {
         }
     }
 
-    /// A UE registered: that closes what was refused to it before. A registration of one that is registered is no news.
+    /// A UE registered: this closes its earlier refusals. A further registration of a registered UE is not recorded.
     pub(crate) fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
@@ -362,7 +360,7 @@ impl Histories {
         if is_news {
             self.push(at, name, gnb, Happened::Registered);
         }
-        self.heard(name, gnb);
+        self.seen_at(name, gnb);
         if let Some(history) = self.all.get_mut(name) {
             if let Some(former) = history.ue.replace(ue) {
                 self.registered.remove(&former);
@@ -371,18 +369,18 @@ impl Histories {
         }
     }
 
-    /// Whom an event is about that knows no subscriber.
-    pub(crate) fn who(&self, ue: UeId) -> Option<Name> {
+    /// The subject of an event that has no SUPI.
+    pub(crate) fn name_of(&self, ue: UeId) -> Option<Name> {
         self.registered.get(&ue).cloned()
     }
 
-    /// Whether a UE has registered in another slot since, so that what becomes of this one is not its state.
+    /// Whether a UE has registered in another slot later, so that events of this slot do not change its state.
     pub(crate) fn is_former(&self, name: &Name, ue: UeId) -> bool {
         self.all.get(name).is_some_and(|h| h.ue.is_some_and(|p| p != ue))
     }
 
-    /// A UE was heard through a gNB.
-    pub(crate) fn heard(&mut self, name: &Name, gnb: Option<&Arc<str>>) {
+    /// A UE used a gNB.
+    pub(crate) fn seen_at(&mut self, name: &Name, gnb: Option<&Arc<str>>) {
         if let (Some(history), Some(gnb)) = (self.all.get_mut(name), gnb)
             && history.gnb.as_ref() != Some(gnb)
         {
@@ -400,15 +398,15 @@ impl Histories {
         }
     }
 
-    /// By whom the session was released that was released last.
+    /// Sets which side released the session that was released last.
     pub(crate) fn session_released_by(&mut self, name: &Name, by: &'static str) {
         let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
-        if let Some(Entry { what: Happened::SessionReleased(_, _, who), .. }) = last {
-            *who = by;
+        if let Some(Entry { what: Happened::SessionReleased(_, _, side), .. }) = last {
+            *side = by;
         }
     }
 
-    /// A subscriber's record was changed: news where there is something to explain.
+    /// A subscriber's record was changed; recorded if the subscriber has a history.
     pub(crate) fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
         let name = Name::Ue(supi);
         if self.all.contains_key(&name) {
@@ -421,7 +419,7 @@ impl Histories {
         self.all_changed = Some(at);
     }
 
-    /// Names of a gNB beside its identity.
+    /// Sets the names that a gNB has beside its identity.
     pub(crate) fn also_called(&mut self, name: &Name, also: Vec<String>) {
         if let Some(history) = self.all.get_mut(name) {
             history.also = also;
@@ -433,15 +431,14 @@ impl Histories {
         self.all.get(name)
     }
 
-    /// When a subject's record was changed last, after a point in time.
+    /// When a subscriber's record was last changed, if after `at`.
     pub(crate) fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
         let of = |e: &&Entry| matches!(e.what, Happened::SubscriberChanged);
         let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
         own.max(self.all_changed).filter(|changed| *changed > at)
     }
 
-    /// Who is found under a name that is not the subject's own: a PEI, a gNB's name of a UE, a gNB's RAN node name or
-    /// address.
+    /// The subject that has another name: a PEI, a gNB's name of a UE, a gNB's RAN node name or address.
     pub(crate) fn find(&self, text: &str) -> Option<Name> {
         let is = |name: &String| {
             let bare = name.strip_prefix("gnb-at-").unwrap_or(name);
@@ -458,7 +455,7 @@ impl Histories {
         newest.map(|(name, _)| name.clone())
     }
 
-    /// The newest refusals of UEs through a gNB, newest first.
+    /// The newest refusals of UEs at a gNB, newest first.
     pub(crate) fn through(&self, gnb: &str, limit: usize) -> Vec<RefusalRecord> {
         let entries = self.refusals.iter().rev().filter_map(|(seq, name)| match name {
             Name::Gnb(_) => None,
@@ -477,7 +474,7 @@ impl Histories {
         entries.take(limit).collect()
     }
 
-    /// Whether histories were forgotten for want of room.
+    /// Whether histories were deleted to make room.
     pub(crate) fn is_incomplete(&self) -> bool {
         self.forgotten
     }
@@ -501,7 +498,7 @@ mod tests {
             procedure: "registration".into(),
             why: why.into(),
             fix: "add it".into(),
-            told: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
+            answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
             ..RefusalRecord::default()
         };
         Happened::Refused(Box::new(record), Cause::Ue(Refusal::UnknownSubscriber), by)
@@ -513,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_refusal_over_again_is_counted() {
+    fn a_repeated_refusal_is_counted() {
         let mut histories = Histories::default();
         for i in 0..1000 {
             histories.push(Instant(i), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
@@ -537,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn one_ue_holds_no_more_than_its_share() {
+    fn entries_of_one_ue_are_bounded() {
         let mut histories = Histories::default();
         histories.push(Instant(0), &ue(2), None, refused(&ue(2), "a", ClosedBy::Registration));
         for i in 0..100_000 {
@@ -550,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_unknown_ues_displaces_none_that_registered_and_memory_is_bounded() {
+    fn unknown_ues_do_not_displace_registered_ones_and_memory_is_bounded() {
         let mut histories = Histories::default();
         let known = UeId { slot: 1, generation: 0 };
         histories.registered(Instant(0), &ue(0), known, Some(&gnb()));
@@ -563,7 +560,7 @@ mod tests {
         assert_eq!(histories.entries, [1, ENTRIES_MAX[1], 0, 0]);
         assert_eq!(histories.by_age[1].len(), ENTRIES_MAX[1]);
         assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, Happened::Registered));
-        assert_eq!(histories.who(known), Some(ue(0)));
+        assert_eq!(histories.name_of(known), Some(ue(0)));
         for i in 0..2 * ENTRIES_MAX[0] as u64 {
             let id = UeId { slot: i as u32, generation: 1 };
             histories.registered(Instant(i), &ue(i), id, None);
@@ -586,12 +583,12 @@ mod tests {
         assert_eq!(open(&histories).as_deref(), Some("b"), "a session is still refused");
         let serves = |dnn: Dnn| move |by: &ClosedBy| matches!(by, ClosedBy::Session(d) if d.as_ref().is_none_or(|d| *d == dnn));
         histories.close(Instant(4), &ue(1), serves("internet".parse().unwrap()));
-        assert_eq!(open(&histories).as_deref(), Some("b"), "another data network is none of its");
+        assert_eq!(open(&histories).as_deref(), Some("b"), "it is about another data network");
         histories.close(Instant(5), &ue(1), serves(ims));
         assert_eq!(open(&histories), None);
         histories.registered(Instant(6), &ue(1), id, Some(&gnb()));
         let state = histories.of(&ue(1)).unwrap().state().unwrap().clone();
-        assert_eq!((state.first, state.count), (Instant(3), 1), "a periodic registration is no news");
+        assert_eq!((state.first, state.count), (Instant(3), 1), "a periodic registration is not recorded");
     }
 
     #[test]
@@ -608,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_subscriber_counts_from_its_time_on() {
+    fn a_change_of_the_subscriber_is_found_after_its_time() {
         let mut histories = Histories::default();
         histories.push(Instant(5), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
         let Name::Ue(supi) = ue(1) else { unreachable!() };

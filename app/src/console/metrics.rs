@@ -12,9 +12,14 @@ use whimbrel_ids::Instant;
 
 use super::locked;
 
-/// Longest latency that is told apart, in microseconds: a minute, beyond every guard timer.
+mod table;
+
+use table::{Kind, Source, Unit};
+pub(crate) use table::{Metric, page};
+
+/// Longest latency that is measured, in microseconds: a minute, beyond every guard timer.
 const LATENCY_US_MAX: u64 = 60_000_000;
-/// "Lately" in recent percentiles is between one and two of these.
+/// Recent percentiles cover between one and two of these.
 const RECENT: Duration = Duration::from_secs(5);
 /// Upper bounds of the Prometheus buckets, in microseconds.
 const BUCKETS_US: [u64; 16] = [
@@ -22,7 +27,7 @@ const BUCKETS_US: [u64; 16] = [
     5_000_000, 30_000_000,
 ];
 
-/// Declares an enum whose members are the places of an array, with a word and a line of help each.
+/// Declares an enum whose members are the places of an array, with a word each.
 macro_rules! places {
     ($(#[$doc:meta])* $name:ident { $($place:ident $word:literal $help:literal,)* }) => {
         $(#[$doc])*
@@ -33,24 +38,9 @@ macro_rules! places {
             /// All of them, in order.
             pub(crate) const ALL: &'static [$name] = &[$($name::$place,)*];
 
-            /// Its name outside.
+            /// Its value as a label.
             pub(crate) const fn word(self) -> &'static str {
                 match self { $($name::$place => $word,)* }
-            }
-
-        }
-    };
-}
-
-/// The same with the help lines at hand, as Prometheus shows them.
-macro_rules! metrics {
-    ($(#[$doc:meta])* $name:ident { $($place:ident $word:literal $help:literal,)* }) => {
-        places! { $(#[$doc])* $name { $($place $word $help,)* } }
-
-        impl $name {
-            /// What it counts.
-            pub(crate) const fn help(self) -> &'static str {
-                match self { $($name::$place => $help,)* }
             }
         }
     };
@@ -63,7 +53,7 @@ places! {
         RanConfigurationUpdate "ran_configuration_update" "RAN Configuration Update (TS 38.413 §8.7.2)",
         AmfConfigurationUpdate "amf_configuration_update" "AMF Configuration Update (TS 38.413 §8.7.3)",
         Registration "registration" "Registration (TS 23.502 §4.2.2.2.2)",
-        UeContextTransfer "ue_context_transfer" "A UE that registers at another AMF (TS 23.502 §4.2.2.2.2 step 5)",
+        UeContextTransfer "ue_context_transfer" "Context transfer of a UE that registers at another AMF (TS 23.502 §4.2.2.2.2 step 5)",
         DeregistrationByUe "deregistration_by_ue" "Deregistration by the UE (TS 23.502 §4.2.2.3.2)",
         DeregistrationByNetwork "deregistration_by_network" "Deregistration by the network (TS 23.502 §4.2.2.3.3)",
         Authentication "authentication" "New keys of a connected UE (TS 33.501 §6.9.4.2)",
@@ -80,85 +70,52 @@ places! {
         PduSessionReleaseByUe "pdu_session_release_by_ue" "PDU session release by the UE (TS 23.502 §4.3.4.2)",
         PduSessionReleaseByNetwork "pdu_session_release_by_network" "PDU session release by the network (TS 23.502 §4.3.4.2)",
         UpConnectionActivation "up_connection_activation" "User plane of a session set up again (TS 23.502 §4.2.3.2)",
-        UpConnectionDeactivation "up_connection_deactivation" "User plane of a session let go (TS 23.502 §4.2.6)",
+        UpConnectionDeactivation "up_connection_deactivation" "User plane of a session deactivated (TS 23.502 §4.3.7)",
     }
 }
 
-metrics! {
-    /// What only grows.
-    Counter {
-        N2In "whimbrel_n2_messages_received_total" "NGAP messages received",
-        N2Out "whimbrel_n2_messages_sent_total" "NGAP messages sent",
-        N2OctetsIn "whimbrel_n2_received_bytes_total" "Octets of NGAP messages received",
-        N2OctetsOut "whimbrel_n2_sent_bytes_total" "Octets of NGAP messages sent",
-        N2Foreign "whimbrel_n2_foreign_ppid_total" "SCTP messages that are not NGAP, dropped",
-        N2Unsent "whimbrel_n2_unsent_total" "NGAP messages that SCTP had no room for",
-        NasRepeated "whimbrel_nas_repeated_total" "NAS messages sent again because no answer came",
-        RanReset "whimbrel_ng_reset_total" "NG RESET received",
-        RanErrorIndication "whimbrel_ngap_error_indications_total" "ERROR INDICATION received from gNBs",
-        RanNeverSetUp "whimbrel_ng_never_set_up_total" "Associations aborted because nobody set up on them",
-        RanIdentityTakenOver "whimbrel_ng_setup_takeovers_total" "NG SETUPs under a Global RAN Node ID that was up on another association, which lost it",
-        RanIdentityContested "whimbrel_ng_setup_identity_conflicts_total" "Times that two gNBs were found alive under one Global RAN Node ID",
-        RanUnserved "whimbrel_ngap_unserved_total" "NGAP messages for nobody here, dropped",
-        RanConfigurationTransferred "whimbrel_ran_configuration_transfers_total" "RAN configuration transfers relayed",
-        N2Stalled "whimbrel_n2_stalled_total" "Associations aborted because the gNB takes nothing",
-        N2Early "whimbrel_n2_early_dropped_total" "NGAP messages beyond what a CTA keeps while another one serves, dropped",
-        CtaReplicaRestarts "whimbrel_cta_replica_restarts_total" "Times that this CTA could not follow the one that serves, and began anew",
-        RanRefused "whimbrel_ngap_refused_total" "NGAP messages answered with ERROR INDICATION",
-        DroppedNotNas "whimbrel_nas_dropped_not_nas_total" "Dropped: too short or not NAS",
-        DroppedIntegrity "whimbrel_nas_dropped_integrity_total" "Dropped: wrong MAC or COUNT used before",
-        DroppedUnprotected "whimbrel_nas_dropped_unprotected_total" "Dropped: not protected where it must be",
-        DroppedOutOfState "whimbrel_nas_dropped_out_of_state_total" "Dropped: nobody awaits it",
-        DroppedDuplicate "whimbrel_nas_dropped_duplicate_total" "Dropped: repeats a message being worked on",
-        DroppedUnserved "whimbrel_nas_dropped_unserved_total" "Dropped: payload that is not served here",
-        DroppedLate "whimbrel_nas_dropped_late_total" "Dropped: an answer that came too late",
-        PolicyDiffers "whimbrel_up_security_policies_differ_total" "Path switches whose gNB was told another user plane security policy than ours",
-        LocationReports "whimbrel_location_reports_total" "Location reports that were asked for",
-        LocationFailures "whimbrel_location_failures_total" "UEs whose place could not be found out",
-        CapabilitiesDiffer "whimbrel_ue_security_capabilities_differ_total" "Path switches whose gNB had other security capabilities than the UE told",
-        ApiRequests "whimbrel_api_requests_total" "Requests to the API",
-        ApiRefused "whimbrel_api_refused_total" "Requests that the API refused",
+places! {
+    /// Why an uplink NAS message was dropped.
+    NasDropReason {
+        NotNas "not_nas" "Too short or not NAS (TS 24.501 §7.2.1)",
+        Integrity "integrity" "Wrong MAC, or a COUNT used before (TS 24.501 §4.4.3.2, §4.4.4.3)",
+        Unprotected "unprotected" "Not protected, although it must be (TS 24.501 §4.4.4.3)",
+        OutOfState "out_of_state" "Not expected in this state (TS 24.501 §7.4)",
+        Duplicate "duplicate" "Repeats a message that is being handled",
+        Unserved "unserved" "A payload that this network does not serve",
+        Late "late" "An answer after its timer has expired",
     }
 }
 
-metrics! {
-    /// What goes up and down.
-    Gauge {
-        Gnbs "whimbrel_gnbs" "gNBs that are up",
-        UesKnown "whimbrel_ues" "UEs with a context",
-        UesRegistered "whimbrel_ues_registered" "UEs in 5GMM-REGISTERED",
-        UesConnected "whimbrel_ues_connected" "UEs in 5GMM-CONNECTED mode",
-        Sessions "whimbrel_pdu_sessions" "PDU sessions",
-        Overloaded "whimbrel_overloaded" "1 while gNBs are told to spare the core",
-    }
-}
-
-/// A reading taken elsewhere (the user plane's counters), shown as it is.
+/// A reading that a part of the program takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Metric name, with `_total` where it only grows. Times and sizes have Prometheus' base units in it: `_seconds`, `_bytes`.
-    pub(crate) name: &'static str,
-    /// What it counts.
-    pub(crate) help: &'static str,
-    /// One label and its value, where there are several readings under the name.
-    pub(crate) label: Option<(&'static str, String)>,
-    /// The reading. Of a time: microseconds, which are shown as seconds.
+    /// The metric.
+    pub(crate) metric: Metric,
+    /// Value of the metric's label, if it has one.
+    pub(crate) label: Option<String>,
+    /// The reading. Of a duration: microseconds, which are written as seconds.
     pub(crate) value: u64,
 }
 
 impl Sample {
-    /// The reading as it is shown.
+    /// The reading as it is written.
     fn shown(&self) -> String {
-        let is_time = self.name.ends_with("_seconds") || self.name.ends_with("_seconds_total");
-        if is_time { (self.value as f64 / 1e6).to_string() } else { self.value.to_string() }
+        match self.metric.definition().unit {
+            Unit::Seconds => (self.value as f64 / 1e6).to_string(),
+            Unit::None | Unit::Bytes => self.value.to_string(),
+        }
     }
 }
 
-/// Whether a metric's name has no unit beside Prometheus' base units.
-fn has_base_unit(name: &str) -> bool {
-    const OTHERS: [&str; 8] =
-        ["octets", "microseconds", "milliseconds", "nanoseconds", "us", "ms", "ns", "mib"];
-    name.split('_').all(|part| !OTHERS.contains(&part))
+impl Metric {
+    /// Its name, with the label's value where it has one.
+    pub(crate) fn series(self, label: Option<&str>) -> String {
+        match (self.definition().labels.first(), label) {
+            (Some(name), Some(value)) => format!("{}{{{name}=\"{}\"}}", self.name(), escaped(value)),
+            _ => self.name().into(),
+        }
+    }
 }
 
 /// Latency percentiles, in microseconds.
@@ -184,7 +141,7 @@ impl Latency {
         Self { total: empty(), recent: [empty(), empty()], turned: now, sum_us: 0 }
     }
 
-    /// Lets go of what is no longer recent.
+    /// Drops what is no longer recent.
     fn turn(&mut self, now: Instant) {
         let age = now.since(self.turned);
         if age >= RECENT {
@@ -200,8 +157,9 @@ impl Latency {
 
 /// All metrics.
 pub(crate) struct Metrics {
-    counters: Vec<AtomicU64>,
-    gauges: Vec<AtomicU64>,
+    /// By [`Metric`]; those of other sources stay 0.
+    values: Vec<AtomicU64>,
+    nas_dropped: Vec<AtomicU64>,
     completed: Vec<AtomicU64>,
     refused: Vec<AtomicU64>,
     latencies: Vec<Mutex<Latency>>,
@@ -215,8 +173,8 @@ impl Metrics {
         let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let procedures = ProcedureName::ALL.len();
         Self {
-            counters: zeros(Counter::ALL.len()),
-            gauges: zeros(Gauge::ALL.len()),
+            values: zeros(Metric::ALL.len()),
+            nas_dropped: zeros(NasDropReason::ALL.len()),
             completed: zeros(procedures),
             refused: zeros(procedures),
             latencies: (0..procedures).map(|_| Mutex::new(Latency::new(now))).collect(),
@@ -225,24 +183,26 @@ impl Metrics {
         }
     }
 
-    /// Counts.
-    pub(crate) fn add(&self, counter: Counter, n: u64) {
-        self.counters[counter as usize].fetch_add(n, Ordering::Relaxed);
+    /// Adds to a counter.
+    pub(crate) fn add(&self, counter: Metric, n: u64) {
+        debug_assert_eq!(counter.definition().source, Source::Console, "{counter:?}");
+        self.values[counter as usize].fetch_add(n, Ordering::Relaxed);
     }
 
     /// Sets a gauge.
-    pub(crate) fn set(&self, gauge: Gauge, value: u64) {
-        self.gauges[gauge as usize].store(value, Ordering::Relaxed);
+    pub(crate) fn set(&self, gauge: Metric, value: u64) {
+        debug_assert_eq!(gauge.definition().source, Source::Console, "{gauge:?}");
+        self.values[gauge as usize].store(value, Ordering::Relaxed);
     }
 
-    /// A counter's reading.
-    pub(crate) fn counter(&self, counter: Counter) -> u64 {
-        self.counters[counter as usize].load(Ordering::Relaxed)
+    /// The reading of a counter or gauge that is kept here.
+    pub(crate) fn value(&self, metric: Metric) -> u64 {
+        self.values[metric as usize].load(Ordering::Relaxed)
     }
 
-    /// A gauge's reading.
-    pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
-        self.gauges[gauge as usize].load(Ordering::Relaxed)
+    /// Counts a NAS message that was dropped.
+    pub(crate) fn nas_dropped(&self, reason: NasDropReason) {
+        self.nas_dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A procedure ended well.
@@ -293,53 +253,58 @@ impl Metrics {
         percentiles(&locked(&self.latencies[procedure as usize]).total)
     }
 
-    /// Replaces the readings that are taken elsewhere.
-    pub(crate) fn set_samples(&self, samples: Vec<Sample>) {
-        debug_assert!(samples.iter().all(|s| has_base_unit(s.name)), "{samples:?}");
+    /// Replaces the readings of all parts.
+    pub(crate) fn set_samples(&self, mut samples: Vec<Sample>) {
+        // Stable, so that the series of a metric stay in their order.
+        samples.sort_by_key(|s| s.metric);
+        debug_assert!(samples.iter().all(|s| s.metric.definition().source == Source::Part), "{samples:?}");
         *locked(&self.samples) = samples;
     }
 
-    /// The sum of the readings of that name taken elsewhere.
-    pub(crate) fn sample(&self, name: &str) -> u64 {
-        locked(&self.samples).iter().filter(|s| s.name == name).map(|s| s.value).sum()
+    /// The sum of the readings that parts took of a metric.
+    pub(crate) fn sample(&self, metric: Metric) -> u64 {
+        locked(&self.samples).iter().filter(|s| s.metric == metric).map(|s| s.value).sum()
     }
 
-    /// All of it in the Prometheus text format, version 0.0.4.
+    /// All metrics in the Prometheus text format, version 0.0.4.
     pub(crate) fn prometheus(&self, uptime: Duration) -> String {
         let mut out = String::with_capacity(16 << 10);
-        for &counter in Counter::ALL {
-            plain(&mut out, counter.word(), "counter", counter.help(), self.counter(counter));
-        }
-        for &gauge in Gauge::ALL {
-            plain(&mut out, gauge.word(), "gauge", gauge.help(), self.gauge(gauge));
+        let kept = Metric::ALL.iter().filter(|m| m.definition().source == Source::Console);
+        for &metric in kept {
+            head(&mut out, metric);
+            if metric == Metric::NasDropped {
+                for &reason in NasDropReason::ALL {
+                    let n = self.nas_dropped[reason as usize].load(Ordering::Relaxed);
+                    let _ = writeln!(out, "{} {n}", metric.series(Some(reason.word())));
+                }
+            } else {
+                let _ = writeln!(out, "{} {}", metric.name(), self.value(metric));
+            }
         }
         self.procedures(&mut out);
-        out + &self.prometheus_of_samples(uptime)
+        out + &self.prometheus_of_parts(uptime)
     }
 
-    /// What is read elsewhere, and the process, alone: of a part that has no gNBs and no procedures.
-    pub(crate) fn prometheus_of_samples(&self, uptime: Duration) -> String {
+    /// The metrics of the parts and of the process alone: for a CPF, which has no gNBs and no procedures of its own.
+    pub(crate) fn prometheus_of_parts(&self, uptime: Duration) -> String {
         let mut out = String::new();
-        plain(&mut out, "whimbrel_uptime_seconds", "gauge", "Time since the start", uptime.as_secs());
-        self.external(&mut out);
+        plain(&mut out, Metric::Uptime, uptime.as_secs());
+        self.parts(&mut out);
         process(&mut out);
         out
     }
 
     fn procedures(&self, out: &mut String) {
-        head(out, "whimbrel_procedures_total", "counter", "Procedures by how they ended");
+        head(out, Metric::Procedures);
+        let name = Metric::Procedures.name();
         for &p in ProcedureName::ALL {
             let (completed, refused) = self.outcomes(p);
             for (result, n) in [("completed", completed), ("refused", refused)] {
-                let word = p.word();
-                let _ = writeln!(
-                    out,
-                    "whimbrel_procedures_total{{procedure=\"{word}\",result=\"{result}\"}} {n}"
-                );
+                let _ = writeln!(out, "{name}{{procedure=\"{}\",result=\"{result}\"}} {n}", p.word());
             }
         }
-        let name = "whimbrel_procedure_seconds";
-        head(out, name, "histogram", "Time of a procedure from its first message to its last");
+        head(out, Metric::ProcedureDuration);
+        let name = Metric::ProcedureDuration.name();
         for &p in ProcedureName::ALL {
             let latency = locked(&self.latencies[p as usize]);
             let (word, count) = (p.word(), latency.total.len());
@@ -354,19 +319,13 @@ impl Metrics {
         }
     }
 
-    fn external(&self, out: &mut String) {
-        let mut last = "";
+    fn parts(&self, out: &mut String) {
+        let mut last = None;
         for s in locked(&self.samples).iter() {
-            if s.name != last {
-                head(out, s.name, if s.name.ends_with("_total") { "counter" } else { "gauge" }, s.help);
-                last = s.name;
+            if last.replace(s.metric) != Some(s.metric) {
+                head(out, s.metric);
             }
-            let _ = match &s.label {
-                Some((label, value)) => {
-                    writeln!(out, "{}{{{label}=\"{}\"}} {}", s.name, escaped(value), s.shown())
-                }
-                None => writeln!(out, "{} {}", s.name, s.shown()),
-            };
+            let _ = writeln!(out, "{} {}", s.metric.series(s.label.as_deref()), s.shown());
         }
     }
 }
@@ -385,13 +344,19 @@ fn percentiles(of: &Histogram<u64>) -> Percentiles {
     }
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+fn head(out: &mut String, metric: Metric) {
+    let d = metric.definition();
+    let kind = match d.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let _ = writeln!(out, "# HELP {} {}\n# TYPE {} {kind}", d.name, d.help, d.name);
 }
 
-fn plain(out: &mut String, name: &str, kind: &str, help: &str, value: u64) {
-    head(out, name, kind, help);
-    let _ = writeln!(out, "{name} {value}");
+fn plain(out: &mut String, metric: Metric, value: impl std::fmt::Display) {
+    head(out, metric);
+    let _ = writeln!(out, "{} {value}", metric.name());
 }
 
 /// A label's value with what the format reserves escaped.
@@ -406,10 +371,9 @@ fn process(out: &mut String) {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or_default();
     let resident = field(21) * rustix::param::page_size() as u64;
-    plain(out, "process_resident_memory_bytes", "gauge", "Resident memory", resident);
+    plain(out, Metric::ResidentMemory, resident);
     let cpu_s = (field(11) + field(12)) as f64 / rustix::param::clock_ticks_per_second() as f64;
-    head(out, "process_cpu_seconds_total", "counter", "CPU time used");
-    let _ = writeln!(out, "process_cpu_seconds_total {cpu_s}");
+    plain(out, Metric::CpuTime, cpu_s);
 }
 
 #[cfg(test)]
@@ -419,36 +383,39 @@ mod tests {
     #[test]
     fn prometheus_text_is_well_formed() {
         let metrics = Metrics::new(Instant::ZERO);
-        metrics.add(Counter::N2In, 3);
+        metrics.add(Metric::N2Received, 3);
+        metrics.nas_dropped(NasDropReason::Integrity);
         for us in [90, 450, 7000] {
             metrics.completed(Instant::ZERO, ProcedureName::Registration, Duration::from_micros(us));
         }
         metrics.refused(ProcedureName::Registration);
+        let sample =
+            |metric, label: Option<&str>, value| Sample { metric, label: label.map(Into::into), value };
         metrics.set_samples(vec![
-            Sample { name: "whimbrel_x_total", help: "x", label: Some(("why", "a\"b".into())), value: 1 },
-            Sample { name: "whimbrel_x_total", help: "x", label: Some(("why", "c".into())), value: 2 },
-            Sample { name: "whimbrel_y_seconds", help: "y", label: None, value: 1_500_000 },
-            Sample { name: "whimbrel_z_seconds_total", help: "z", label: None, value: 250 },
+            sample(Metric::UpfDropped, Some("a\"b"), 1),
+            sample(Metric::CpfInServiceDuration, None, 1_500_000),
+            sample(Metric::UpfDropped, Some("c"), 2),
+            sample(Metric::CpfBusy, None, 250),
         ]);
         let text = metrics.prometheus(Duration::from_secs(9));
         for line in [
             "whimbrel_n2_messages_received_total 3",
+            "whimbrel_nas_dropped_total{reason=\"integrity\"} 1",
+            "whimbrel_nas_dropped_total{reason=\"late\"} 0",
             "whimbrel_procedures_total{procedure=\"registration\",result=\"completed\"} 3",
             "whimbrel_procedures_total{procedure=\"registration\",result=\"refused\"} 1",
             "whimbrel_procedure_seconds_bucket{procedure=\"registration\",le=\"0.0001\"} 1",
             "whimbrel_procedure_seconds_bucket{procedure=\"registration\",le=\"0.0005\"} 2",
             "whimbrel_procedure_seconds_bucket{procedure=\"registration\",le=\"+Inf\"} 3",
             "whimbrel_procedure_seconds_count{procedure=\"registration\"} 3",
-            "whimbrel_x_total{why=\"a\\\"b\"} 1",
-            "whimbrel_y_seconds 1.5",
-            "whimbrel_z_seconds_total 0.00025",
+            "whimbrel_upf_dropped_total{reason=\"a\\\"b\"} 1",
+            "whimbrel_upf_dropped_total{reason=\"c\"} 2",
+            "whimbrel_cpf_in_service_seconds 1.5",
+            "whimbrel_cpf_busy_seconds_total 0.00025",
             "whimbrel_uptime_seconds 9",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
-        assert_eq!(text.matches("# TYPE whimbrel_x_total").count(), 1);
-        let names = Counter::ALL.iter().map(|c| c.word()).chain(Gauge::ALL.iter().map(|g| g.word()));
-        names.for_each(|name| assert!(has_base_unit(name), "{name}"));
         let mut declared = std::collections::BTreeSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

@@ -1,9 +1,8 @@
-//! What the control thread and everybody else share.
+//! State that the control thread shares with the API.
 //!
-//! The control thread pushes what happens ([`Events`], [`Histories`], [`Metrics`], [`Components`]); the API reads it.
-//! What only the control thread knows (the UEs, the gNBs) is asked of it by [`Command`]s: a bounded queue, with
-//! an eventfd in the control thread's poll set that wakes it. Nobody waits for anybody else's lock longer than a copy
-//! of what is shown takes.
+//! The control thread writes [`Events`], [`Histories`], [`Metrics`] and [`Components`]; the API reads them. What only the control
+//! thread has (UEs, gNBs) is queried by [`Command`]s: a bounded queue, with an eventfd that wakes the control thread. Locks are
+//! held only for the copy of what is shown.
 
 mod commands;
 mod components;
@@ -22,7 +21,7 @@ pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
 pub(crate) use history::{Cause, ClosedBy, Entry, Happened, Histories, History, Name, RefusalRecord};
-pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
+pub(crate) use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample, page as metrics_page};
 #[cfg(test)]
 pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
@@ -31,17 +30,17 @@ pub(crate) use view::{
     WarningAtGnb, WarningView,
 };
 
-/// The meeting place of the control thread, the API and the commands.
+/// State that the control thread, the API and the commands share.
 ///
-/// What is behind a lock is reached in a closure, so that no statement holds one lock twice.
+/// Locked state is accessed in a closure, so that no statement takes a lock twice.
 pub(crate) struct Console {
     /// When the program started.
     pub(crate) started: Instant,
-    /// Questions to the control thread.
+    /// Queries and orders to the control thread.
     pub(crate) commands: Commands,
     /// Counters and latencies.
     pub(crate) metrics: Metrics,
-    /// What the operator ordered, until its outcome is known.
+    /// Orders of the operator, until their outcome is known.
     pub(crate) operations: Operations,
     components: Mutex<Components>,
     events: Mutex<Events>,
@@ -69,12 +68,12 @@ impl Console {
         with(&mut locked(&self.components))
     }
 
-    /// What happened lately.
+    /// Recent events.
     pub(crate) fn events<R>(&self, with: impl FnOnce(&mut Events) -> R) -> R {
         with(&mut locked(&self.events))
     }
 
-    /// What happened to UEs and gNBs lately.
+    /// Recent history of UEs and gNBs.
     pub(crate) fn histories<R>(&self, with: impl FnOnce(&mut Histories) -> R) -> R {
         with(&mut locked(&self.histories))
     }
@@ -90,7 +89,7 @@ impl Console {
     }
 }
 
-/// What these locks guard is whole after every single step, so a panic elsewhere does not spoil it.
+/// The guarded state is consistent after every statement, so a panic of another thread does not spoil it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! Operations: what the operator ordered of UEs and gNBs, until its outcome is known.
+//! Operations: orders of the operator to UEs and gNBs, until their outcome is known.
 //!
-//! The control thread begins an operation when it carries the order out; the events by which the core says what happened end it,
-//! wherever the UE's machine runs. The client waits for the outcome, or asks for it later.
+//! The control thread begins an operation when it carries out the order; events of the core end it, whichever CPF serves the UE. The
+//! client waits for the outcome, or asks for it later.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -20,21 +20,21 @@ use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId};
 use super::locked;
 use crate::clock;
 
-/// Operations that are remembered: as many as orders may wait for the control thread. The oldest leave first.
+/// Operations that are kept: as many as orders may wait for the control thread. The oldest are dropped first.
 const OPERATIONS_MAX: usize = 256;
 /// Findings of one operation that are kept: a session has at most 64 QoS flows, and a warning may concern every gNB.
 const FINDINGS_MAX: usize = 64;
 
-/// How far an operation has come.
+/// State of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OperationState {
     /// Its outcome is not known yet.
     #[default]
     Pending,
-    /// What was ordered is so.
+    /// The order was carried out.
     Succeeded,
-    /// What was ordered is not so, or not everywhere.
+    /// The order was not carried out, or not everywhere.
     Failed,
     /// It is carried out when the UE connects.
     Deferred,
@@ -43,7 +43,7 @@ pub(crate) enum OperationState {
 /// What a peer answered, in the standard's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// Who: `UE`, `gNB`, `UPF`, or a gNB by its identity.
+    /// `UE`, `gNB`, `UPF`, or the identity of a gNB.
     pub(crate) peer: String,
     /// The message by which it answered.
     pub(crate) message: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct OperationView {
     pub(crate) subject: String,
     /// The PDU session that it concerns.
     pub(crate) session: Option<u8>,
-    /// How far it has come.
+    /// Its state.
     pub(crate) state: OperationState,
     /// The outcome in a sentence.
     pub(crate) text: String,
@@ -85,13 +85,13 @@ pub(crate) struct OperationView {
 pub(crate) enum Target {
     /// The end of a UE's registration (TS 23.502 §4.2.2.3.3).
     Deregistration(UeId),
-    /// A UE that can be reached (TS 23.502 §4.2.5.2).
+    /// A UE becomes reachable (TS 23.502 §4.2.5.2).
     Reachability(UeId),
     /// A change of a PDU session (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
     Session(UeId, PduSessionId, Modification),
     /// NG RESET ACKNOWLEDGE of a gNB (TS 38.413 §8.7.4.2.1).
     Reset(GlobalGnbId),
-    /// The answers of so many gNBs to a warning message, or to its cancellation (TS 38.413 §8.9.1.2, §8.9.2.2).
+    /// The answers of gNBs to a warning message, or to its cancellation (TS 38.413 §8.9.1.2, §8.9.2.2).
     Warning {
         /// Message identifier and serial number.
         of: (u16, u16),
@@ -132,9 +132,9 @@ struct Operation {
     started: Instant,
     ended: Option<Instant>,
     gnbs: Option<u64>,
-    /// What was learnt on the way, said with the end.
+    /// An intermediate result, which the final text includes.
     note: Option<String>,
-    /// Something of it has failed already.
+    /// A part of it has failed already.
     wrong: Option<String>,
 }
 
@@ -169,9 +169,9 @@ enum Step {
     End(OperationState, String),
     Find(Finding),
     Note(String),
-    /// It fails, and goes on.
+    /// A part has failed; the operation continues.
     Wrong(String),
-    /// Another gNB has answered; whether as it should.
+    /// Another gNB has answered; whether it carried out the order.
     Answered(Finding, bool),
 }
 
@@ -181,17 +181,17 @@ struct Table {
     begun: u64,
 }
 
-/// The operations that are remembered.
+/// The operations.
 #[derive(Default)]
 pub(crate) struct Operations {
     table: Mutex<Table>,
-    /// How many are pending: most events find none, and look no further.
+    /// How many are pending; if none are, events are not looked at.
     pending: AtomicUsize,
     ended: Notify,
 }
 
 impl Operations {
-    /// An order is carried out from now on; its number.
+    /// Begins an operation, and returns its number.
     pub(crate) fn begin(&self, now: Instant, subject: String, target: Target) -> u64 {
         let mut table = locked(&self.table);
         if table.operations.len() == OPERATIONS_MAX {
@@ -227,17 +227,17 @@ impl Operations {
         table.begun
     }
 
-    /// One operation, if it is remembered.
+    /// One operation, if it is kept.
     pub(crate) fn get(&self, id: u64) -> Option<OperationView> {
         locked(&self.table).operations.iter().find(|o| o.id == id).map(Operation::view)
     }
 
-    /// All that are remembered, the newest first.
+    /// All operations, newest first.
     pub(crate) fn all(&self) -> Vec<OperationView> {
         locked(&self.table).operations.iter().rev().map(Operation::view).collect()
     }
 
-    /// Waits until an operation has ended, at most so long. Gives what is known then.
+    /// Waits until an operation has ended, or for `patience`. Returns its state then.
     pub(crate) async fn wait(&self, id: u64, patience: std::time::Duration) -> Option<OperationView> {
         let until = tokio::time::Instant::now() + patience;
         loop {
@@ -252,7 +252,7 @@ impl Operations {
         }
     }
 
-    /// Something happened to a UE.
+    /// Handles an event of a UE.
     pub(crate) fn ue(&self, now: Instant, happened: &UeEvent) {
         if self.pending.load(Ordering::Relaxed) > 0 {
             self.step(now, |target| match target.ue() == Some(happened.ue) {
@@ -262,10 +262,10 @@ impl Operations {
         }
     }
 
-    /// Something happened to a gNB. `who` is the gNB of an association.
-    pub(crate) fn ran(&self, now: Instant, event: &RanEvent, who: impl Fn(AssociationId) -> String) {
+    /// Handles an event of a gNB. `gnb_of` names the gNB of an association.
+    pub(crate) fn ran(&self, now: Instant, event: &RanEvent, gnb_of: impl Fn(AssociationId) -> String) {
         if self.pending.load(Ordering::Relaxed) > 0 {
-            self.step(now, |target| of_gnb(target, event, &who));
+            self.step(now, |target| of_gnb(target, event, &gnb_of));
         }
     }
 
@@ -290,7 +290,7 @@ impl Operations {
     }
 }
 
-/// Takes a step; whether the operation has ended with it.
+/// Applies a step; returns whether the operation has ended with it.
 fn take(operation: &mut Operation, now: Instant, step: Step) -> bool {
     let (state, text) = match step {
         Step::Find(finding) => {
@@ -308,7 +308,7 @@ fn take(operation: &mut Operation, now: Instant, step: Step) -> bool {
         Step::Answered(finding, as_ordered) => {
             operation.find(finding);
             if !as_ordered {
-                operation.wrong = Some("not every gNB did as ordered".into());
+                operation.wrong = Some("not every gNB carried it out".into());
             }
             let Target::Warning { awaited, cancelled, .. } = &mut operation.target else { return false };
             *awaited = awaited.saturating_sub(1);
@@ -356,10 +356,10 @@ fn of_ue(target: &Target, event: &Event) -> Vec<Step> {
             end(OperationState::Succeeded, deregistered(*why))
         }
         (Target::Reachability(_), Event::Reachable { .. }) => {
-            end(OperationState::Succeeded, "the UE can be reached: it is CM-CONNECTED")
+            end(OperationState::Succeeded, "the UE is reachable: it is CM-CONNECTED")
         }
         (Target::Reachability(_), Event::Deregistered { .. }) => {
-            end(OperationState::Failed, "the UE was deregistered before it could be reached")
+            end(OperationState::Failed, "the UE was deregistered before it became reachable")
         }
         (
             Target::Session(_, psi, modification),
@@ -373,11 +373,9 @@ fn of_ue(target: &Target, event: &Event) -> Vec<Step> {
             match (change, modification) {
                 (SessionChange::Released, Modification::Release | Modification::Reanchor) => end(
                     OperationState::Succeeded,
-                    "the session is released; the UE was not told, or did not answer",
+                    "the session is released; the UE was not notified, or did not answer",
                 ),
-                (SessionChange::Released, _) => {
-                    end(OperationState::Failed, "the session was released before")
-                }
+                (SessionChange::Released, _) => end(OperationState::Failed, "the session was released first"),
                 (SessionChange::Deactivated, Modification::Deactivate) => end(
                     OperationState::Succeeded,
                     "the user plane of the session is deactivated: the UPF buffers, and the gNB was sent PDU SESSION RESOURCE \
@@ -387,7 +385,7 @@ fn of_ue(target: &Target, event: &Event) -> Vec<Step> {
             }
         }
         (Target::Session(..), Event::Deregistered { .. }) => {
-            end(OperationState::Failed, "the UE was deregistered before")
+            end(OperationState::Failed, "the UE was deregistered first")
         }
         _ => Vec::new(),
     }
@@ -420,13 +418,13 @@ fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
                 .map(|f| {
                     let name = f.name.map(|n| format!(" `{n}`")).unwrap_or_default();
                     let (qfi, cause) = (f.qfi.value(), &f.cause);
-                    format!("the gNB did not take QoS flow{name} (QFI {qfi}), cause {cause}: the session goes on without it")
+                    format!("the gNB refused QoS flow{name} (QFI {qfi}), cause {cause}; the session continues without it")
                 })
                 .collect();
             if let Some(refusal) = not_at_gnb {
                 steps.push(Step::Find(finding(refusal)));
                 wrong.push(format!(
-                    "the UE has the change, but {refusal}: the session's resources at the gNB are released and set up anew"
+                    "the UE has the change, but {refusal}; the session's resources at the gNB are released and set up again"
                 ));
             }
             match (wrong.is_empty(), more) {
@@ -442,43 +440,43 @@ fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
         // TS 24.501 §6.3.3.5 a: the session is gone all the same.
         SessionOutcome::Refused { refusal, .. } if is_release => vec![
             Step::Find(finding(refusal)),
-            Step::End(OperationState::Succeeded, format!("the session is released, though {refusal}")),
+            Step::End(OperationState::Succeeded, format!("the session is released, although {refusal}")),
         ],
         SessionOutcome::Refused { refusal, .. } => vec![
             Step::Find(finding(refusal)),
             Step::End(OperationState::Failed, format!("the change was not made: {refusal}")),
         ],
         SessionOutcome::Unchanged(why) => {
-            vec![Step::End(OperationState::Succeeded, format!("nothing was to do: {why}"))]
+            vec![Step::End(OperationState::Succeeded, format!("no change was needed: {why}"))]
         }
         SessionOutcome::NotPossible(why) => {
             vec![Step::End(OperationState::Failed, format!("the change was not made: {why}"))]
         }
         SessionOutcome::Deferred(why) => vec![Step::End(
             OperationState::Deferred,
-            format!("the change is made when the UE connects: {why}"),
+            format!("the change will be made when the UE connects: {why}"),
         )],
     }
 }
 
-/// What peers have answered where all went well.
+/// The answers of peers after a success.
 fn done(modification: &Modification) -> &'static str {
     match modification {
         Modification::Release => "the UE answered with PDU SESSION RELEASE COMPLETE",
         Modification::Reanchor => {
-            "the UE has completed: it was told to ask for the session anew (5GSM cause #39)"
+            "the UE has completed the release or modification with 5GSM cause #39 (reactivation requested)"
         }
         Modification::AddFlow(_)
         | Modification::RemoveFlow(_)
         | Modification::Ambr(_)
         | Modification::Gate(..)
         | Modification::Deactivate => {
-            "the change is in force: the UE answered with PDU SESSION MODIFICATION COMPLETE, and gNB and UPF have it"
+            "the change is in force at UE (PDU SESSION MODIFICATION COMPLETE), gNB and UPF"
         }
     }
 }
 
-/// Whether a flow that failed is the one that the order is about.
+/// Whether the order is about a flow that failed.
 fn concerns(modification: &Modification, flow: &FailedFlow) -> bool {
     match modification {
         Modification::AddFlow(name) | Modification::Gate(name, _) => flow.name == Some(*name),
@@ -501,7 +499,7 @@ fn failed_flow(flow: &FailedFlow) -> Finding {
     }
 }
 
-/// Who refused, by which message, for which cause.
+/// The peer that refused, its message and its cause.
 fn finding(refusal: &Refusal) -> Finding {
     let (peer, message, cause) = match refusal {
         Refusal::RefusedByGnb { message, cause } => {
@@ -526,20 +524,21 @@ fn deregistered(why: Deregistered) -> &'static str {
         Deregistered::Superseded => "the UE is deregistered: the subscriber registered again",
         Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
         Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
-        Deregistered::Fault => "the UE's context is gone: the core failed on one of its messages",
+        Deregistered::Fault => "the UE's context was discarded: the core failed on one of its messages",
         Deregistered::StateLost => "the UE's context was lost with its CPFs",
     }
 }
 
-fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> String) -> Vec<Step> {
+fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> String) -> Vec<Step> {
     match (target, event) {
         (Target::Reset(gnb), RanEvent::Reset { association, ues, by: ResetBy::Operator })
-            if who(*association) == format!("gnb-{gnb}") =>
+            if gnb_of(*association) == format!("gnb-{gnb}") =>
         {
-            vec![Step::Note(format!("{ues} UE connections were released"))]
+            let connections = if *ues == 1 { "connection was" } else { "connections were" };
+            vec![Step::Note(format!("{ues} UE {connections} released"))]
         }
         (Target::Reset(gnb), RanEvent::ResetAcknowledged { association })
-            if who(*association) == format!("gnb-{gnb}") =>
+            if gnb_of(*association) == format!("gnb-{gnb}") =>
         {
             vec![
                 Step::Find(Finding {
@@ -551,7 +550,7 @@ fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> Str
             ]
         }
         (Target::Reset(gnb), RanEvent::ResetUnacknowledged { association })
-            if who(*association) == format!("gnb-{gnb}") =>
+            if gnb_of(*association) == format!("gnb-{gnb}") =>
         {
             let cause = Some("no answer to NG RESET".to_string());
             vec![
@@ -572,7 +571,7 @@ fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> Str
         ) if *of == (*message_identifier, *serial_number) => {
             let (message, cause, as_ordered) = warned(outcome);
             let (message, cause) = (Some(message.to_string()), Some(cause));
-            let peer = who(*association);
+            let peer = gnb_of(*association);
             vec![Step::Answered(Finding { peer, message, cause, ..Finding::default() }, as_ordered)]
         }
         (
@@ -587,7 +586,7 @@ fn of_gnb(target: &Target, event: &RanEvent, who: &impl Fn(AssociationId) -> Str
     }
 }
 
-/// The message by which a gNB told what became of a warning, what it says, and whether it is what was ordered.
+/// A gNB's message about a warning, its content, and whether the order was carried out.
 fn warned(outcome: &WarningOutcome) -> (&'static str, String, bool) {
     const WRITTEN: &str = "WRITE-REPLACE WARNING RESPONSE";
     match outcome {

@@ -1,4 +1,4 @@
-//! What the API shows of UEs and gNBs, in the standard's words.
+//! UEs and gNBs as the API shows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,15 +44,15 @@ pub(crate) struct UeView {
     pub(crate) ran_ue_ngap_id: Option<u64>,
     /// Its gNB, or the last one.
     pub(crate) gnb: Option<String>,
-    /// Where it is, or was last.
+    /// Its TAI, or the last known one.
     pub(crate) tai: Option<String>,
-    /// Its cell there: PLMN and cell identity in hexadecimal digits.
+    /// Its cell, or the last known one: PLMN and cell identity in hexadecimal digits.
     pub(crate) cell: Option<String>,
-    /// When it was seen there, RFC 3339.
+    /// When it was there, RFC 3339.
     pub(crate) seen: Option<String>,
     /// How many seconds ago that was.
     pub(crate) seen_s: Option<u64>,
-    /// Its gNB tells that it rests in RRC_INACTIVE.
+    /// Its gNB reported RRC_INACTIVE.
     pub(crate) rrc_inactive: bool,
     /// Allowed slices.
     pub(crate) allowed_slices: Vec<String>,
@@ -96,15 +96,15 @@ pub(crate) struct SessionView {
     pub(crate) ambr: RatesView,
     /// QoS flows, the default one first.
     pub(crate) flows: Vec<FlowView>,
-    /// A change of it is under way, or waits for the UE.
+    /// A modification is under way, or waits for the UE.
     pub(crate) changing: bool,
     /// Octets from the UE.
     pub(crate) ul_octets: u64,
     /// Octets to the UE.
     pub(crate) dl_octets: u64,
-    /// Of these, octets that gNBs got over a secondary radio.
+    /// Of these, octets received over a secondary RAT.
     pub(crate) secondary_rat_ul_octets: u64,
-    /// Of these, octets that gNBs sent over a secondary radio.
+    /// Of these, octets sent over a secondary RAT.
     pub(crate) secondary_rat_dl_octets: u64,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct FlowView {
     pub(crate) ul_open: bool,
     /// The gate for downlink packets is open.
     pub(crate) dl_open: bool,
-    /// The gNB keeps its guarantee, as far as it said.
+    /// The gNB has not reported that it cannot fulfil the guaranteed rate.
     pub(crate) fulfilled: bool,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct FlowView {
 pub(crate) struct TimerView {
     /// Its name: the standard's where it has one.
     pub(crate) name: String,
-    /// The PDU session that it is of.
+    /// Its PDU session, if it has one.
     pub(crate) session: Option<u8>,
     /// Seconds until it expires, rounded up.
     pub(crate) left_s: u64,
@@ -169,11 +169,11 @@ pub(crate) struct TimerView {
 pub(crate) struct UePage {
     /// The UEs.
     pub(crate) ues: Vec<UeView>,
-    /// Ask for `after` this SUPI to go on; absent at the end.
+    /// The `after` of the next request; absent at the end.
     pub(crate) next: Option<String>,
 }
 
-/// A warning message (TS 23.041), as it is sent and as it stands.
+/// A warning message (TS 23.041) and its state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WarningView {
     /// Message identifier, 0 to 65535 (TS 23.041 §9.4.1.2.2).
@@ -188,13 +188,13 @@ pub(crate) struct WarningView {
     pub(crate) area: Vec<String>,
     /// Seconds between broadcasts.
     pub(crate) repetition_period_s: u32,
-    /// Broadcasts asked for; 0: until cancelled.
+    /// Requested broadcasts; 0: until cancelled.
     pub(crate) broadcasts: u16,
-    /// What became of it at each gNB.
+    /// Its outcome at each gNB.
     pub(crate) gnbs: Vec<WarningAtGnb>,
 }
 
-/// What became of a warning message at a gNB.
+/// Outcome of a warning message at a gNB.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WarningAtGnb {
     /// Global gNB identifier.
@@ -203,11 +203,11 @@ pub(crate) struct WarningAtGnb {
     pub(crate) outcome: String,
 }
 
-/// Whether gNBs are told to spare the core.
+/// Whether OVERLOAD START is in force at gNBs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OverloadView {
-    /// Whether they are.
+    /// It is in force.
     pub(crate) overloaded: bool,
-    /// Who decides: `rule`, or the operator with `start` or `stop`.
+    /// `rule`: the configured thresholds decide; `start` or `stop`: the operator does.
     pub(crate) order: String,
 }

@@ -9,7 +9,7 @@ use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
-use crate::console::{Counter, Metrics};
+use crate::console::{Metric, Metrics};
 use crate::log_limiter::LogLimiter;
 
 /// Bound in messages: as many as one gNB's first messages in a second (`limits.first_messages_per_s`).
@@ -59,7 +59,7 @@ impl EarlyMessages {
         let messages = share.messages + 1;
         let its_octets = share.octets + octets.len();
         if messages > MESSAGES_MAX - self.total.messages || its_octets > OCTETS_MAX - self.total.octets {
-            metrics.add(Counter::N2Early, 1);
+            metrics.add(Metric::N2EarlyDropped, 1);
             if self.log.allows(now, peer) {
                 warn!(
                     %peer,
@@ -114,7 +114,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::console::Console;
+    use crate::console::{Console, Metric};
     use crate::log_limiter::Lines;
 
     fn at(ms: u64) -> Instant {
@@ -149,7 +149,7 @@ mod tests {
             assert_eq!(kept(&mut early, 1, 2, 1_000, 10, metrics), 1_000, "another one sends little");
             assert_eq!(kept(&mut early, 2, 3, 100_000, 10, metrics), (MESSAGES_MAX - 6_000) / 2);
         });
-        assert_eq!(metrics.counter(Counter::N2Early), 100_000 - 5_000 + 100_000 - 2_000);
+        assert_eq!(metrics.value(Metric::N2EarlyDropped), 100_000 - 5_000 + 100_000 - 2_000);
         assert_eq!(lines.load(Ordering::Relaxed), 2, "one line for each of the two that flood");
         early.turn(at(2_000));
         assert_eq!(kept(&mut early, 2_000, 1, 0, 0, metrics), 0, "messages are dropped after two seconds");

@@ -18,7 +18,7 @@ use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
 use crate::cluster::{PairReplica, Promotion, ReplicaEvent};
-use crate::console::Gauge;
+use crate::console::Metric;
 use crate::entropy::SystemEntropy;
 
 /// The longest time until a signal to stop is noticed.
@@ -162,7 +162,7 @@ impl Replica {
         self.events = events;
         self.parts.n2 = Some(n2);
         self.early.turn(now);
-        self.parts.console.metrics.set(Gauge::Gnbs, self.links.waiting() as u64);
+        self.parts.console.metrics.set(Metric::Gnbs, self.links.waiting() as u64);
     }
 
     fn n2_event(&mut self, now: Instant, event: Event<'_>, n2: &mut Transport) {

@@ -8,7 +8,7 @@ use whimbrel_control::UpfId;
 use whimbrel_user::Config as UpfConfig;
 
 use crate::config::Config;
-use crate::console::Sample;
+use crate::console::{Metric, Sample};
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
@@ -100,20 +100,12 @@ impl SmfN4 {
     /// Its counters, for the metrics.
     pub(super) fn samples(&self) -> Vec<Sample> {
         let c = self.counters;
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         vec![
-            one("whimbrel_smf_n4_received_total", "PFCP datagrams received from external UPFs", c.received),
-            one("whimbrel_smf_n4_sent_total", "PFCP datagrams sent to external UPFs", c.sent),
-            one(
-                "whimbrel_smf_n4_unsent_total",
-                "PFCP datagrams to external UPFs that the kernel did not accept",
-                c.unsent,
-            ),
-            one(
-                "whimbrel_smf_n4_unknown_upf_total",
-                "PFCP datagrams dropped because no configured UPF has their source address",
-                c.unknown_upf,
-            ),
+            one(Metric::SmfN4Received, c.received),
+            one(Metric::SmfN4Sent, c.sent),
+            one(Metric::SmfN4Unsent, c.unsent),
+            one(Metric::SmfN4UnknownUpf, c.unknown_upf),
         ]
     }
 }

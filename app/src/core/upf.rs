@@ -18,7 +18,7 @@ use whimbrel_user_io::{
 
 use super::n4::{N4Socket, UNSPECIFIED};
 use crate::config::typed::sixes;
-use crate::console::{Level, Sample};
+use crate::console::{Level, Metric, Sample};
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
@@ -300,137 +300,60 @@ impl LocalUpf {
     pub(super) fn samples(&self) -> Vec<Sample> {
         let c = self.plane.counters();
         let io = self.plane.io_counters();
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let mut samples = vec![
-            one("whimbrel_n3_ul_packets_total", "Packets forwarded that UEs sent", c.ul_packets),
-            one("whimbrel_n3_ul_bytes_total", "Their octets, inner packets alone", c.ul_octets),
-            one("whimbrel_n3_dl_packets_total", "Packets forwarded to UEs", c.dl_packets),
-            one("whimbrel_n3_dl_bytes_total", "Their octets, inner packets alone", c.dl_octets),
-            one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle UEs", c.buffered),
-            one("whimbrel_upf_buffered", "Packets in buffers for idle UEs now", c.held),
-            one("whimbrel_upf_buffered_bytes", "Their octets", c.held_octets),
-            one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
-            one("whimbrel_gtpu_echo_requests_sent_total", "GTP-U echo requests sent", c.echo_requests_sent),
-            one("whimbrel_gtpu_paths", "Paths to gNBs that are supervised by echo requests", c.paths),
-            one("whimbrel_gtpu_paths_failed", "Supervised paths that do not answer", c.paths_failed),
-            one(
-                "whimbrel_gtpu_paths_unsupervised_total",
-                "Tunnels to gNBs beyond the number of paths that can be supervised",
-                c.paths_unsupervised,
-            ),
-            one(
-                "whimbrel_gtpu_peers_suspended_total",
-                "Times that a peer used more than a thousand unknown TEIDs in a second, after which only packets of sessions that name it are accepted from it",
-                c.peers_suspended,
-            ),
-            one(
-                "whimbrel_gtpu_error_indications_sent_total",
-                "GTP-U error indications sent",
-                c.error_indications_sent,
-            ),
-            one(
-                "whimbrel_gtpu_error_indications_received_total",
-                "GTP-U error indications received that named a session's tunnel",
-                c.error_indications_received,
-            ),
-            one("whimbrel_gtpu_end_markers_total", "End markers sent", c.end_markers_sent),
-            one("whimbrel_gtpu_end_markers_received_total", "End markers received", c.end_markers_received),
-            one("whimbrel_gtpu_end_markers_relayed_total", "End markers sent on", c.end_markers_relayed),
-            one("whimbrel_n3_relayed_total", "Packets of handovers sent on from gNB to gNB", c.relayed),
-            one(
-                "whimbrel_router_advertisements_total",
-                "Router advertisements sent",
-                c.router_advertisements,
-            ),
-            one("whimbrel_upf_strays_total", "Packets of no session that waited for the SMF", c.strays),
-            one("whimbrel_upf_ecn_marked_total", "Packets marked for congestion", c.ecn_marked),
-            one(
-                "whimbrel_upf_flows_first_total",
-                "Packets of sessions with filters whose rule was found in the first level of the flow table",
-                c.flows_first,
-            ),
-            one(
-                "whimbrel_upf_flows_second_total",
-                "Packets of sessions with filters whose rule was found in the second level of the flow table",
-                c.flows_second,
-            ),
-            one(
-                "whimbrel_upf_flows_asked_total",
-                "Packets of sessions with filters whose rule was found by the classifier",
-                c.flows_asked,
-            ),
-            one("whimbrel_upf_names_known", "Addresses and flows whose domain name is known", c.names_known),
-            one(
-                "whimbrel_upf_predictions_true_total",
-                "Predicted handovers whose UE arrived",
-                c.predictions_true,
-            ),
-            one(
-                "whimbrel_upf_predictions_false_total",
-                "Packets without a session that passed the filter of predicted handovers, and were not predicted",
-                c.predictions_false,
-            ),
-            one(
-                "whimbrel_upf_predictions_filtered_total",
-                "Packets without a session that were not predicted",
-                c.predictions_filtered,
-            ),
-            one(
-                "whimbrel_upf_predictions_refused_total",
-                "Predictions that were refused for lack of room",
-                c.predictions_refused,
-            ),
-            one("whimbrel_upf_reports_lost_total", "Reports that were lost for lack of room", c.reports_lost),
-            one("whimbrel_upf_sessions", "Sessions established in the UPF", c.sessions),
-            one(
-                "whimbrel_n4_bad_messages_total",
-                "PFCP messages that were malformed or unexpected",
-                self.bad_messages,
-            ),
-            one(
-                "whimbrel_capture_lost_total",
-                "Datagrams of N3 that a capture lacks because its writer was behind",
-                self.plane.tapped_lost(),
-            ),
+            one(Metric::N3UlPackets, c.ul_packets),
+            one(Metric::N3UlBytes, c.ul_octets),
+            one(Metric::N3DlPackets, c.dl_packets),
+            one(Metric::N3DlBytes, c.dl_octets),
+            one(Metric::UpfBufferedTotal, c.buffered),
+            one(Metric::UpfBuffered, c.held),
+            one(Metric::UpfBufferedBytes, c.held_octets),
+            one(Metric::GtpuEchoRequests, c.echo_requests),
+            one(Metric::GtpuEchoRequestsSent, c.echo_requests_sent),
+            one(Metric::GtpuPaths, c.paths),
+            one(Metric::GtpuPathsFailed, c.paths_failed),
+            one(Metric::GtpuPathsUnsupervised, c.paths_unsupervised),
+            one(Metric::GtpuPeersSuspended, c.peers_suspended),
+            one(Metric::GtpuErrorIndicationsSent, c.error_indications_sent),
+            one(Metric::GtpuErrorIndicationsReceived, c.error_indications_received),
+            one(Metric::GtpuEndMarkersSent, c.end_markers_sent),
+            one(Metric::GtpuEndMarkersReceived, c.end_markers_received),
+            one(Metric::GtpuEndMarkersRelayed, c.end_markers_relayed),
+            one(Metric::N3Relayed, c.relayed),
+            one(Metric::RouterAdvertisements, c.router_advertisements),
+            one(Metric::UpfStrays, c.strays),
+            one(Metric::UpfEcnMarked, c.ecn_marked),
+            one(Metric::UpfFlowCacheL1Hits, c.flows_first),
+            one(Metric::UpfFlowCacheL2Hits, c.flows_second),
+            one(Metric::UpfFlowCacheMisses, c.flows_asked),
+            one(Metric::UpfNamesKnown, c.names_known),
+            one(Metric::UpfPredictionsTrue, c.predictions_true),
+            one(Metric::UpfPredictionsFalse, c.predictions_false),
+            one(Metric::UpfPredictionsFiltered, c.predictions_filtered),
+            one(Metric::UpfPredictionsRefused, c.predictions_refused),
+            one(Metric::UpfReportsLost, c.reports_lost),
+            one(Metric::UpfSessions, c.sessions),
+            one(Metric::N4BadMessages, self.bad_messages),
+            one(Metric::CaptureLost, self.plane.tapped_lost()),
         ];
         samples.extend([
-            one("whimbrel_n3_received_total", "Datagrams received from gNBs", io.n3_received),
-            one("whimbrel_n3_sent_total", "Datagrams sent to gNBs", io.n3_sent),
-            one(
-                "whimbrel_n3_sent_by_socket_total",
-                "Datagrams to gNBs that AF_XDP left to a socket: the gNB is on another interface, or its Ethernet address is not known yet",
-                io.n3_sent_by_socket,
-            ),
-            one("whimbrel_n6_received_total", "Packets received from data networks", io.n6_received),
-            one(
-                "whimbrel_n6_long_total",
-                "Unsegmented packets of the kernel that were segmented on receipt (TSO, USO)",
-                io.n6_long,
-            ),
-            one("whimbrel_n6_sent_total", "Packets sent into data networks", io.n6_sent),
-            one(
-                "whimbrel_n6_sent_by_device_total",
-                "Packets into data networks that were sent by a TUN device although the data network has an interface of its own",
-                io.n6_sent_by_device,
-            ),
+            one(Metric::N3Received, io.n3_received),
+            one(Metric::N3Sent, io.n3_sent),
+            one(Metric::N3SentBySocket, io.n3_sent_by_socket),
+            one(Metric::N6Received, io.n6_received),
+            one(Metric::N6Segmented, io.n6_long),
+            one(Metric::N6Sent, io.n6_sent),
+            one(Metric::N6SentByDevice, io.n6_sent_by_device),
         ]);
-        samples.push(one(
-            "whimbrel_upf_handed_over_total",
-            "Packets that a thread received and passed to the thread of their session",
-            io.handed_over,
-        ));
+        samples.push(one(Metric::UpfThreadTransfers, io.handed_over));
         let fast = [("uplink", io.fast_uplink), ("downlink", io.fast_downlink)];
         samples.extend(fast.map(|(direction, value)| Sample {
-            name: "whimbrel_upf_fast_path_packets_total",
-            help: "Packets that the fast path forwarded in the driver (`n3.io: xdp`); all other counters of the UPF have them too",
-            label: Some(("direction", direction.into())),
+            metric: Metric::UpfFastPathPackets,
+            label: Some(direction.into()),
             value,
         }));
-        samples.push(one(
-            "whimbrel_upf_fast_path_sessions",
-            "Sessions whose packets the fast path handles",
-            io.fast_sessions,
-        ));
+        samples.push(one(Metric::UpfFastPathSessions, io.fast_sessions));
         let lost = [
             ("fast_no_room", io.fast_no_room),
             ("hand_over_full", io.hand_over_full),
@@ -440,40 +363,26 @@ impl LocalUpf {
             ("malformed", io.malformed),
         ];
         samples.extend(lost.map(|(reason, value)| Sample {
-            name: "whimbrel_upf_io_dropped_total",
-            help: "Packets lost between the UPF and its interfaces, by reason",
-            label: Some(("reason", reason.into())),
+            metric: Metric::UpfIoDropped,
+            label: Some(reason.into()),
             value,
         }));
-        samples.push(one(
-            "whimbrel_upf_io_receive_errors_total",
-            "Failed receptions of the UPF's sockets and devices",
-            io.receive_errors,
-        ));
+        samples.push(one(Metric::UpfIoReceiveErrors, io.receive_errors));
         if let Some(n4) = &self.n4 {
             let c = n4.counters;
             samples.extend([
-                one("whimbrel_n4_received_total", "PFCP datagrams received from external SMFs", c.received),
-                one("whimbrel_n4_sent_total", "PFCP datagrams sent to external SMFs", c.sent),
-                one(
-                    "whimbrel_n4_unsent_total",
-                    "PFCP datagrams to external SMFs that the kernel did not accept",
-                    c.unsent,
-                ),
-                one(
-                    "whimbrel_n4_impostors_total",
-                    "PFCP datagrams dropped because they claimed to be from the SMF of this program",
-                    c.impostors,
-                ),
+                one(Metric::N4Received, c.received),
+                one(Metric::N4Sent, c.sent),
+                one(Metric::N4Unsent, c.unsent),
+                one(Metric::N4Spoofed, c.impostors),
             ]);
         }
         let mut firewalls: Vec<_> = c.firewalls.iter().flat_map(|b| self.firewall(b)).collect();
-        firewalls.sort_by_key(|s| s.name);
+        firewalls.sort_by_key(|s| s.metric);
         samples.extend(firewalls);
         samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
-            name: "whimbrel_upf_dropped_total",
-            help: "Packets that the UPF dropped, by reason",
-            label: Some(("reason", reason.name().into())),
+            metric: Metric::UpfDropped,
+            label: Some(reason.name().into()),
             value: c.dropped(reason),
         }));
         samples
@@ -485,23 +394,18 @@ impl LocalUpf {
         let Some((dnn, firewall)) = network.and_then(|n| Some((&n.dnn, n.firewall.as_ref()?))) else {
             return Vec::new();
         };
-        let of = |name, help, value| Sample { name, help, label: Some(("dnn", dnn.to_string())), value };
+        let of = |metric, value| Sample { metric, label: Some(dnn.to_string()), value };
         let mut samples = vec![
-            of("whimbrel_upf_firewall_flows", "Flows in the firewall", b.flows),
-            of("whimbrel_upf_firewall_flows_begun_total", "Flows that began", b.flows_begun),
-            of(
-                "whimbrel_upf_firewall_flows_evicted_total",
-                "Flows that gave way to others before their time was over",
-                b.flows_evicted,
-            ),
-            of("whimbrel_upf_nat_ports", "Outside ports and identifiers that UEs have", b.ports),
-            of("whimbrel_upf_nat_packets_total", "Packets whose addresses were translated", b.translated),
+            of(Metric::FirewallFlows, b.flows),
+            of(Metric::FirewallFlowsBegun, b.flows_begun),
+            of(Metric::FirewallFlowsEvicted, b.flows_evicted),
+            of(Metric::NatPorts, b.ports),
+            of(Metric::NatPackets, b.translated),
         ];
         let rules = firewall.rules.iter().zip(&b.rules).enumerate();
         samples.extend(rules.map(|(i, (rule, value))| Sample {
-            name: "whimbrel_upf_firewall_rule_packets_total",
-            help: "Packets that a rule of the firewall decided on",
-            label: Some(("rule", format!("{dnn} {}: {rule}", i + 1))),
+            metric: Metric::FirewallRulePackets,
+            label: Some(format!("{dnn} {}: {rule}", i + 1)),
             value: *value,
         }));
         samples

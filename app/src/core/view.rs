@@ -12,8 +12,8 @@ use super::control_thread::Cta;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
-    FlowView, GnbView, OverloadView, RatesView, Sample, SessionView, TimerView, TunnelView, UePage, UeView,
-    UesRequest, WarningAtGnb, WarningView,
+    FlowView, GnbView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView, TunnelView, UePage,
+    UeView, UesRequest, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -164,68 +164,27 @@ fn session(config: &Config, s: &SessionSummary) -> SessionView {
 /// What replication had to do, for the metrics.
 pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
     let (c, (octets, ues)) = (cta.replication_counters(), cta.logged());
-    let one = |name, help, value| Sample { name, help, label: None, value };
-    let moved = |form: &str, value| Sample {
-        name: "whimbrel_ues_moved_total",
-        help: "UEs that moved to another CPF in a planned move: their checkpoint was there already (fast) or was sent first (default)",
-        label: Some(("form", form.into())),
-        value,
-    };
+    let one = |metric, value| Sample { metric, label: None, value };
+    let moved = |form: &str, value| Sample { metric: Metric::UesMoved, label: Some(form.into()), value };
     [
         moved("fast", c.moved_fast),
         moved("default", c.moved - c.moved_fast),
-        one(
-            "whimbrel_moves_given_up_total",
-            "UEs that stayed because their checkpoint did not reach the CPF to which they were to move in time",
-            c.moves_given_up,
-        ),
-        one("whimbrel_cpf_lost_total", "CPFs that were lost", c.cpfs_lost),
-        one("whimbrel_ues_taken_over_total", "UEs that another CPF took over", c.taken_over),
-        one("whimbrel_inputs_replayed_total", "Messages that were replayed for takeovers", c.replayed),
-        one(
-            "whimbrel_inputs_tried_total",
-            "Messages that may have ended a lost CPF and were replayed in the sandbox first",
-            c.tried,
-        ),
-        one(
-            "whimbrel_ues_poisoned_total",
-            "UE contexts discarded because one of their messages ended the replay sandbox",
-            c.poisoned,
-        ),
-        one(
-            "whimbrel_ues_without_backup",
-            "UEs that would be lost with their primary CPF, until another CPF replaces a lost replica",
-            cta.without_backup() as u64,
-        ),
-        one("whimbrel_ues_lost_total", "UEs whose state no CPF held: they have to register again", c.lost),
-        one(
-            "whimbrel_states_unreadable_total",
-            "Checkpoints from which a UE could not be served: they were missing or not the announced ones",
-            c.unreadable,
-        ),
-        one(
-            "whimbrel_replicas_lagging_total",
-            "Replicas that lagged until the log stopped waiting for them",
-            c.lagging,
-        ),
-        one(
-            "whimbrel_fenced_total",
-            "Messages of CPFs for UEs that they do not serve, or no longer serve: ignored",
-            c.fenced,
-        ),
-        one(
-            "whimbrel_checkpoint_acks_refused_total",
-            "Checkpoint acknowledgements that cannot be true, because they are later than all outputs: ignored",
-            c.checkpoint_acks_refused,
-        ),
-        one("whimbrel_diverged_total", "Replays whose outputs differed from those already sent", c.diverged),
-        one(
-            "whimbrel_nas_count_reuse_total",
-            "Outputs that would have reused a downlink NAS COUNT under the same keys: they were not sent",
-            c.nas_count_reuse,
-        ),
-        one("whimbrel_log_bytes", "Octets of logged messages that replicas may still need", octets as u64),
-        one("whimbrel_log_ues", "UEs with logged messages", ues as u64),
+        one(Metric::UeMovesAbandoned, c.moves_given_up),
+        one(Metric::CpfLost, c.cpfs_lost),
+        one(Metric::UesTakenOver, c.taken_over),
+        one(Metric::InputsReplayed, c.replayed),
+        one(Metric::InputsSandboxed, c.tried),
+        one(Metric::UesDiscarded, c.poisoned),
+        one(Metric::UesWithoutBackup, cta.without_backup() as u64),
+        one(Metric::UesLost, c.lost),
+        one(Metric::CheckpointsUnusable, c.unreadable),
+        one(Metric::ReplicasLagging, c.lagging),
+        one(Metric::AnswersFenced, c.fenced),
+        one(Metric::CheckpointAcksRefused, c.checkpoint_acks_refused),
+        one(Metric::ReplaysDiverged, c.diverged),
+        one(Metric::NasCountReuse, c.nas_count_reuse),
+        one(Metric::LogBytes, octets as u64),
+        one(Metric::LogUes, ues as u64),
     ]
 }
 

@@ -71,7 +71,7 @@ impl Observer {
             Event::Deregistered { subject, why } => {
                 self.console.histories(|h| {
                     let known = subject.supi.is_some() || subject.pei.is_some();
-                    let name = if known { Some(name(ue, subject)) } else { h.who(ue) };
+                    let name = if known { Some(name(ue, subject)) } else { h.name_of(ue) };
                     if let Some(name) = name.filter(|n| !h.is_former(n, ue)) {
                         h.push(now, &name, gnb, Happened::Deregistered(*why));
                     }
@@ -100,7 +100,7 @@ impl Observer {
             Procedure::PduSessionReleaseByNetwork => h.session_released_by(name, "the network"),
             other => {
                 h.close(now, name, |by| *by == ClosedBy::Procedure(name_of(other).word()));
-                h.heard(name, gnb);
+                h.seen_at(name, gnb);
             }
         });
     }

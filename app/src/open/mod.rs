@@ -27,7 +27,7 @@ use self::budget::Budget;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
-use crate::console::{Condition, Console, Sample};
+use crate::console::{Condition, Console, Metric, Sample};
 
 /// Questions under way: two seconds of the busiest core's attaches. Further ones are answered with [`Unreachable::Busy`].
 const UNDER_WAY_MAX: usize = 4_096;
@@ -140,22 +140,18 @@ impl Brokers {
 
     /// For /metrics.
     pub(crate) fn samples(&self) -> Vec<Sample> {
-        let one = |name, help, label, value| Sample { name, help, label, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let mut samples = vec![
-            one("whimbrel_broker_questions_total", "Questions to brokers", None, load(&self.counts.asked)),
-            one("whimbrel_broker_answers_total", "Answers of brokers", None, load(&self.counts.answered)),
-            one(
-                "whimbrel_broker_over_budget_total",
-                "Questions to brokers beyond the budget of a gNB, not passed on",
-                None,
-                load(&self.counts.over_budget),
-            ),
+            one(Metric::BrokerQuestions, load(&self.counts.asked)),
+            one(Metric::BrokerAnswers, load(&self.counts.answered)),
+            one(Metric::BrokerOverBudget, load(&self.counts.over_budget)),
         ];
         let unreachable = self.counts.unreachable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let help = "Questions to which a broker gave no answer, by reason";
-        samples.extend(unreachable.iter().map(|(reason, count)| {
-            one("whimbrel_broker_unreachable_total", help, Some(("reason", (*reason).into())), *count)
+        samples.extend(unreachable.iter().map(|(reason, count)| Sample {
+            metric: Metric::BrokerUnreachable,
+            label: Some((*reason).into()),
+            value: *count,
         }));
         samples
     }

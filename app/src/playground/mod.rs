@@ -22,6 +22,7 @@ use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
 use whimbrel_store::{Format, OnExisting, Store};
 
 use crate::client::Client;
+use crate::console::Metric;
 
 pub(crate) use servers::{NAME, Servers};
 
@@ -166,7 +167,7 @@ pub(crate) struct Playground {
 }
 
 impl Playground {
-    /// Makes the subscribers and starts the core. Errors: one sentence, with what the core said.
+    /// Makes the subscribers and starts the core. Errors: one sentence, with what the core log.
     pub(crate) fn start(wish: &Wish) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("whimbrel-playground-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
@@ -211,27 +212,27 @@ impl Playground {
 
     /// Waits until all that were started have come.
     fn await_cpfs(&self) -> Result<(), String> {
-        self.until("CPFs do not come", |p| Ok(p.said().matches("a CPF joined").count() >= p.begun))
+        self.until("CPFs do not connect", |p| Ok(p.log().matches("a CPF joined").count() >= p.begun))
     }
 
     fn until(&self, wrong: &str, is: impl Fn(&Self) -> Result<bool, String>) -> Result<(), String> {
         let begin = Instant::now();
         while !is(self)? {
             if begin.elapsed() > READY_WITHIN {
-                return Err(format!("{wrong}: {}", self.said()));
+                return Err(format!("{wrong}: {}", self.log()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    /// Waits until all CPFs are there, those too that were taken for dead and come anew, and each UE could lose one. Errors: one
+    /// Waits until all CPFs are connected, also those that were declared lost and rejoin, and each UE has a replica. Errors: one
     /// sentence.
     pub(crate) fn await_members(&self) -> Result<(), String> {
         self.until("CPFs do not come back", |p| {
             let ways = ["a CPF joined", "heartbeats are not answered", "a CPF is lost"];
-            let said = p.said();
-            let [came, silent, lost] = ways.map(|text| said.matches(text).count());
+            let log = p.log();
+            let [came, silent, lost] = ways.map(|text| log.matches(text).count());
             Ok(came >= self.cpfs.len() + silent + lost)
         })?;
         self.await_backups()
@@ -255,14 +256,14 @@ impl Playground {
 
     fn await_backups(&self) -> Result<(), String> {
         std::thread::sleep(GAUGES);
-        self.until("UEs have no backup", |p| Ok(p.client.metric("whimbrel_ues_without_backup")? == 0.0))
+        self.until("UEs have no replica", |p| Ok(p.client.metric(Metric::UesWithoutBackup, None)? == 0.0))
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
         let begin = Instant::now();
         loop {
             if let Ok(Some(status)) = self.core.try_wait() {
-                return Err(format!("the core ended at its start ({status}): {}", self.said()));
+                return Err(format!("the core ended at its start ({status}): {}", self.log()));
             }
             if let Ok(status) = self.client.get::<Value>("/api/v1/status")
                 && status["ready"].as_bool().unwrap_or(true)
@@ -270,14 +271,14 @@ impl Playground {
                 return Ok(());
             }
             if begin.elapsed() > READY_WITHIN {
-                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.said()));
+                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.log()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// What the core logged.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("core.log")).unwrap_or_default().trim().to_owned()
     }
 
@@ -346,12 +347,12 @@ impl Playground {
         while begin.elapsed() < STOPPED_WITHIN {
             match self.core.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.said())),
+                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.log())),
                 Ok(None) => std::thread::sleep(Duration::from_millis(10)),
                 Err(e) => return Err(format!("the core cannot be waited for: {e}")),
             }
         }
-        Err(format!("the core does not stop: {}", self.said()))
+        Err(format!("the core does not stop: {}", self.log()))
     }
 }
 

@@ -214,7 +214,7 @@ impl OpenPlayground {
         let arguments = ["broker", "run", "--config", &file.display().to_string()];
         let mut process = Process::start(name, &arguments, &self.folder)?;
         let client = Client::new(admin);
-        process.until("does not serve", move || client.metric("whimbrel_broker_users").is_ok())?;
+        process.until("does not serve", move || client.reading("whimbrel_broker_users").is_ok())?;
         Ok((Broker { process, domain, address, client, key, epoch }, made.certificate))
     }
 
@@ -299,7 +299,7 @@ impl OpenPlayground {
     /// What each broker granted.
     pub(crate) fn grants(&self) -> Result<Vec<(String, u64)>, String> {
         let grants =
-            |b: &Broker| Ok((b.domain.to_string(), b.client.metric("whimbrel_broker_grants_total")? as u64));
+            |b: &Broker| Ok((b.domain.to_string(), b.client.reading("whimbrel_broker_grants_total")? as u64));
         self.brokers.iter().map(grants).collect()
     }
 

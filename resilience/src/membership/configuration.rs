@@ -32,7 +32,7 @@ pub struct Configuration {
 struct Written {
     regions: Option<Vec<String>>,
     areas: Option<Vec<WrittenArea>>,
-    backups: Option<u64>,
+    replicas: Option<u64>,
     heartbeat: Option<WrittenHeartbeat>,
     #[serde(default)]
     draining: Vec<String>,
@@ -61,12 +61,12 @@ impl Configuration {
 
     /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
     pub fn read(octets: &[u8]) -> Result<Self, String> {
-        let Written { regions, areas, backups, heartbeat, draining } =
+        let Written { regions, areas, replicas, heartbeat, draining } =
             serde_json::from_slice(octets).map_err(|e| e.to_string())?;
         Ok(Self {
             regions: regions.map(|all| read_regions(&all)).transpose()?,
             areas: areas.map(read_areas).transpose()?,
-            backups: backups.map(read_backups).transpose()?,
+            backups: replicas.map(read_replicas).transpose()?,
             heartbeat: heartbeat.map(read_heartbeat).transpose()?,
             draining: draining.iter().map(|name| read_cpf(name)).collect::<Result<_, _>>()?,
         })
@@ -102,12 +102,12 @@ fn read_areas(all: Vec<WrittenArea>) -> Result<Areas, String> {
     Ok(areas)
 }
 
-fn read_backups(backups: u64) -> Result<u8, String> {
+fn read_replicas(requested: u64) -> Result<u8, String> {
     let most = Configuration::BACKUPS_MAX;
-    u8::try_from(backups)
+    u8::try_from(requested)
         .ok()
         .filter(|n| *n <= most)
-        .ok_or_else(|| format!("`backups`: {backups} backups of a UE are of no use: write 0 to {most}"))
+        .ok_or_else(|| format!("`replicas`: {requested} replicas of a UE are of no use: write 0 to {most}"))
 }
 
 fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_not_is_left_to_the_ctas() {
         let all = br#"{"regions":["1220","north/harbour"],"areas":[{"region":"1220","tacs":[7]},{"region":"north/harbour","gnbs":[3]}],
-            "backups":2,"heartbeat":{"interval_ms":50,"misses":4},"draining":["cpf-7"]}"#;
+            "replicas":2,"heartbeat":{"interval_ms":50,"misses":4},"draining":["cpf-7"]}"#;
         let read = Configuration::read(all).unwrap();
         assert_eq!(read.regions.map(|all| all.len()), Some(2));
         let areas = read.areas.unwrap();
@@ -164,15 +164,15 @@ mod tests {
                 r#"{"areas":[{"region":"n/a","gnbs":[1]},{"region":"n/b","gnbs":[1]}]}"#,
                 "`areas`: the gNB 1 is configured in n/a and in n/b: name",
             ),
-            (r#"{"backups":8}"#, "`backups`: 8 backups of a UE are of no use: write 0 to 7"),
+            (r#"{"replicas":8}"#, "`replicas`: 8 replicas of a UE are of no use: write 0 to 7"),
             (
                 r#"{"heartbeat":{"interval_ms":5,"misses":3}}"#,
                 "`heartbeat`: write an `interval_ms` of 20 to 1000",
             ),
             (r#"{"heartbeat":{"interval_ms":50}}"#, "missing field `misses`"),
             (r#"{"draining":["cta-1"]}"#, "`draining`: `cta-1` names no CPF"),
-            (r#"{"backup":1}"#, "unknown field `backup`, expected one of `regions`, `areas`, `backups`"),
-            (r#"{"backups":1"#, "EOF while parsing an object"),
+            (r#"{"replica":1}"#, "unknown field `replica`, expected one of `regions`, `areas`, `replicas`"),
+            (r#"{"replicas":1"#, "EOF while parsing an object"),
         ] {
             let why = Configuration::read(written.as_bytes()).unwrap_err();
             assert!(why.starts_with(message), "{written}: {why}");

@@ -23,7 +23,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(15);
 /// A log longer than this is begun anew, so that hours of refusals fill no disk.
 const LOG_OCTETS_MAX: u64 = 64 << 20;
 /// Words of a log line that no input of a peer may cause.
-const FAULTS: [&str; 3] = ["panicked at", "fault of ours", "in a panic"];
+const FAULTS: [&str; 4] = ["panicked at", "fault of the program", "in a panic", "thread panicked"];
 
 /// The running program.
 pub(crate) struct Program {

@@ -77,7 +77,11 @@ fn identities_and_addresses_that_are_empty_short_or_of_the_wrong_kind() {
     ] {
         refused(a, ("POST", "/api/v1/subscribers", JSON, &subscriber("\"imsi-999700000000001\"", &more)));
     }
-    assert_eq!(get(a, "/api/v1/subscribers").1["subscribers"], serde_json::json!([]), "nobody came in half");
+    assert_eq!(
+        get(a, "/api/v1/subscribers").1["subscribers"],
+        serde_json::json!([]),
+        "no subscriber was imported"
+    );
 }
 
 #[test]
@@ -172,14 +176,14 @@ fn a_slow_import_does_not_hold_up_the_next_for_long() {
 }
 
 #[test]
-fn clients_that_never_read_keep_nobody_out() {
+fn clients_that_never_read_do_not_block_others() {
     let (server, _console) = served();
     let a = server.address;
     let _deaf: Vec<_> = (0..60)
         .map(|_| {
             let mut stream = TcpStream::connect(a).unwrap();
             let request = format!("GET /openapi.json HTTP/1.1\r\nHost: {a}\r\n\r\n");
-            // Answers of many megabytes pile up at who does not read them.
+            // Answers of many megabytes pile up for clients that do not read them.
             stream.write_all(request.repeat(100).as_bytes()).unwrap();
             stream
         })

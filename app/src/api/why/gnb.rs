@@ -1,4 +1,4 @@
-//! Why a gNB is not up, or how it stands.
+//! Why a gNB is not up, or what its state is.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{OF_GNB_MAX, WhyAnswer, at, gnbs, lines, mended_and_fix, now, silence
 use crate::console::{Cause, Entry, GnbView, Happened, History, Name};
 use crate::local_time::when;
 
-/// Of the gNB of this name, `gnb-999/70-1`.
+/// About the gNB of this name, `gnb-999/70-1`.
 pub(super) async fn answer(shared: &Arc<Shared>, name: &str) -> WhyAnswer {
     let up = gnbs(shared).await.into_iter().find(|g| name.strip_prefix("gnb-") == Some(&g.id));
     let history = shared.console.histories(|h| h.of(&Name::Gnb(name.into())).cloned());
@@ -56,7 +56,7 @@ fn is_up(name: &str, gnb: &GnbView, history: Option<&History>) -> String {
 fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
     let now = now();
     let newest = history.entries.iter().rev().find(|e| !matches!(e.what, Happened::Up(_)));
-    let again = "none is needed where the gNB tries again by itself; otherwise restart it";
+    let again = "none if the gNB retries by itself; otherwise restart it";
     match newest {
         Some(entry) => match &entry.what {
             Happened::Refused(record, Cause::Setup(why), _) => {
@@ -76,14 +76,14 @@ fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
                 let addresses: Vec<String> =
                     shared.config.n2.addresses.iter().map(ToString::to_string).collect();
                 format!(
-                    "{name} is down since {}: {how}; fix: start the gNB, and look whether it reaches N2 of the core at {} port {}.",
+                    "{name} is down since {}: {how}; fix: start the gNB, and check that it reaches N2 of the core at {} port {}.",
                     when(entry.last, now),
                     addresses.join(" or "),
                     shared.config.n2.port
                 )
             }
             Happened::Noted(text) => format!(
-                "{name} is not up: last, at {}, {text}; fix: look at the gNB's log.",
+                "{name} is not up: last, at {}, {text}; fix: see the gNB's log.",
                 when(entry.last, now)
             ),
             _ => silence::of_gnb(shared, name).sentence,
@@ -92,16 +92,16 @@ fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
     }
 }
 
-/// What to do about a refused NG SETUP REQUEST, by the configuration in force.
+/// The remedy for a refused NG SETUP REQUEST under the configuration in force.
 fn remedy(why: &SetupRefusal, config: &Config) -> Remedy {
     let amf = &config.amf;
     match why {
         SetupRefusal::Plmn { offered, .. } if offered.contains(&amf.plmn.to_string()) => {
-            Remedy::Mended(format!("PLMN {} is served since", amf.plmn))
+            Remedy::Mended(format!("PLMN {} is served now", amf.plmn))
         }
         SetupRefusal::Plmn { .. } => Remedy::Fix(format!("set the gNB's PLMN to {}", amf.plmn)),
         SetupRefusal::Tac { offered, .. } => match amf.tacs.iter().find(|t| offered.contains(&t.value())) {
-            Some(tac) => Remedy::Mended(format!("TAC {tac} was added to `tacs` since")),
+            Some(tac) => Remedy::Mended(format!("TAC {tac} was added to `tacs` later")),
             None => Remedy::Fix(format!(
                 "add {} to `tacs` and run `whimbrel reload`, or change the gNB's TAC",
                 join(offered)
@@ -109,22 +109,20 @@ fn remedy(why: &SetupRefusal, config: &Config) -> Remedy {
         },
         SetupRefusal::Slice { offered, .. } => {
             match amf.slices.iter().find(|s| offered.contains(&s.to_string())) {
-                Some(slice) => Remedy::Mended(format!("slice {slice} was added to `slices` since")),
+                Some(slice) => Remedy::Mended(format!("slice {slice} was added to `slices` later")),
                 None => Remedy::Fix(format!(
                     "add {} to `slices` and run `whimbrel reload`, or change the gNB's slices",
                     join(offered)
                 )),
             }
         }
-        SetupRefusal::IdentityInUse { .. } => {
-            Remedy::Fix("give each gNB a Global RAN Node ID of its own".into())
-        }
+        SetupRefusal::IdentityInUse { .. } => Remedy::Fix("give each gNB its own Global RAN Node ID".into()),
         SetupRefusal::Limit(limit) if config.limits.ran_nodes > *limit => {
-            Remedy::Mended("`limits.ran_nodes` was raised since".into())
+            Remedy::Mended("`limits.ran_nodes` was raised later".into())
         }
         SetupRefusal::Limit(_) => Remedy::Fix("raise `limits.ran_nodes` and run `whimbrel reload`".into()),
         SetupRefusal::NodeType => {
-            Remedy::Fix("connect a gNB: ng-eNBs, N3IWFs and other access nodes are not served".into())
+            Remedy::Fix("connect a gNB: ng-eNBs, N3IWFs and other RAN nodes are not supported".into())
         }
     }
 }

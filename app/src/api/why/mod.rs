@@ -1,4 +1,4 @@
-//! Why a UE or a gNB is not on: one sentence about the present with the one fix that is true now, and what happened before.
+//! Why a UE is not registered, or a gNB not set up: one sentence about the present with the fix that applies now, and the history.
 
 mod gnb;
 mod silence;
@@ -24,7 +24,7 @@ use crate::console::{
 };
 use crate::local_time::when;
 
-/// UEs looked through for one that has an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
+/// UEs searched for an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
 const LOOKED_AT_MAX: usize = 100_000;
 /// UEs of one page.
 const PAGE: usize = 1000;
@@ -36,13 +36,13 @@ const OF_GNB_MAX: usize = 8;
 pub(crate) struct WhyAnswer {
     /// The name in the question.
     pub(crate) subject: String,
-    /// How it stands now, since when, and the fix.
+    /// Its present state, since when, and the fix.
     pub(crate) sentence: String,
-    /// What happened to it, newest first, a line each.
+    /// Its history, newest first, one line an event.
     pub(crate) history: Vec<String>,
-    /// Refusals of UEs through it, where it is a gNB, newest first, a line each.
+    /// If it is a gNB: refusals of UEs that used it, newest first, one line each.
     pub(crate) refused_ues: Vec<String>,
-    /// What was refused to it, newest first.
+    /// Its refusals, newest first.
     pub(crate) refusals: Vec<RefusalRecord>,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&WhyAnswer { subject: text, ..answer })
 }
 
-/// Of a UE that is known by something else than its subscriber.
+/// About a UE that is known by another name than its SUPI.
 async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer {
     match name {
         Name::Ue(supi) => ue::answer(shared, *supi).await,
@@ -85,7 +85,7 @@ async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer 
     }
 }
 
-/// A UE's address in one of its sessions, or a gNB's.
+/// About a UE's address in one of its sessions, or a gNB's address.
 async fn of_address(shared: &Arc<Shared>, address: IpAddr, text: &str) -> WhyAnswer {
     let has = |ue: &UeView| {
         let own = address.to_string();
@@ -118,7 +118,7 @@ fn host(text: &str) -> Option<IpAddr> {
     text.parse::<std::net::SocketAddr>().map(|a| a.ip()).or_else(|_| text.parse()).ok()
 }
 
-/// A name that has no form of its own: a gNB's RAN node name, or another name under which something was refused.
+/// About a gNB's RAN node name, or another name that a refusal has.
 async fn named(shared: &Arc<Shared>, text: &str) -> Result<WhyAnswer, Problem> {
     if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| g.name.as_deref() == Some(text)) {
         return Ok(gnb::answer(shared, &format!("gnb-{}", gnb.id)).await);
@@ -129,7 +129,7 @@ async fn named(shared: &Arc<Shared>, text: &str) -> Result<WhyAnswer, Problem> {
     }
 }
 
-/// A part of the core.
+/// About a part of the core.
 fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
     let component = if name == "upf" { "n4" } else { name };
     let found = shared.console.components(|c| c.all().find(|c| c.name == component).cloned());
@@ -142,7 +142,7 @@ fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
             };
             format!("{name} is {condition}: {}", part.detail)
         }
-        None => format!("{name} is no part of this process"),
+        None => format!("this process has no part {name}"),
     };
     WhyAnswer { sentence: sentence.trim_end_matches('.').to_string() + ".", ..WhyAnswer::default() }
 }
@@ -151,7 +151,7 @@ async fn gnbs(shared: &Shared) -> Vec<GnbView> {
     shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default()
 }
 
-/// The first UE that fits, page by page.
+/// The first UE that matches, page by page.
 async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi> {
     let mut after = None;
     for _ in 0..LOOKED_AT_MAX / PAGE {
@@ -165,7 +165,7 @@ async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi>
     None
 }
 
-/// What happened, newest first, a line each.
+/// The history, newest first, one line an event.
 fn lines(history: &History, now: Instant) -> Vec<String> {
     history.entries.iter().rev().map(|e| format!("{}: {}", when(e.last, now), line(e, now))).collect()
 }
@@ -174,7 +174,7 @@ fn line(entry: &Entry, now: Instant) -> String {
     let through = entry.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
     let mut text = match &entry.what {
         Happened::Refused(record, ..) => {
-            let closed = if entry.closed.is_some() { "; later it went well" } else { "" };
+            let closed = if entry.closed.is_some() { "; it succeeded later" } else { "" };
             format!("its {} {}{through}: {}{closed}", record.procedure, record.outcome(), record.reason())
         }
         Happened::Registered => format!("it registered{through}"),
@@ -197,7 +197,7 @@ fn line(entry: &Entry, now: Instant) -> String {
 /// TS 24.501 §5.5.2.2.
 const BY_UE: &str = "it deregistered by itself (DEREGISTRATION REQUEST, UE originating)";
 
-/// How a UE was deregistered without its asking.
+/// Why the network deregistered a UE.
 fn deregistered(why: Deregistered) -> &'static str {
     match why {
         Deregistered::Superseded => "its subscriber registered again, with a new context",
@@ -206,10 +206,10 @@ fn deregistered(why: Deregistered) -> &'static str {
         }
         Deregistered::ByOperator => "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)",
         Deregistered::BySubscription => {
-            "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription does not allow it any more"
+            "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription no longer allows it"
         }
-        Deregistered::Fault => "the core gave it up: it failed on a message of this UE",
-        Deregistered::StateLost => "the core gave it up: the CPFs that held its state were lost",
+        Deregistered::Fault => "the core discarded its context, because it failed on a message of this UE",
+        Deregistered::StateLost => "the core released it, because the CPFs that held its state were lost",
     }
 }
 
@@ -222,14 +222,14 @@ fn at(entry: &Entry, now: Instant) -> String {
     }
 }
 
-/// What has changed since a refusal, and the fix.
+/// What has changed after a refusal, and the fix.
 fn mended_and_fix(remedy: Remedy, changed: Option<Instant>, now: Instant, again: &str) -> String {
     match (remedy, changed) {
         (Remedy::Fix(fix), _) => format!("; fix: {fix}."),
         (Remedy::Mended(what), Some(changed)) => {
-            format!("; {what} ({}), and it has not tried again; fix: {again}.", when(changed, now))
+            format!("; {what} ({}), but it has not tried again; fix: {again}.", when(changed, now))
         }
-        (Remedy::Mended(what), None) => format!("; {what}, and it has not tried again; fix: {again}."),
+        (Remedy::Mended(what), None) => format!("; {what}, but it has not tried again; fix: {again}."),
     }
 }
 

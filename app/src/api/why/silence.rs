@@ -1,66 +1,64 @@
-//! Answers about UEs and gNBs without any event: what may keep them from reaching the core.
+//! Answers about UEs and gNBs of which no message has arrived: what may keep them from reaching the core.
 
 use super::super::Shared;
 use super::{WhyAnswer, now};
-use crate::console::{Component, Condition, Gauge};
+use crate::console::{Component, Condition, Metric};
 use crate::local_time::when;
 
 fn answer(sentence: String) -> WhyAnswer {
     WhyAnswer { sentence, ..WhyAnswer::default() }
 }
 
-/// Of a UE.
-pub(super) fn of_ue(shared: &Shared, who: &str) -> WhyAnswer {
-    answer(format!("{}; fix: {}.", heard(shared, who), way(shared)))
+/// About a UE.
+pub(super) fn of_ue(shared: &Shared, name: &str) -> WhyAnswer {
+    answer(format!("{}; fix: {}.", silence(shared, name), obstacle(shared)))
 }
 
-/// Of a subscriber that the store does not let register.
-pub(super) fn of_barred(shared: &Shared, who: &str, what: &str, fix: &str) -> WhyAnswer {
-    answer(format!("{who} {what}, and {}; fix: {fix}.", heard(shared, "it")))
+/// About a subscriber that is missing or barred.
+pub(super) fn of_barred(shared: &Shared, name: &str, what: &str, fix: &str) -> WhyAnswer {
+    answer(format!("{name} {what}, and {}; fix: {fix}.", silence(shared, "it")))
 }
 
-/// Of a gNB.
-pub(super) fn of_gnb(shared: &Shared, who: &str) -> WhyAnswer {
+/// About a gNB.
+pub(super) fn of_gnb(shared: &Shared, name: &str) -> WhyAnswer {
     let fix = down(shared).unwrap_or_else(|| point(shared));
-    answer(format!("{}; fix: {fix}.", heard(shared, who)))
+    answer(format!("{}; fix: {fix}.", silence(shared, name)))
 }
 
-/// Of an address.
-pub(super) fn of_address(shared: &Shared, who: &str) -> WhyAnswer {
+/// About an address.
+pub(super) fn of_address(shared: &Shared, address: &str) -> WhyAnswer {
     let fix = "ask for the SUPI or the gNB's identity; `whimbrel ue list` and `whimbrel gnb list` show the addresses in use";
     answer(format!(
-        "no UE has a session with the address {who}, and {}; fix: {fix}.",
-        heard(shared, "no gNB there")
+        "no UE has a session with the address {address}, and {}; fix: {fix}.",
+        silence(shared, "a gNB there")
     ))
 }
 
-/// Of a 5G-TMSI that no UE has.
+/// About a 5G-TMSI that no UE has.
 pub(super) fn of_tmsi(tmsi: &str) -> WhyAnswer {
     answer(format!(
-        "no UE has the 5G-TMSI {tmsi} now: the core gives a new one with each registration; fix: ask for the SUPI, which `whimbrel ue list` shows."
+        "no UE has the 5G-TMSI {tmsi} now: the core assigns a new one at each registration; fix: ask for the SUPI, which `whimbrel ue list` shows."
     ))
 }
 
-fn heard(shared: &Shared, who: &str) -> String {
-    let (started, now) = (shared.console.started, now());
+/// That no message of it is in the history.
+fn silence(shared: &Shared, name: &str) -> String {
     if shared.console.histories(|h| h.is_incomplete()) {
-        return format!("nothing is remembered of {who}: only what happened last is kept");
+        return format!("the history has nothing about {name}; older events were deleted to make room");
     }
-    match who.strip_prefix("no ") {
-        Some(who) => format!("no {who} was heard since the core started at {}", when(started, now)),
-        None => format!("nothing was heard from {who} since the core started at {}", when(started, now)),
-    }
+    let started = when(shared.console.started, now());
+    format!("no message from {name} has arrived since the core started at {started}")
 }
 
-/// What is in the way of a UE, as an order to remove it.
-fn way(shared: &Shared) -> String {
+/// What may keep a UE from reaching the core, as an order to remove it.
+fn obstacle(shared: &Shared) -> String {
     if let Some(down) = down(shared) {
         return down;
     }
-    match shared.console.metrics.gauge(Gauge::Gnbs) {
+    match shared.console.metrics.value(Metric::Gnbs) {
         0 => format!("no gNB is up: {}", point(shared)),
         n => format!(
-            "look whether the UE sees the cell, whether its SIM is one of PLMN {}, and whether airplane mode is off ({n} gNB{} up)",
+            "check that the UE sees the cell, that its SIM belongs to PLMN {}, and that airplane mode is off ({n} gNB{} up)",
             shared.config.amf.plmn,
             if n == 1 { " is" } else { "s are" }
         ),

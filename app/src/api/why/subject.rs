@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use whimbrel_control::UeId;
 use whimbrel_ids::{PlmnId, Supi};
 
-/// Parts of the core that can be asked for.
-const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta", "cta_replica", "cluster"];
+/// Parts of the core.
+const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta", "cta_replica", "cpfs"];
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,10 +92,10 @@ fn gnb(text: &str) -> Option<String> {
     Some(format!("{plmn}-{:x}", u32::from_str_radix(id, 16).ok()?))
 }
 
-/// What `why` understands, for who asked for something else.
+/// The answer to a name that is not understood.
 pub(super) fn not_understood(text: &str) -> String {
     format!(
-        "`{text}` names no UE and no gNB that is known here: `whimbrel why` understands a SUPI (imsi-999700000000001 or its digits), \
+        "`{text}` is not the name of a known UE or gNB: `whimbrel why` understands a SUPI (imsi-999700000000001 or its digits), \
          an IMEI or IMEISV (imei-490154203237518, imeisv-4370816125816151), a 5G-GUTI or 5G-TMSI (5g-guti-99970020040c0ffee01, \
          c0ffee01), an IP address of a UE or a gNB (10.45.0.2), a gNB's identity or name (gnb-999/70-1), a UE's name in the log \
          (ue-1a.2) or at its gNB (gnb-999/70-1-ran-ue-7), and the parts of the core ({})",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_nothing_hears_all_forms() {
+    fn the_answer_to_an_unknown_name_lists_all_forms() {
         let text = not_understood("foo");
         for form in ["`foo`", "SUPI", "IMEISV", "5G-GUTI", "gnb-999/70-1", "10.45.0.2", "ue-1a.2", "upf"] {
             assert!(text.contains(form), "{form}: {text}");

@@ -1,4 +1,4 @@
-//! Why a UE is not registered, or how it stands.
+//! Why a UE is not registered, or what its state is.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::local_time::when;
 
 const AGAIN: &str = "switch the UE off and on, so that it registers again";
 
-/// All that an answer about a UE rests on.
+/// What an answer about a UE is derived from.
 struct Ue<'a> {
     shared: &'a Shared,
     name: String,
     supi: Option<Supi>,
-    /// What the store says; the outer `None`: it cannot tell.
+    /// The subscriber's record; the outer `None`: the store did not answer.
     record: Option<Option<Arc<SubscriberRecord>>>,
     view: Option<UeView>,
     gnbs: Vec<GnbView>,
     now: Instant,
 }
 
-/// Of a subscriber's UE.
+/// About a subscriber's UE.
 pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
-    // Without the control thread, what was kept before still answers.
+    // Without the control thread, the history still answers.
     let view = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
     let record = subscribers::record(shared, supi).await;
     let gnbs = gnbs(shared).await;
@@ -40,12 +40,12 @@ pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
     let sentence = match (&history, registered) {
         (_, true) => ue.is_registered(&name, history.as_ref()),
         (Some(history), false) => ue.is_not_registered(&name, history),
-        (None, false) => return ue.was_never_heard(),
+        (None, false) => return ue.has_sent_nothing(),
     };
     finished(sentence, history.as_ref())
 }
 
-/// Of a UE whose subscriber is not known.
+/// About a UE whose subscriber is not known.
 pub(super) fn of_unknown(shared: &Shared, text: &str, name: &Name, history: &History) -> WhyAnswer {
     let ue = Ue {
         shared,
@@ -79,7 +79,7 @@ impl Ue<'_> {
         });
         let since = since.map(|e| format!(" since {}", when(e.last, self.now))).unwrap_or_default();
         let is = format!("{} is registered{since}, {}, {}", self.name, self.mode(view), sessions(view));
-        // What was refused before it registered says nothing of the present.
+        // A refusal before its registration does not matter any more.
         let counts = |e: &&Entry| registered.is_none_or(|r| e.last >= r.last);
         let refused = history.and_then(|h| h.refusals().find(|e| e.closed.is_none())).filter(counts);
         if let Some(entry) = refused {
@@ -112,11 +112,11 @@ impl Ue<'_> {
         }
         let (how, fix) = match state.map(|e| &e.what) {
             Some(Happened::DeregisteredByUe) => {
-                (BY_UE, "none is needed: it registers when it is switched on again".into())
+                (BY_UE, "none: it registers when it is switched on again".into())
             }
             Some(Happened::Deregistered(why)) => (deregistered(*why), self.after(*why)),
             Some(Happened::Registered) => {
-                ("it registered, and the core does not know it any more", AGAIN.into())
+                ("it was registered, but the core has no context of it now", AGAIN.into())
             }
             _ => return silence::of_ue(self.shared, &self.name).sentence,
         };
@@ -125,7 +125,7 @@ impl Ue<'_> {
         if let Some(fix) = self.unsubscribed() {
             return format!("{left}; fix: {fix}.");
         }
-        // What a UE did not get while it was on may be why it left.
+        // A refusal while it was registered may be why it left.
         let registered = history.entries.iter().rev().find(|e| matches!(e.what, Happened::Registered));
         let was_on = |e: &&Entry| e.closed.is_none() && registered.is_some_and(|r| e.seq > r.seq);
         match history.refusals().find(was_on) {
@@ -138,23 +138,21 @@ impl Ue<'_> {
     fn after(&self, why: Deregistered) -> String {
         match why {
             Deregistered::ByOperator => AGAIN.into(),
-            Deregistered::Implicitly => "look whether the UE is switched on and in coverage".into(),
+            Deregistered::Implicitly => "check that the UE is switched on and in coverage".into(),
             Deregistered::BySubscription => {
-                format!("look at what `whimbrel subscriber show {}` says", self.name)
+                format!("check the subscription with `whimbrel subscriber show {}`", self.name)
             }
-            Deregistered::Superseded | Deregistered::StateLost => {
-                "none is needed: it registers again by itself".into()
-            }
+            Deregistered::Superseded | Deregistered::StateLost => "none: it registers again by itself".into(),
             Deregistered::Fault => {
-                "report it with the core's log, for it is a fault of the core; the UE registers again by itself".into()
+                "none: it registers again by itself; please report this fault of the core with its log".into()
             }
         }
     }
 
-    /// A refusal, what has changed since, and the fix.
+    /// A refusal, what has changed after it, and the fix.
     fn refused(&self, name: &Name, entry: &Entry) -> String {
         let Happened::Refused(record, cause, _) = &entry.what else { return String::new() };
-        let said = format!(
+        let refused = format!(
             "its {} {} {}: {}",
             record.procedure,
             record.outcome(),
@@ -163,7 +161,7 @@ impl Ue<'_> {
         );
         let changed = self.shared.console.histories(|h| h.changed_after(name, entry.last));
         let (Cause::Ue(refusal), Some(config)) = (cause, self.shared.console.control()) else {
-            return format!("{said}; fix: {}.", record.fix);
+            return format!("{refused}; fix: {}.", record.fix);
         };
         let subscribed = self.record.as_ref().and_then(|r| r.as_ref()).map(|r| subscription(&r.subscription));
         let status = self.record.as_ref().map(|r| r.as_ref().map(|r| r.status));
@@ -176,7 +174,7 @@ impl Ue<'_> {
         let present =
             Present { config: &config, supi: self.supi, subscriber, changed_since: changed.is_some() };
         let remedy = match (self.unsubscribed(), refusal) {
-            // Whatever it was: now it is this that stands in the way first.
+            // Whatever the refusal was: without a subscriber nothing else helps.
             (Some(fix), refusal)
                 if !matches!(
                     refusal,
@@ -192,31 +190,30 @@ impl Ue<'_> {
         } else {
             AGAIN
         };
-        said + &mended_and_fix(remedy, changed, self.now, again)
+        refused + &mended_and_fix(remedy, changed, self.now, again)
     }
 
-    /// The fix for a subscriber who is gone or barred.
+    /// The fix for a subscriber that is missing or barred.
     fn unsubscribed(&self) -> Option<String> {
         match self.record.as_ref()? {
             None => Some(format!(
-                "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM, for it is no subscriber now",
+                "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM: it is not a subscriber any more",
                 self.name
             )),
-            Some(record) if record.status == Status::Barred => Some(format!(
-                "`whimbrel subscriber edit {} --status enabled`, for it is barred now",
-                self.name
-            )),
+            Some(record) if record.status == Status::Barred => {
+                Some(format!("`whimbrel subscriber edit {} --status enabled`: it is barred", self.name))
+            }
             Some(_) => None,
         }
     }
 
-    fn was_never_heard(&self) -> WhyAnswer {
+    fn has_sent_nothing(&self) -> WhyAnswer {
         let name = &self.name;
         match &self.record {
             Some(None) => silence::of_barred(
                 self.shared,
                 name,
-                "is no subscriber",
+                "is not a subscriber",
                 &format!("`whimbrel subscriber add {name} --k K --opc OPC` with the keys of its SIM"),
             ),
             Some(Some(record)) if record.status == Status::Barred => silence::of_barred(

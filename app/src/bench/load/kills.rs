@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::console::Metric;
 use crate::playground::Playground;
 
 /// How often it is looked whether the load has begun, or ended.
@@ -36,43 +37,47 @@ pub(super) fn kill(
     Ok(killed)
 }
 
-/// What the core counted of it. Times are microseconds, and begin when the CTA notices.
+/// The core's counters of the losses. Times are in microseconds, from the detection by the CTA.
 pub(super) struct Kills {
     killed: u32,
     taken_over: f64,
     replayed: f64,
     pub(super) lost: f64,
-    /// UEs that were at something then or came soon after, and how long they waited: median, slowest hundredth, slowest.
+    /// UEs with a procedure under way or a message soon after, and how long they waited: median, slowest hundredth, slowest.
     recovered: f64,
     recovery_us: [f64; 3],
-    /// Until each UE had somebody else, the slowest of the losses.
+    /// Longest time until each UE of a lost CPF had a new primary.
     all_us: f64,
 }
 
 impl Kills {
-    pub(super) fn told(killed: u32, playground: &Playground) -> Result<Self, String> {
+    pub(super) fn read(killed: u32, playground: &Playground) -> Result<Self, String> {
         let client = playground.client();
-        let quantile = |of: &str, q: &str| {
-            let seconds = client.metric(&format!("whimbrel_recovery{of}_seconds{{quantile=\"{q}\"}}"))?;
+        let quantile = |of: Metric, q: &str| {
+            let seconds = client.metric(of, Some(q))?;
             Ok::<f64, String>((seconds * 1e6).round())
         };
         Ok(Self {
             killed,
-            taken_over: client.metric("whimbrel_ues_taken_over_total")?,
-            replayed: client.metric("whimbrel_inputs_replayed_total")?,
-            lost: client.metric("whimbrel_ues_lost_total")?,
-            recovered: client.metric("whimbrel_ues_recovered_total")?,
-            recovery_us: [quantile("", "0.5")?, quantile("", "0.99")?, quantile("", "1")?],
-            all_us: quantile("_all", "1")?,
+            taken_over: client.metric(Metric::UesTakenOver, None)?,
+            replayed: client.metric(Metric::InputsReplayed, None)?,
+            lost: client.metric(Metric::UesLost, None)?,
+            recovered: client.metric(Metric::UesRecovered, None)?,
+            recovery_us: [
+                quantile(Metric::RecoveryDuration, "0.5")?,
+                quantile(Metric::RecoveryDuration, "0.99")?,
+                quantile(Metric::RecoveryDuration, "1")?,
+            ],
+            all_us: quantile(Metric::RecoveryAllDuration, "1")?,
         })
     }
 
     pub(super) fn text(&self) -> String {
         let [p50, p99, slowest] = self.recovery_us;
         format!(
-            "CPFs killed: {}; UEs taken over: {}, lost: {}; messages run again: {}\n\
-             recovery, from when the CTA noticed: {} UEs were at something, or came before their turn: p50 {p50} us, p99 {p99}, slowest \
-             {slowest} (aim: under 1000 in the median); each UE had somebody else after {} us at most\n\
+            "CPFs killed: {}; UEs taken over: {}, lost: {}; inputs replayed: {}\n\
+             recovery, from the detection by the CTA: {} UEs had a procedure under way, or came before their turn: p50 {p50} us, p99 {p99}, slowest \
+             {slowest} (aim: under 1000 in the median); each UE had a new primary after {} us at most\n\
              what UEs had of it, detection included, is in the column `slowest`\n",
             self.killed, self.taken_over, self.lost, self.replayed, self.recovered, self.all_us
         )

@@ -1,6 +1,6 @@
-//! `bench load`: one procedure, or what a trace says, as open load on a core of its own: at rising rates until it is not carried any more,
-//! in bursts, or by the trace. What a procedure took counts from when it was due, so that neither a core nor a generator that falls behind
-//! can hide it; how late the generator itself was is told beside.
+//! `bench load`: one procedure, or a trace, as open load on a core of its own: at rising rates until a rate is not carried,
+//! in bursts, or by the trace. The latency of a procedure counts from when it was due, so that neither a core nor a generator that falls
+//! behind can hide it; the lateness of the generator is reported too.
 
 mod kills;
 mod table;
@@ -18,25 +18,26 @@ use whimbrel_ran::trace;
 use super::attach::{CARRIED_P99_US, pools};
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
 use crate::command::{Done, print};
+use crate::console::Metric;
 use crate::playground::{Playground, SuciScheme, Wish};
 use kills::Kills;
 pub(super) use table::is_carried;
 
-/// What UEs do again and again.
+/// The procedure that UEs repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Procedure {
-    /// A registration, and the UE is switched off.
+    /// A registration, then the UE is switched off.
     Attach,
-    /// A service request with a session, and the gNB lets the UE go.
+    /// A service request with a session, then AN release.
     ServiceRequest,
-    /// A handover by Xn: a path switch.
+    /// An Xn handover (path switch).
     HandoverXn,
-    /// A handover through the core.
+    /// An N2 handover.
     HandoverN2,
 }
 
 impl Procedure {
-    /// What UEs do before the first of it.
+    /// Steps before the first repetition.
     fn before(self) -> Vec<Step> {
         match self {
             Self::Attach => Vec::new(),
@@ -45,7 +46,7 @@ impl Procedure {
         }
     }
 
-    /// It, and what makes it possible once more.
+    /// Steps of one repetition.
     fn steps(self) -> Vec<Step> {
         let handover = |via| Step::Handover(HandoverStep { via, to: None });
         match self {
@@ -57,12 +58,12 @@ impl Procedure {
     }
 }
 
-/// How a UE's state comes to the CPF of the region into which it hands over.
+/// How a UE's state reaches the CPF of the target region of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// It is there: each region backs the other one's UEs.
+    /// It is there: each region has the replicas of the other one's UEs.
     Fast,
-    /// It travels with the handover: nobody backs anybody.
+    /// It is sent with the handover: there are no replicas.
     Default,
 }
 
@@ -75,9 +76,9 @@ impl Form {
     /// A cluster of both regions, as configuration.
     fn cluster(self, gnbs: u8) -> String {
         let east: Vec<String> = (2..=gnbs).step_by(2).map(|n| n.to_string()).collect();
-        let backups = u8::from(self == Self::Fast);
+        let replicas = u8::from(self == Self::Fast);
         format!(
-            "cluster:\n  listen: \"127.0.0.1:7380\"\n  region: {}\n  neighbours: [{}]\n  areas: [{{ region: {}, gnbs: [{}] }}]\n  backups: {backups}\n",
+            "cluster:\n  listen: \"127.0.0.1:7380\"\n  region: {}\n  other_regions: [{}]\n  areas: [{{ region: {}, gnbs: [{}] }}]\n  replicas: {replicas}\n",
             REGIONS[0],
             REGIONS[1],
             REGIONS[1],
@@ -88,47 +89,47 @@ impl Form {
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What UEs do.
+    /// Procedure to measure.
     #[arg(long, value_enum, default_value_t = Procedure::ServiceRequest)]
     procedure: Procedure,
-    /// How often a second, one rate after the other, as long as they are carried.
+    /// Rates per second, one after the other, as long as they are carried.
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 2000, 4000, 6000, 8000, 10_000, 12_000, 16_000, 20_000, 24_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
-    /// Seconds of each.
+    /// Seconds of each rate.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// UEs. Each is at one procedure at a time, so too few cannot keep up a rate: this is told as `starved`.
+    /// Number of UEs. Each runs one procedure at a time; arrivals that find no free UE are reported as `starved`.
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ues: u32,
-    /// gNBs.
+    /// Number of gNBs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=100))]
     gnbs: u8,
-    /// The gNBs are in two regions in turn, each with a CPF of its own: a handover to the next gNB leads to the other one's, which
-    /// has the UE's state already, or gets it then.
+    /// Put the gNBs in two regions in turn, each with its own CPF, so that a handover to the next gNB moves the UE to the other CPF, which
+    /// has the UE's state already (fast) or gets it then (default).
     #[arg(long, value_enum, value_name = "FORM")]
     regions: Option<Form>,
-    /// The core's CPFs are so many processes of their own; each UE has a backup, if there are two. 0: the core is one process.
+    /// Number of CPFs as processes of their own; with two or more, each UE has a replica. 0: the core is one process.
     #[arg(long, default_value_t = 0, conflicts_with = "regions", value_parser = clap::value_parser!(u8).range(0..=32))]
     cpfs: u8,
-    /// Every so many seconds one of these is killed, and another one started in its place.
+    /// Kill one of the CPFs every this many seconds, and start a new one in its place.
     #[arg(long, value_name = "SECONDS", requires = "cpfs", value_parser = clap::value_parser!(u32).range(1..=600))]
     kill_every: Option<u32>,
-    /// In place of rates: so many UEs begin together.
+    /// Instead of rates: bursts of this many UEs.
     #[arg(long, conflicts_with = "trace", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
-    /// Within so many milliseconds.
+    /// Duration of a burst in milliseconds.
     #[arg(long, default_value_t = 100.0, requires = "burst")]
     within_ms: f64,
     /// Seconds from one burst to the next.
     #[arg(long, default_value_t = 2.0, requires = "burst")]
     every_s: f64,
-    /// How many bursts.
+    /// Number of bursts.
     #[arg(long, default_value_t = 5, requires = "burst", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
-    /// In place of rates and procedure: a file of lines SECONDS,UE,PROCEDURE (docs/load.md).
+    /// Instead of rates and procedure: a trace file with lines SECONDS,UE,PROCEDURE (docs/load.md).
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// The UEs of the trace are registered and have a session when it begins.
+    /// Register the UEs of the trace and establish a session for each before it begins.
     #[arg(long, requires = "trace")]
     registered: bool,
 }
@@ -201,7 +202,7 @@ pub(crate) fn run(options: &Options) -> Done {
         return Err("an even number of gNBs, please: those of two regions in turn".into());
     }
     if options.kill_every.is_some() && options.cpfs < 2 {
-        return Err("two CPFs at least, please (--cpfs): else nobody is left to go on".into());
+        return Err("--kill-every needs at least two CPFs (--cpfs), so that a replica can take over".into());
     }
     let (cluster, cpfs) = match (options.regions, options.cpfs) {
         (Some(form), _) => (form.cluster(options.gnbs), REGIONS.to_vec()),
@@ -223,7 +224,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let config = RunnerConfig { spin: Duration::from_micros(50), ..runner(&playground, scenario) };
     let (on, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
     let before = usize::from(prepared);
-    // Of who is killed nobody can say how long it ran.
+    // The CPU time of a killed process cannot be read.
     let core = if options.kill_every.is_some() { Vec::new() } else { playground.pids() };
     let mut clocks = Clocks { core, sections: Vec::new(), before, on, enough: false };
     let (reports, killed) = std::thread::scope(|scope| {
@@ -232,12 +233,15 @@ pub(crate) fn run(options: &Options) -> Done {
         let killer = every.map(|every| scope.spawn(move || kills::kill(playground, every, on, over)));
         let reports = edge::run(&config, &mut clocks);
         over.store(true, Ordering::Release);
-        (reports, killer.map(|k| k.join().unwrap_or_else(|_| Err("who kills has failed".into()))))
+        (
+            reports,
+            killer.map(|k| k.join().unwrap_or_else(|_| Err("the thread that kills CPFs has failed".into()))),
+        )
     });
     clocks.look();
-    let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
-    let kills = killed.transpose()?.map(|killed| Kills::told(killed, &playground)).transpose()?;
-    let moved = Moved::told(options, &playground)?;
+    let reports = reports.map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
+    let kills = killed.transpose()?.map(|killed| Kills::read(killed, &playground)).transpose()?;
+    let moved = Moved::read(options, &playground)?;
     drop(playground);
     let runs = runs(reports, &clocks)?;
     table::print_all(options, &runs, moved, kills)
@@ -245,7 +249,7 @@ pub(crate) fn run(options: &Options) -> Done {
 
 /// A region of so many CPFs, as configuration.
 fn pool_of(cpfs: u8) -> String {
-    format!("cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, backups: {} }}\n", u8::from(cpfs > 1))
+    format!("cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, replicas: {} }}\n", u8::from(cpfs > 1))
 }
 
 /// UEs that moved to the other region's CPF, as the core counts them.
@@ -257,15 +261,15 @@ struct Moved {
 }
 
 impl Moved {
-    fn told(options: &Options, playground: &Playground) -> Result<Option<Self>, String> {
+    fn read(options: &Options, playground: &Playground) -> Result<Option<Self>, String> {
         if options.regions.is_none() {
             return Ok(None);
         }
         let client = playground.client();
         Ok(Some(Self {
-            fast: client.metric("whimbrel_ues_moved_total{form=\"fast\"}")?,
-            default: client.metric("whimbrel_ues_moved_total{form=\"default\"}")?,
-            stayed: client.metric("whimbrel_moves_given_up_total")?,
+            fast: client.metric(Metric::UesMoved, Some("fast"))?,
+            default: client.metric(Metric::UesMoved, Some("default"))?,
+            stayed: client.metric(Metric::UeMovesAbandoned, None)?,
         }))
     }
 }
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn ues_that_do_not_come_to_where_the_load_begins_are_told() {
+    fn ues_that_fail_before_the_load_begins_are_reported() {
         let failed = Report { failed: 1, ..report(Some(10.0), 10) };
         assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3, 1)).is_err());
     }

@@ -9,7 +9,7 @@ use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
 use super::Pool;
 use crate::cluster::heartbeat::Ignored;
-use crate::console::{Condition, Sample};
+use crate::console::{Condition, Metric, Sample};
 
 /// How long there have to be too few CPFs, or enough again, before the log says so.
 const LASTS: Duration = Duration::from_secs(2);
@@ -25,13 +25,13 @@ impl Pool {
             ),
             (1, 1..) => (Condition::Limited, "1 CPF, and no other one to take its UEs over".into()),
             (n, missing @ 1..) => {
-                let configured = usize::from(self.cluster.in_force.backups);
+                let configured = usize::from(self.cluster.in_force.replicas);
                 let replicas = configured - missing;
                 (Condition::Limited, format!("{n} CPFs: each UE has {replicas} of {configured} replicas"))
             }
             (n, 0) => (Condition::Up, format!("{n} CPFs")),
         };
-        self.console.components(|c| c.set("CPFs", condition, detail));
+        self.console.components(|c| c.set("cpfs", condition, detail));
     }
 
     /// Logs whether there are enough CPFs once that has lasted, so that a CPF that comes and goes does not fill the log.
@@ -52,7 +52,7 @@ impl Pool {
         match missing.now {
             0 => info!("there are enough CPFs for all replicas of each UE"),
             missing => {
-                let (members, configured) = (self.members.by_id.len(), self.cluster.in_force.backups);
+                let (members, configured) = (self.members.by_id.len(), self.cluster.in_force.replicas);
                 warn!(members, missing, configured, "there are too few CPFs for all replicas of each UE");
             }
         }
@@ -70,57 +70,21 @@ impl Pool {
 
     /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
     pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let heartbeats = self.heartbeats.monitor.counters();
         let links = self.links.counters();
         let counts = [
-            one(
-                "whimbrel_cpf_heartbeats_total",
-                "Heartbeats sent to CPFs and the CTA replica",
-                heartbeats.probes,
-            ),
-            one(
-                "whimbrel_cpf_silent_total",
-                "CPFs that did not answer heartbeats, or nothing on their links",
-                heartbeats.downs,
-            ),
-            one(
-                "whimbrel_cpf_unresponsive_total",
-                "CPFs that answered heartbeats and nothing on their links",
-                self.liveness.unresponsive(),
-            ),
-            one(
-                "whimbrel_cpf_false_alarms_total",
-                "CPFs that were declared lost and were alive",
-                heartbeats.false_alarms,
-            ),
-            one(
-                "whimbrel_cpf_excluded_total",
-                "CPFs that were excluded after a protocol violation on their links",
-                self.incoming.excluded.total(),
-            ),
-            one(
-                "whimbrel_cpf_failures_deferred_total",
-                "Times that a silent CPF was not declared lost because no other CPF answered either",
-                heartbeats.put_off,
-            ),
-            one(
-                "whimbrel_link_rejected_total",
-                "Incoming links that were rejected",
-                self.incoming.rejected.total(),
-            ),
-            one(
-                "whimbrel_versions_refused_total",
-                "Incoming links of program versions with incompatible messages",
-                self.incoming.incompatible,
-            ),
-            one(
-                "whimbrel_backups_missing",
-                "Replicas that each UE lacks because there are too few CPFs",
-                self.missing.now as u64,
-            ),
-            one("whimbrel_link_frames_in_total", "Messages from CPFs and the CTA replica", links.frames_in),
-            one("whimbrel_link_frames_out_total", "Messages to CPFs and the CTA replica", links.frames_out),
+            one(Metric::CpfHeartbeats, heartbeats.probes),
+            one(Metric::CpfSilent, heartbeats.downs),
+            one(Metric::CpfUnresponsive, self.liveness.unresponsive()),
+            one(Metric::CpfFalseAlarms, heartbeats.false_alarms),
+            one(Metric::CpfExcluded, self.incoming.excluded.total()),
+            one(Metric::CpfFailuresDeferred, heartbeats.put_off),
+            one(Metric::LinkRejected, self.incoming.rejected.total()),
+            one(Metric::LinkVersionsRefused, self.incoming.incompatible),
+            one(Metric::ReplicasMissing, self.missing.now as u64),
+            one(Metric::LinkFramesReceived, links.frames_in),
+            one(Metric::LinkFramesSent, links.frames_out),
         ];
         let ignored = answering + heartbeats.into();
         counts.into_iter().chain(ignored.samples()).chain(self.recovery_times.samples()).collect()

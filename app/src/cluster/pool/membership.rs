@@ -11,8 +11,8 @@ use crate::config::Cluster;
 impl Pool {
     /// The rings of the CPFs that are there.
     pub(crate) fn rings(&self) -> Rings {
-        let Cluster { region, areas, backups, .. } = &self.cluster.in_force;
-        let rings = self.cluster.regions.rings_with(region, areas.clone(), (*backups).into());
+        let Cluster { region, areas, replicas, .. } = &self.cluster.in_force;
+        let rings = self.cluster.regions.rings_with(region, areas.clone(), (*replicas).into());
         rings.expect("the configuration names none but its own regions")
     }
 

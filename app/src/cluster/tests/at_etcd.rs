@@ -243,9 +243,9 @@ fn rings_and_configuration_follow_etcd_without_a_restart() {
 
     // The operator drains a CPF; an invalid configuration changes nothing; and without etcd all stays as it is.
     let key = "whimbrel/west/configuration";
-    put(&etcd, key, &format!(r#"{{"backups":0,"draining":["{first}"]}}"#));
+    put(&etcd, key, &format!(r#"{{"replicas":0,"draining":["{first}"]}}"#));
     rings_are(&mut pool, &listed, &[2]);
-    put(&etcd, key, r#"{"backups":9}"#);
+    put(&etcd, key, r#"{"replicas":9}"#);
     put(&etcd, key, r#"{"areas":[{"region":"far/away","tacs":[7]}]}"#);
     listed.until(|(view, _)| view.configuration().is_some_and(|(_, c)| c.areas.is_some()));
     pool.apply_etcd(CpfRoster::of(&listed.state.lock().unwrap().0));

@@ -24,7 +24,7 @@ use crate::cluster::pair_replica::{PairReplica, ReplicaEvent};
 use crate::cluster::witness::Witness;
 use crate::cluster::{PairPrimary, Pool};
 use crate::config::{self, PairOf};
-use crate::console::{Console, Counter};
+use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
 
@@ -274,7 +274,7 @@ fn an_input_is_confirmed_once() {
     }
     let nonsense = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     nonsense.send_to(b"no heartbeat", replica.address().unwrap()).unwrap();
-    while primary.held.len() < 2 || console.metrics.sample("whimbrel_heartbeats_ignored_total") == 0 {
+    while primary.held.len() < 2 || console.metrics.sample(Metric::HeartbeatsIgnored) == 0 {
         assert!(clock::now() < end, "{:?}", primary.held);
         replica.turn(clock::now());
         links.drain(clock::now(), &mut events);
@@ -337,7 +337,7 @@ fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
         }
     });
     assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
-    assert_eq!(console.metrics.counter(Counter::CtaReplicaRestarts), 8);
+    assert_eq!(console.metrics.value(Metric::CtaReplicaRestarts), 8);
     let logged = lines.load(Ordering::Relaxed) - first.expect("it replicates");
     assert_eq!(logged, 7, "one line each time that it begins, and none again that it cannot");
     replica.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it cannot be used");

@@ -13,14 +13,14 @@ const ID_BITS: u8 = 28;
 /// Where the first gNB is if the AMF is on a loopback address.
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1));
 
-/// What gNBs are like.
+/// Options of gNBs.
 #[derive(Args)]
 #[command(next_help_heading = "gNBs")]
 pub(super) struct GnbOptions {
-    /// gNBs, in place of the scenario's number.
+    /// Number of gNBs, instead of the scenario's.
     #[arg(long, value_name = "N")]
     gnbs: Option<u16>,
-    /// Address of the first gNB, for N2 and N3; the next ones count up. Without it, 127.0.1.1 if the AMF is on this host,
+    /// Address of the first gNB, for N2 and N3; the next ones count up. Default: 127.0.1.1 if the AMF is on this host,
     /// else the address from which this host reaches the AMF.
     #[arg(long, value_name = "ADDRESS")]
     gnb_address: Option<IpAddr>,
@@ -33,18 +33,18 @@ pub(super) struct GnbOptions {
     /// Tracking area code that the gNBs broadcast.
     #[arg(long, default_value_t = 1)]
     tac: u32,
-    /// A gNB of another AMF: which one, from 0, that AMF's address, and the tracking area code that the gNB broadcasts.
+    /// Connect a gNB (counted from 0) to another AMF at this address, with this tracking area code.
     #[arg(long, value_name = "GNB=ADDRESS,TAC")]
     other_amf: Vec<OtherAmf>,
-    /// Slices that the gNBs offer, SST or SST-SD.
+    /// Slices that the gNBs support, SST or SST-SD.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',', default_value = "1")]
     gnb_slices: Vec<SNssai>,
-    /// Offer the core to speak fastwire, the messages of NGAP in FlatBuffers, instead of ASN.1: all gNBs, or these, from 0.
+    /// Offer fastwire (NGAP messages in FlatBuffers instead of ASN.1) to the core: all gNBs, or these (counted from 0).
     #[arg(long, value_name = "GNB,…", num_args = 0.., require_equals = true, value_delimiter = ',')]
     fastwire: Option<Vec<u16>>,
 }
 
-/// Of which AMF one of the gNBs is.
+/// A gNB of another AMF.
 #[derive(Clone, Copy)]
 struct OtherAmf {
     gnb: u16,
@@ -95,7 +95,7 @@ pub(super) fn places(options: &GnbOptions, amf: IpAddr, count: u16) -> Result<Ve
         let id = options.gnb_id.checked_add(i.into());
         let id = id.and_then(|id| GlobalGnbId::new(options.plmn, id, ID_BITS));
         let id = id.ok_or_else(|| format!("--gnb-id: an identifier has {ID_BITS} bits here"))?;
-        let address = later(first, i).ok_or("--gnb-address: there are no further addresses behind it")?;
+        let address = later(first, i).ok_or("--gnb-address: there are not enough addresses after it")?;
         let other = options.other_amf.iter().find(|o| o.gnb == i);
         let mut config =
             GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
@@ -122,7 +122,7 @@ fn own_address(to: IpAddr) -> Result<IpAddr, String> {
     });
     found
         .map(|a| a.ip())
-        .map_err(|e| format!("{to} cannot be reached: {e}; name the gNB's with --gnb-address"))
+        .map_err(|e| format!("{to} cannot be reached: {e}; give the gNB's address with --gnb-address"))
 }
 
 #[cfg(test)]

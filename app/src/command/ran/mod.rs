@@ -1,4 +1,4 @@
-//! `whimbrel ran`: emulated gNBs and UEs, over real SCTP and GTP-U, use a core that runs somewhere.
+//! `whimbrel ran`: emulated gNBs and UEs that use a running core over real SCTP and GTP-U.
 
 mod gnbs;
 mod program;
@@ -25,27 +25,27 @@ use whimbrel_ran::{gnb, ue};
 use self::program::Program;
 use super::print;
 
-/// UEs of which each session is told by itself.
-const TOLD_UES_MAX: usize = 10;
-/// After so long without an answer it is told that one is awaited; an AMF answers in milliseconds.
-const WAIT_TOLD_AFTER: Duration = Duration::from_secs(2);
+/// Up to this many UEs, the progress of each one is printed.
+const PRINTED_UES_MAX: usize = 10;
+/// After this long without an answer a note is printed; an AMF answers in milliseconds.
+const WAIT_NOTED_AFTER: Duration = Duration::from_secs(2);
 /// Our own UDP port of encapsulated SCTP: the AMF on the same host has 9899.
 const SCTP_UDP_PORT: u16 = 9900;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the UEs do, a YAML file; - reads standard input. Without it they register, open a session, and leave.
+    /// Scenario, a YAML file; - reads standard input. Default: the UEs register, establish a session and deregister.
     scenario: Option<PathBuf>,
-    /// UEs, in place of the scenario's number.
+    /// Number of UEs, instead of the scenario's.
     #[arg(long, value_name = "N")]
     ues: Option<u32>,
-    /// Write the subscribers that the UEs are, for `whimbrel subscriber import`, and do nothing else.
+    /// Only write the subscribers of the UEs, for `whimbrel subscriber import`.
     #[arg(long, value_name = "FILE.csv")]
     write_subscribers: Option<PathBuf>,
-    /// Tell each event of gNBs and UEs, and what the UE and its gNB hold then.
+    /// Print each event of gNBs and UEs, and the state of the UE and its gNB after it.
     #[arg(long, short)]
     verbose: bool,
-    /// Keep the loop awake for so many microseconds before it sleeps: finer times for a busy core.
+    /// Microseconds of busy polling before the loop sleeps: more precise times for a loaded core.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20)]
     spin: u64,
     #[command(flatten)]
@@ -56,24 +56,24 @@ pub(crate) struct Options {
     ue: ues::UeOptions,
     #[command(flatten)]
     session: SessionOptions,
-    /// A program that uses the UE's PDU session, such as `-- ping -c 3 1.1.1.1`. It runs in a network namespace with the session's
-    /// addresses, default routes and DNS servers, starts when the session is ready, and its exit status is ours (125: there was
-    /// no session). The UE is switched off when it ends.
+    /// A program that uses the UE's PDU session, such as `-- ping -c 3 1.1.1.1`. It starts when the session is ready, in a network
+    /// namespace with the session's addresses, default routes and DNS servers. Its exit status becomes that of this command (125:
+    /// there was no session). When it ends, the UE is switched off.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-/// Where the core is.
+/// The core to connect to.
 #[derive(Args)]
 #[command(next_help_heading = "Core")]
 struct CoreOptions {
-    /// Address of the AMF; several are those of one multi-homed AMF.
+    /// Address of the AMF; repeat it for a multi-homed AMF.
     #[arg(long = "amf", value_name = "ADDRESS", default_value = "127.0.0.1")]
     addresses: Vec<IpAddr>,
-    /// Its SCTP port.
+    /// SCTP port of the AMF.
     #[arg(long = "amf-port", value_name = "PORT", default_value_t = 38412)]
     port: u16,
-    /// Which way SCTP goes.
+    /// SCTP implementation.
     #[arg(long, default_value = "auto")]
     sctp: Sctp,
     /// The AMF's UDP port for --sctp udp.
@@ -89,19 +89,19 @@ enum Sctp {
     Udp,
 }
 
-/// What sessions are like.
+/// Options of sessions.
 #[derive(Args)]
 #[command(next_help_heading = "Sessions")]
 struct SessionOptions {
-    /// Data network of the sessions whose step names none.
+    /// DNN of sessions whose step names none.
     #[arg(long)]
     dnn: Option<String>,
-    /// Give each session a TUN device, so that any program can use it, and hold it after the scenario until interrupted. On the
-    /// core's own host, name --netns too: one host does not take packets from its own addresses.
+    /// Give each session a TUN device that any program can use, and keep it after the scenario until interrupted. On the
+    /// core's own host, use --netns too, because a host drops packets from its own addresses.
     #[arg(long)]
     tun: bool,
-    /// Make the TUN devices in this network namespace, with default routes, and the session's DNS servers in
-    /// /etc/netns/NAME/resolv.conf: use it by `ip netns exec NAME`. A namespace that is not there is made, and removed at the end.
+    /// Create the TUN devices in this network namespace, with default routes, and write the session's DNS servers to
+    /// /etc/netns/NAME/resolv.conf, for `ip netns exec NAME`. A namespace that does not exist is created, and removed at the end.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
 }
@@ -131,7 +131,7 @@ fn play(options: &Options) -> Result<ExitCode, String> {
     }
     if !options.program.is_empty() && ues.len() != 1 {
         return Err(format!(
-            "a program uses the session of one UE, and there are {}: name --ues 1",
+            "a program uses the session of one UE, but there are {}: give --ues 1",
             ues.len()
         ));
     }
@@ -139,7 +139,7 @@ fn play(options: &Options) -> Result<ExitCode, String> {
     let gnbs = gnbs::places(&options.gnb, amf, scenario.gnbs)?;
     let namespace = namespace(options)?;
     let interrupted = interrupts()?;
-    let mut onlooker = Onlooker {
+    let mut observer = RunObserver {
         names: ues.iter().map(|p| p.config.supi.to_string()).collect(),
         of: scenario.count(),
         verbose: options.verbose,
@@ -169,14 +169,14 @@ fn play(options: &Options) -> Result<ExitCode, String> {
         hold: options.uses_devices(),
         spin: Duration::from_micros(options.spin),
     };
-    let reports = edge::run(&config, &mut onlooker);
-    onlooker.end_line();
-    let reports = match onlooker.refused.take() {
-        Some(refused) => Err(told(&refused, &config)),
-        None => reports.map_err(|e| told(&e, &config)),
+    let reports = edge::run(&config, &mut observer);
+    observer.end_line();
+    let reports = match observer.refused.take() {
+        Some(refused) => Err(start_error(&refused, &config)),
+        None => reports.map_err(|e| start_error(&e, &config)),
     }?;
     let verdict = summary::verdict(&reports, interrupted.load(Ordering::Relaxed));
-    let Some(program) = &onlooker.program else {
+    let Some(program) = &observer.program else {
         summary::print_all(&reports)?;
         return verdict.map(|()| ExitCode::SUCCESS);
     };
@@ -205,7 +205,7 @@ fn namespace(options: &Options) -> Result<Option<Arc<Namespace>>, String> {
     made.map(|namespace| Some(Arc::new(namespace))).map_err(|e| e.to_string())
 }
 
-/// The scenario, with what the command line says in its place.
+/// The scenario, with the options of the command line applied.
 fn scenario(options: &Options) -> Result<Scenario, String> {
     let mut scenario = match &options.scenario {
         Some(file) => scenario::read(file)?,
@@ -221,7 +221,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     if let Some(dnn) = &options.session.dnn {
         scenario::use_dnn(&mut scenario, dnn);
     }
-    scenario.check().map_err(|e| format!("this cannot be played: {e}"))?;
+    scenario.check().map_err(|e| format!("the scenario is not possible: {e}"))?;
     Ok(scenario)
 }
 
@@ -233,14 +233,14 @@ fn interrupts() -> Result<Arc<AtomicBool>, String> {
         signal_hook::flag::register_conditional_default(signal, flag.clone()).map_err(cannot)?;
         signal_hook::flag::register(signal, flag.clone()).map_err(cannot)?;
     }
-    // That a program has ended is noticed at once: the signal ends the loop's sleep.
+    // The signal ends the loop's sleep, so that the end of the program is noticed at once.
     let child = signal_hook::flag::register(signal_hook::consts::SIGCHLD, Arc::default());
     child.map_err(|e| format!("signals cannot be awaited: {e}"))?;
     Ok(flag)
 }
 
-/// Why nothing was run, with the fix.
-fn told(e: &RunError, config: &RunnerConfig) -> String {
+/// Why the run did not start, with the fix.
+fn start_error(e: &RunError, config: &RunnerConfig) -> String {
     let name = |g: &GnbId| {
         let place = config.gnbs.get(usize::from(g.0));
         place.map_or_else(|| format!("gNB {}", g.0), |p| format!("gnb-{}", p.config.id))
@@ -249,43 +249,43 @@ fn told(e: &RunError, config: &RunnerConfig) -> String {
         RunError::NoAssociation(g, why) => {
             let amf: Vec<String> = config.amf.iter().map(ToString::to_string).collect();
             format!(
-                "{} has no association with the AMF at {} port {}: {why}; start the core with `whimbrel run`, or name its \
-                 N2 address with --amf and its kind of SCTP with --sctp",
+                "{} has no association with the AMF at {} port {}: {why}; start the core with `whimbrel run`, or give its \
+                 N2 address with --amf and its SCTP implementation with --sctp",
                 name(g),
                 amf.join(", "),
                 config.amf_port
             )
         }
         RunError::Refused(g, cause) => {
-            format!("the AMF refused {0}: {cause}; `whimbrel why {0}` says what it expects", name(g))
+            format!("the AMF refused {0}: {cause}; `whimbrel why {0}` shows what it expects", name(g))
         }
         RunError::NoAnswer(g) => format!(
-            "the AMF did not answer the NG SETUP REQUEST of {0}; `whimbrel why {0}` may say why",
+            "the AMF did not answer the NG SETUP REQUEST of {0}; `whimbrel why {0}` may show why",
             name(g)
         ),
         e => e.to_string(),
     }
 }
 
-/// Shows how far the UEs are, on a terminal, and what happens, if that is wanted or rare.
-struct Onlooker {
+/// Prints the progress on a terminal, and events if requested or if there are few UEs.
+struct RunObserver {
     names: Vec<String>,
     of: u32,
     verbose: bool,
     shown: bool,
     interrupted: Arc<AtomicBool>,
-    /// gNBs that the AMF has taken once.
+    /// gNBs whose NG Setup has succeeded once.
     set_up: BTreeSet<GnbId>,
-    /// Since when it is awaited, until that was told.
+    /// Since when an answer of the AMF is awaited, until that was printed.
     waiting: Option<(Instant, String)>,
-    /// A gNB that it has never taken. A gNB would try again for ever; who runs this wants to know.
+    /// A gNB whose first NG Setup was refused. It would retry for ever, so the run ends instead.
     refused: Option<RunError>,
-    /// Where the TUN devices are, if not in our own.
+    /// Namespace of the TUN devices, if not this process's own.
     namespace: Option<Arc<Namespace>>,
     program: Option<Program>,
 }
 
-impl Onlooker {
+impl RunObserver {
     fn end_line(&mut self) {
         if std::mem::take(&mut self.shown) {
             eprintln!();
@@ -296,32 +296,32 @@ impl Onlooker {
         self.names.get(ue.0 as usize).map_or("a UE", String::as_str)
     }
 
-    fn tell(&mut self, text: &str) {
+    fn print(&mut self, text: &str) {
         self.end_line();
         eprintln!("{text}");
     }
 }
 
-impl Watch for Onlooker {
+impl Watch for RunObserver {
     fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
         use std::io::{IsTerminal, Write};
         if let Some((_, at)) =
-            self.waiting.take_if(|(since, _)| self.set_up.is_empty() && since.elapsed() > WAIT_TOLD_AFTER)
+            self.waiting.take_if(|(since, _)| self.set_up.is_empty() && since.elapsed() > WAIT_NOTED_AFTER)
         {
-            self.tell(&format!(
-                "no answer yet from an AMF at {at}; does it run there, with the same kind of SCTP?"
+            self.print(&format!(
+                "no answer yet from an AMF at {at}; is it running there, with the same SCTP implementation?"
             ));
         }
         let mut err = std::io::stderr();
         if err.is_terminal() && self.program.is_none() {
             self.shown = true;
-            let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} at it ", self.of);
+            let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} running ", self.of);
         }
     }
 
     fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
         if self.verbose {
-            self.tell(&format!("gNB {}: {event:?}", gnb.0));
+            self.print(&format!("gNB {}: {event:?}", gnb.0));
         }
         match event {
             gnb::Event::SetUp { .. } => {
@@ -336,31 +336,31 @@ impl Watch for Onlooker {
 
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
         if self.verbose {
-            self.tell(&format!("{}: {event:?}", self.name(ue)));
-        } else if self.names.len() <= TOLD_UES_MAX
-            && let Some(text) = remarkable(event)
+            self.print(&format!("{}: {event:?}", self.name(ue)));
+        } else if self.names.len() <= PRINTED_UES_MAX
+            && let Some(text) = summary_of(event)
         {
-            self.tell(&format!("{} {text}", self.name(ue)));
+            self.print(&format!("{} {text}", self.name(ue)));
         }
     }
 
     fn stands(&mut self, ue: UeId, cells: &Cells) {
         if let Some(holds) = cells.holds(ue).filter(|_| self.verbose) {
-            self.tell(&format!("{}: {holds}", self.name(ue)));
+            self.print(&format!("{}: {holds}", self.name(ue)));
         }
     }
 
     fn attached(&mut self, ue: UeId, device: &str, dns: &[IpAddr]) {
-        self.tell(&format!("{} is at device {device}", self.name(ue)));
+        self.print(&format!("{} uses device {device}", self.name(ue)));
         let Some(namespace) = self.namespace.clone() else { return };
         if !dns.is_empty()
             && let Err(e) = namespace.set_dns(dns)
         {
-            self.tell(&format!("the DNS servers of the session cannot be set for programs: {e}"));
+            self.print(&format!("the DNS servers of the session cannot be set for programs: {e}"));
         }
         self.end_line();
         if let Some(Err(e)) = self.program.as_mut().map(|p| p.start(&namespace)) {
-            self.tell(&e);
+            self.print(&e);
         }
     }
 
@@ -371,8 +371,8 @@ impl Watch for Onlooker {
     }
 }
 
-/// What one wants to know of a single UE.
-fn remarkable(event: &ue::Event) -> Option<String> {
+/// The events that are printed if there are few UEs.
+fn summary_of(event: &ue::Event) -> Option<String> {
     match event {
         ue::Event::Registered { .. } => Some("is registered".into()),
         ue::Event::SessionUp { session, .. } => {

@@ -1,5 +1,5 @@
-//! Scenarios in YAML: the tree of the configuration's reader, given to the scenario's types by serde, so that whatever
-//! is wrong is told with its line.
+//! Scenarios in YAML: the tree of the configuration's reader, given to the scenario's types by serde, so that each
+//! error is reported with its line.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -136,7 +136,7 @@ fn wrong<T>(at: Position, what: String) -> Result<T, Wrong> {
     Err(Wrong { at: Some(at), what })
 }
 
-/// A number: scalars are text until somebody asks for something else.
+/// A number; scalars are text until they are read as another type.
 macro_rules! numbers {
     ($($method:ident $visit:ident $type:ty,)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -262,7 +262,7 @@ impl<'de> de::EnumAccess<'de> for Variant<'de> {
     }
 }
 
-/// `session` alone is a session with nothing said of it.
+/// `session` alone is a session with defaults.
 static NOTHING: Node = Node { at: Position::START, value: NodeValue::Map(Vec::new()) };
 
 impl<'de> de::VariantAccess<'de> for Variant<'de> {
@@ -279,7 +279,7 @@ impl<'de> de::VariantAccess<'de> for Variant<'de> {
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
         let given = self.value.filter(|v| v.value != NodeValue::Null);
-        let missing = |_| format!("`{}` needs to be told more", self.name);
+        let missing = |_| format!("`{}` needs an argument", self.name);
         match given {
             Some(value) => seed.deserialize(value),
             None => seed.deserialize(&NOTHING).map_err(|e| Wrong { at: Some(self.at), what: missing(e) }),
@@ -330,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         for (text, line, part) in [
             ("steps:\n  - register\n  - fly\n", 3, "fly"),
             ("steps: [register]\nuez: 3\n", 2, "uez"),
             ("ues: many\nsteps: [register]\n", 1, "`many`"),
             ("steps: [register]\nues: 0\n", 2, "ues"),
             ("steps:\n  - register\n  - fetch: ftp://x/\n", 3, "ftp"),
-            ("steps:\n  - wait\n", 2, "told more"),
+            ("steps:\n  - wait\n", 2, "needs an argument"),
             ("steps:\n  - session: { dnn: 'a b' }\n", 2, "dnn"),
             ("steps:\n  - idle: 3\n", 2, "nothing"),
             ("ues: 3\n", 1, "steps"),

@@ -1,14 +1,14 @@
-//! What `whimbrel ran` says in the end: a table, the first failures, and one line of JSON.
+//! The final output of `whimbrel ran`: a table, the first failures, and one line of JSON.
 
 use serde_json::json;
 use whimbrel_ran::report::Report;
 
 use crate::command::{Done, print, table};
 
-/// Failures that are shown; the line of JSON has more.
+/// Failures that are printed; the line of JSON has more.
 const SHOWN_MAX: usize = 10;
 
-/// Everything that the reports say.
+/// Prints all reports.
 pub(super) fn print_all(reports: &[Report]) -> Done {
     for report in reports {
         print(&text(report))?;
@@ -25,7 +25,7 @@ pub(super) fn print_all(reports: &[Report]) -> Done {
     print(&format!("{line}\n"))
 }
 
-/// A report as people read it.
+/// A report as text.
 pub(super) fn text(report: &Report) -> String {
     let mut text = report.rate.map(|r| format!("{r} UEs a second\n")).unwrap_or_default();
     let rows: Vec<Vec<String>> = report
@@ -43,20 +43,20 @@ pub(super) fn text(report: &Report) -> String {
         .collect();
     text += &table(&["step", "begun", "failed", "wire p50 us", "p99", "p99.9"], &rows);
     text += &format!(
-        "{} of {} UEs did all steps, in {:.3} s\n",
+        "{} of {} UEs completed all steps in {:.3} s\n",
         report.completed,
         report.arrived,
         report.elapsed.as_secs_f64()
     );
     if report.starved > 0 {
-        text += &format!("{} arrivals found no UE free: give the scenario more UEs\n", report.starved);
+        text += &format!("{} arrivals found no free UE: give the scenario more UEs\n", report.starved);
     }
     if report.barred > 0 {
         text +=
-            &format!("{} UEs were kept away, since the core is overloaded (OVERLOAD START)\n", report.barred);
+            &format!("{} UEs were barred because the core is overloaded (OVERLOAD START)\n", report.barred);
     }
     for f in report.failures.iter().take(SHOWN_MAX) {
-        text += &format!("failed: {} in {}: {}\n", f.supi, f.step, f.reason);
+        text += &format!("failed: {} at step {}: {}\n", f.supi, f.step, f.reason);
     }
     for violation in report.violations.iter().take(SHOWN_MAX) {
         text += &format!("violation: {violation}\n");
@@ -64,19 +64,19 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// Whether all went well. `interrupted`: UEs that were still at it have not failed.
+/// The result of the run. `interrupted`: UEs that were still running have not failed.
 pub(super) fn verdict(reports: &[Report], interrupted: bool) -> Done {
     let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
     let (failed, violated) = (sum(|r| r.failed), sum(|r| r.violated));
     if failed > 0 || violated > 0 {
         return Err(format!(
-            "{failed} UEs failed, and the core broke the standards {violated} times; `whimbrel why IMSI` says why"
+            "failed UEs: {failed}; protocol violations of the core: {violated}; `whimbrel why IMSI` shows the reason"
         ));
     }
     if interrupted || (!reports.is_empty() && reports.iter().all(Report::is_clean)) {
         return Ok(());
     }
-    Err("not every UE arrived and did all steps".into())
+    Err("not every UE arrived and completed all steps".into())
 }
 
 #[cfg(test)]
@@ -94,6 +94,6 @@ mod tests {
         assert!(text(&clean).contains("2 of 2 UEs"));
         let barred = Report { completed: 1, barred: 1, ..clean };
         assert!(verdict(std::slice::from_ref(&barred), false).is_err_and(|e| !e.contains("failed")));
-        assert!(text(&barred).contains("1 UEs were kept away"));
+        assert!(text(&barred).contains("1 UEs were barred"));
     }
 }

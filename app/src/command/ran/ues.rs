@@ -1,4 +1,4 @@
-//! The UEs of `whimbrel ran`: whose SIMs they hold, and the list of subscribers that a core needs for them.
+//! The UEs of `whimbrel ran`: their SIMs, and the list of subscribers that a core needs for them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,9 +20,9 @@ use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
 use crate::config::value::unhex;
 use crate::subscribers::is_of;
 
-/// What UEs are like.
+/// Options of UEs.
 #[derive(Args)]
-#[command(next_help_heading = "Ues")]
+#[command(next_help_heading = "UEs")]
 pub(super) struct UeOptions {
     /// IMSI of the first UE; the next ones count up.
     #[arg(long, value_name = "IMSI", default_value = "999700000000001")]
@@ -33,22 +33,22 @@ pub(super) struct UeOptions {
     /// OPc of the one UE.
     #[arg(long, value_name = "HEX", requires = "k")]
     opc: Option<String>,
-    /// Take IMSIs and keys from this list, a CSV file as `whimbrel subscriber import` takes it.
+    /// Read IMSIs and keys from this CSV file, in the format of `whimbrel subscriber import`.
     #[arg(long, value_name = "FILE.csv")]
     subscribers: Option<PathBuf>,
-    /// Without --k and --subscribers, the keys of all UEs follow from this number. Everybody can know them.
+    /// Without --k and --subscribers, derive the keys of all UEs from this number; they are not secret.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Slices that the UEs ask for; without it, those of the gNBs.
+    /// Slices that the UEs request; default: those of the gNBs.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',')]
     slices: Vec<SNssai>,
-    /// How the UEs conceal their IMSIs.
+    /// SUCI protection scheme.
     #[arg(long, default_value = "null", requires_ifs = [("A", "home_network_key"), ("B", "home_network_key")])]
     suci: Suci,
     /// Public key of the home network in hexadecimal digits, for --suci A or B.
     #[arg(long, value_name = "HEX")]
     home_network_key: Option<String>,
-    /// Its identifier.
+    /// Identifier of that key.
     #[arg(long, value_name = "N", default_value_t = 1)]
     home_network_key_id: u8,
     /// Integrity algorithms of the UEs, by number.
@@ -57,10 +57,10 @@ pub(super) struct UeOptions {
     /// Ciphering algorithms of the UEs, by number.
     #[arg(long, value_name = "NEA,…", value_delimiter = ',', default_value = "0,1,2,3", value_parser = clap::value_parser!(u8).range(0..8))]
     nea: Vec<u8>,
-    /// The largest jump of SQN that the SIMs take, in place of 2^28 (TS 33.102 Annex C.3); with 0 they take none at all.
+    /// Largest jump of SQN that the SIMs accept, instead of 2^28 (TS 33.102 Annex C.3); with 0 they accept no SQN.
     #[arg(long, value_name = "N")]
     sqn_delta: Option<u64>,
-    /// Messages of the AMF that the UEs do not take notice of, as if they could not decipher them.
+    /// Messages of the AMF that the UEs ignore, as if they could not decipher them.
     #[arg(long, value_name = "MESSAGE,…", value_delimiter = ',')]
     ignore: Vec<Ignored>,
 }

@@ -18,7 +18,7 @@ fn gnb() -> GlobalGnbId {
     GlobalGnbId::new(PlmnId::TEST, 1, 28).unwrap()
 }
 
-fn who(_: AssociationId) -> String {
+fn gnb_of(_: AssociationId) -> String {
     format!("gnb-{}", gnb())
 }
 
@@ -123,7 +123,7 @@ fn events_of_other_ues_and_procedures_end_nothing() {
 }
 
 #[test] // TS 24.501 §5.5.2.3
-fn a_deregistration_tells_whether_the_ue_accepted() {
+fn the_outcome_of_a_deregistration_says_whether_the_ue_answered() {
     let subject = Subject { supi: None, pei: None };
     let ended = Event::Deregistered { subject, why: Deregistered::ByOperator };
     let accepted =
@@ -155,8 +155,8 @@ fn a_reset_ends_with_the_acknowledgement_its_absence_or_the_association() {
     ] {
         let operations = Operations::default();
         let id = operations.begin(Instant::ZERO, "gnb".into(), Target::Reset(gnb()));
-        operations.ran(Instant(1), &reset, who);
-        operations.ran(Instant(2), &event, who);
+        operations.ran(Instant(1), &reset, gnb_of);
+        operations.ran(Instant(2), &event, gnb_of);
         let view = operations.get(id).unwrap();
         assert_eq!(view.state, state, "{view:?}");
         assert!(view.text.contains(part), "{view:?}");
@@ -179,7 +179,7 @@ fn a_warning_ends_with_the_last_gnbs_answer_and_fails_where_one_does_not_broadca
         let operations = Operations::default();
         let target = Target::Warning { of: (4370, 1), awaited: 2, cancelled: false };
         let id = operations.begin(Instant::ZERO, "warning 4370 1".into(), target);
-        events.iter().for_each(|event| operations.ran(Instant(1), event, who));
+        events.iter().for_each(|event| operations.ran(Instant(1), event, gnb_of));
         let view = operations.get(id).unwrap();
         assert_eq!(view.state, state, "{view:?}");
         assert_eq!((view.gnbs, view.findings.len()), (Some(2), events.len()));

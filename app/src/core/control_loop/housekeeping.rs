@@ -11,7 +11,7 @@ use super::ControlLoop;
 use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
-use crate::console::{Condition, Gauge, Sample};
+use crate::console::{Condition, Metric, Sample};
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
@@ -26,7 +26,7 @@ impl ControlLoop {
     pub(super) fn housekeeping(&mut self, now: Instant) {
         let metrics = &self.console.metrics;
         if let Some(upf) = &self.upfs.local {
-            metrics.set(Gauge::Sessions, upf.sessions() as u64);
+            metrics.set(Metric::PduSessions, upf.sessions() as u64);
         }
         metrics.set_samples(self.samples());
         if let Some(pair) = self.role.pair() {
@@ -56,10 +56,10 @@ impl ControlLoop {
     fn count_ues(&mut self, now: Instant) {
         let metrics = &self.console.metrics;
         let census = view::census(self.active.cta());
-        metrics.set(Gauge::Gnbs, census.gnbs);
-        metrics.set(Gauge::UesKnown, census.ues);
-        metrics.set(Gauge::UesRegistered, census.registered);
-        metrics.set(Gauge::UesConnected, census.connected);
+        metrics.set(Metric::Gnbs, census.gnbs);
+        metrics.set(Metric::Ues, census.ues);
+        metrics.set(Metric::UesRegistered, census.registered);
+        metrics.set(Metric::UesConnected, census.connected);
         self.timing.census = now + CENSUS_PER_UE * u32::try_from(census.ues).unwrap_or(u32::MAX);
     }
 
@@ -93,9 +93,8 @@ impl ControlLoop {
     /// What the parts of the core counted.
     fn samples(&self) -> Vec<Sample> {
         let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
-            name: "whimbrel_limit_reached_total",
-            help: "Times that a limit was reached: what exceeded it was dropped or refused; in the case of logs it was served but not logged",
-            label: Some(("limit", limit.into())),
+            metric: Metric::LimitReached,
+            label: Some(limit.into()),
             value,
         });
         let upf = self.upfs.local.iter().flat_map(LocalUpf::samples);
@@ -112,21 +111,13 @@ impl ControlLoop {
     }
 
     fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {
-        let one = |name, help, value| Sample { name, help, label: None, value };
+        let one = |metric, value| Sample { metric, label: None, value };
         let (records, octets) = primary.sent();
         [
-            one("whimbrel_cta_replica_records_total", "Inputs sent to the CTA replica", records),
-            one("whimbrel_cta_replica_bytes_total", "Octets of the inputs sent to the CTA replica", octets),
-            one(
-                "whimbrel_cta_replica_waiting",
-                "Inputs whose outputs wait for the CTA replica",
-                self.active.waiting() as u64,
-            ),
-            one(
-                "whimbrel_etcd_records_ignored_total",
-                "Invalid records in etcd: the previous value stays in force",
-                primary.ignored() + pool.rejected_configurations(),
-            ),
+            one(Metric::CtaReplicaRecords, records),
+            one(Metric::CtaReplicaBytes, octets),
+            one(Metric::CtaReplicaWaiting, self.active.waiting() as u64),
+            one(Metric::EtcdRecordsIgnored, primary.ignored() + pool.rejected_configurations()),
         ]
     }
 }

@@ -172,7 +172,7 @@ impl ControlLoop {
             }
         };
         let version = control.version;
-        let peer_amfs = PeerAmfs::open(&parts.config.neighbours, control.amf.amf_id, now)?;
+        let peer_amfs = PeerAmfs::open(&parts.config.peer_amfs, control.amf.amf_id, now)?;
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;

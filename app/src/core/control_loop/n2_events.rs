@@ -12,7 +12,7 @@ use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Former, Transport};
 
 use super::ControlLoop;
-use crate::console::Counter;
+use crate::console::Metric;
 use crate::core::n2::{self, Links, NGAP_PPID};
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
@@ -61,7 +61,7 @@ impl ControlLoop {
             Event::Data { association, stream, ppid, octets } => {
                 let Some(physical) = self.n2.links.received(association) else { return };
                 if ppid != NGAP_PPID {
-                    self.console.metrics.add(Counter::N2Foreign, 1);
+                    self.console.metrics.add(Metric::N2ForeignPpid, 1);
                     return;
                 }
                 self.n2_message(now, physical, stream, octets);
@@ -115,8 +115,8 @@ impl ControlLoop {
         stream: u16,
         received: &[u8],
     ) {
-        self.console.metrics.add(Counter::N2In, 1);
-        self.console.metrics.add(Counter::N2OctetsIn, received.len() as u64);
+        self.console.metrics.add(Metric::N2Received, 1);
+        self.console.metrics.add(Metric::N2ReceivedBytes, received.len() as u64);
         let Some(link) = self.n2.links.link(physical) else { return };
         let octets = link.readable(received);
         let name = match self.n2.links.take(physical, octets) {
@@ -142,16 +142,16 @@ impl ControlLoop {
         match transport.send(link.sctp, link.stream(stream), NGAP_PPID, octets) {
             Ok(()) => {
                 self.n2.links.took(now, name, true);
-                self.console.metrics.add(Counter::N2Out, 1);
-                self.console.metrics.add(Counter::N2OctetsOut, octets.len() as u64);
+                self.console.metrics.add(Metric::N2Sent, 1);
+                self.console.metrics.add(Metric::N2SentBytes, octets.len() as u64);
                 self.capture_ngap(now, name, stream, octets, false);
             }
             Err(refusal) => {
                 // The procedures that wait for this gNB's answer end by their timers.
-                self.console.metrics.add(Counter::N2Unsent, 1);
+                self.console.metrics.add(Metric::N2Unsent, 1);
                 debug!(?refusal, association = name.0, "an NGAP message was not sent");
                 if self.n2.links.took(now, name, false) >= N2_STALLED {
-                    self.console.metrics.add(Counter::N2Stalled, 1);
+                    self.console.metrics.add(Metric::N2Stalled, 1);
                     warn!(
                         association = name.0,
                         "a gNB has taken no data for 10 s: its association is aborted"

@@ -32,7 +32,7 @@ impl RanNodes {
     ) {
         let told = self.nodes.get_mut(&association).is_some_and(|n| n.errors_told.take(now, TOLD_PER_S));
         if !told {
-            let limit = "error_indications_told";
+            let limit = "error_indications_received";
             return out.events.push(RanEvent::Limited { association: Some(association), limit });
         }
         let cause = m.cause.as_ref().map_or_else(|| "no cause".to_owned(), ToString::to_string);

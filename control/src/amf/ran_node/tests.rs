@@ -506,7 +506,9 @@ fn a_gnb_that_complains_about_everything() {
     let (told, beyond): (Vec<_>, Vec<_>) =
         complaints.partition(|e| matches!(e, RanEvent::ErrorIndication { .. }));
     assert_eq!((told.len(), beyond.len()), (10, 15));
-    assert!(beyond.iter().all(|e| matches!(e, RanEvent::Limited { limit: "error_indications_told", .. })));
+    assert!(
+        beyond.iter().all(|e| matches!(e, RanEvent::Limited { limit: "error_indications_received", .. }))
+    );
 }
 
 #[test] // TS 38.413 §8.7.4.2.1

@@ -9,63 +9,67 @@ use whimbrel_ids::{AmfId, Tac};
 use super::Config;
 use super::section::{Pass, Section};
 
-/// The other AMFs, and where they call.
+/// The peer AMFs, and the address that they connect to.
 #[derive(Clone, Debug)]
-pub(crate) struct Neighbours {
+pub(crate) struct PeerAmfs {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) key_file: Option<PathBuf>,
-    pub(crate) amfs: Vec<Neighbour>,
+    pub(crate) amfs: Vec<PeerAmf>,
 }
 
-/// One of them.
+/// A peer AMF.
 #[derive(Clone, Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct PeerAmf {
     pub(crate) name: String,
     pub(crate) amf_id: AmfId,
     pub(crate) tacs: Vec<Tac>,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-impl Neighbour {
+impl PeerAmf {
     pub(super) fn control(&self) -> control::Neighbour {
         control::Neighbour { name: self.name.clone(), amf_id: self.amf_id, tacs: self.tacs.clone() }
     }
 }
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Neighbours {
-    let doc = "Other AMFs of this network, each a core of its own: connected UEs are handed over to their gNBs, with their sessions at UPFs \
-               that both know (docs/cluster.md).";
-    root.section("neighbours", doc, |s| {
-        let listen = s.optional("listen", "192.0.2.1:7390", "Where other AMFs call.");
+pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
+    let doc = "Other AMFs of this network, each in another core. UEs are handed over to their gNBs and register there, with their sessions at UPFs \
+               that both cores have (docs/cluster.md).";
+    root.section("peer_amfs", doc, |s| {
+        let listen = s.optional("listen", "192.0.2.1:7390", "Address and TCP port that peer AMFs connect to.");
         let key_file = s.optional(
             "key_file",
-            "/etc/whimbrel/neighbours.key",
-            "File with the key that these AMFs share, 64 hexadecimal digits: UEs' keys pass between them. Without: AMFs of one host \
-             only, at loopback addresses.",
+            "/etc/whimbrel/peer-amfs.key",
+            "File with the key that these AMFs share, 64 hexadecimal digits; it protects the UEs' keys on the way. Without it, only AMFs of this host \
+             can connect, at loopback addresses.",
         );
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
-                   listens; two where it is a pair.";
-        let amfs = s.sections("amfs", 0, doc, |s, i| Neighbour {
-            name: s.value("name", format!("amf{}", i + 1), "What logs call it."),
+                   listens (two if it is a pair).";
+        let amfs = s.sections("amfs", 0, doc, |s, i| PeerAmf {
+            name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
             amf_id: super::amf::amf_id(s),
             tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
-            addresses: s.list("addresses", vec![], "Where it is called."),
+            addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
         });
-        Neighbours { listen, key_file, amfs }
+        PeerAmfs { listen, key_file, amfs }
     })
 }
 
-/// What the items may say alone, but not together with each other or with the rest.
+/// Reports contradictions between the items, and with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
-    let Neighbours { listen, amfs, .. } = &config.neighbours;
+    let PeerAmfs { listen, amfs, .. } = &config.peer_amfs;
     if !amfs.is_empty() && listen.is_none() {
-        pass.refuse("neighbours.listen", "other AMFs cannot call", "write where they do");
+        pass.refuse(
+            "peer_amfs.listen",
+            "peer AMFs cannot connect",
+            "write the address and port that they connect to",
+        );
     }
     if amfs.len() > u8::MAX.into() {
-        pass.refuse("neighbours.amfs", "so many have no numbers", "list at most 255");
+        pass.refuse("peer_amfs.amfs", "there are more than 255 peer AMFs", "list at most 255");
     }
     for (i, amf) in amfs.iter().enumerate() {
-        let key = |key: &str| format!("neighbours.amfs[{i}].{key}");
+        let key = |key: &str| format!("peer_amfs.amfs[{i}].{key}");
         if amf.amf_id == config.amf.amf_id || amfs[..i].iter().any(|a| a.amf_id == amf.amf_id) {
             let what = "two AMFs have the same region, set and pointer";
             pass.refuse(&key("pointer"), what, "give each a pointer of its own (`amf.pointer` here)");
@@ -73,7 +77,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         if amf.tacs.is_empty() {
             pass.refuse(
                 &key("tacs"),
-                "no UE would be handed over to it",
+                "without a tracking area no UE is handed over to it",
                 "list the tracking areas that it serves",
             );
         }
@@ -84,9 +88,8 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             pass.refuse(&key("tacs"), what, "name each tracking area once, here or in `tacs`");
         }
         if amf.addresses.is_empty() && amf.amf_id > config.amf.amf_id {
-            let what =
-                "of two AMFs the one of the lesser region, set and pointer calls, and nothing says where";
-            pass.refuse(&key("addresses"), what, "write where the other one listens");
+            let what = "of two AMFs the one with the lower region, set and pointer connects to the other, whose address is missing";
+            pass.refuse(&key("addresses"), what, "write the address at which that AMF listens");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Who holds a port that we want: the sentence of a start that failed names the process.
+//! Finds the process that holds a port, for the error message of a start that failed.
 
 use std::fmt::Display;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a socket cannot be had, in a sentence with the fix. `key` names the setting, `protocol` is TCP or UDP.
+/// Why a socket cannot be opened, in a sentence with the fix. `key` names the setting, `protocol` is TCP or UDP.
 pub(crate) fn cannot_listen(key: &str, protocol: &str, address: SocketAddr, e: &std::io::Error) -> String {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let port = address.port();
@@ -109,15 +109,15 @@ mod tests {
         let owner = owner_of_port("TCP", address.port()).unwrap();
         assert_eq!(owner.pid, std::process::id());
         let e = std::net::TcpListener::bind(address).unwrap_err();
-        let told = cannot_listen("api.address", "TCP", address, &e);
-        assert!(told.contains("is in use by") && told.contains(&owner.pid.to_string()), "{told}");
+        let error = cannot_listen("api.address", "TCP", address, &e);
+        assert!(error.contains("is in use by") && error.contains(&owner.pid.to_string()), "{error}");
     }
 
     #[test]
-    fn a_wrong_address_is_told_with_the_right_ones() {
+    fn the_message_about_a_wrong_address_lists_the_hosts_addresses() {
         let address: SocketAddr = "192.0.2.77:9".parse().unwrap();
         let e = std::net::UdpSocket::bind(address).unwrap_err();
-        let told = cannot_listen("n3.address", "UDP", address, &e);
-        assert!(told.contains("not an address of this host") && told.contains("127.0.0.1"), "{told}");
+        let error = cannot_listen("n3.address", "UDP", address, &e);
+        assert!(error.contains("not an address of this host") && error.contains("127.0.0.1"), "{error}");
     }
 }
