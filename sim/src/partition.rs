@@ -89,6 +89,7 @@ impl Sim {
         let answers = |other: CpfId| other != cpf && !cluster.is_cut_off(other, now);
         let silent = cluster.is_there(cpf) && cluster.is_cut_off(cpf, now);
         if silent && cluster.rings().members().any(answers) {
+            cluster.excludes_silent(cpf, now - CPF_EXCLUDED_AFTER);
             self.link(Link::Lost(cpf));
         }
     }

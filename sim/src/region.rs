@@ -227,6 +227,8 @@ pub(crate) struct Cluster {
     /// When each joined, and when the CTA should have detected its loss.
     came: BTreeMap<CpfId, Instant>,
     gone: BTreeMap<CpfId, Instant>,
+    /// Of those that were excluded because their link to the CTA was cut: since when it passed nothing.
+    silent_since: BTreeMap<CpfId, Instant>,
     lost_ues: LostUes,
     /// The regions of those that were lost or have left and have not been replaced.
     vacant: Vec<Region>,
@@ -301,6 +303,7 @@ impl Cluster {
             left: Vec::new(),
             came: BTreeMap::new(),
             gone: BTreeMap::new(),
+            silent_since: BTreeMap::new(),
             lost_ues: LostUes::default(),
             vacant: Vec::new(),
             lost_at: BTreeMap::new(),
@@ -365,6 +368,11 @@ impl Cluster {
         self.cut_until.insert((one.min(other), one.max(other)), until);
     }
 
+    /// A CPF that has been cut off for so long is excluded.
+    pub(crate) fn excludes_silent(&mut self, cpf: CpfId, since: Instant) {
+        self.silent_since.insert(cpf, since);
+    }
+
     pub(crate) fn end_cuts(&mut self) {
         self.cut_until.clear();
         self.cuts_at.clear();
@@ -390,10 +398,12 @@ impl Cluster {
         self.regions.region_of(cpf).is_some()
     }
 
-    /// Whether a UE that is lost now could not be kept: another holder of its state was lost just before, or no other CPF has been there for long
-    /// enough to have it, or a link has lost it and is not there again.
+    /// Whether a UE that is lost now could not be kept: another holder of its state was lost just before or cut off, or no other CPF has been there for
+    /// long enough to have it, or a link has lost it and is not there again.
     fn lost_all_holders(&self) -> bool {
-        let Some(last) = self.gone.values().max().copied() else { return false };
+        let Some((id, last)) = self.gone.iter().max_by_key(|(_, at)| **at) else { return false };
+        // A CPF that was cut off could not take over from another one that was lost before it was excluded.
+        let last = self.silent_since.get(id).copied().unwrap_or(*last);
         let just_before = |at: Instant| last.since(at) < BACKED_AFTER;
         let broken = !self.broken.is_empty() || self.reached.is_some_and(just_before);
         let lost = self.gone.values().filter(|at| just_before(**at)).count();
