@@ -316,7 +316,9 @@ impl Observer {
                 if self.log_faults.allows(now, (id.clone(), text.clone())) {
                     warn!(
                         gnb = id,
-                        limit, "{text}; further times are counted (whimbrel_limit_reached_total)"
+                        limit,
+                        "{text}; further times are counted ({})",
+                        Metric::LimitReached.name()
                     );
                 }
                 self.event(now, Level::Warn, "limit", &id, format!("{text}."));

@@ -156,7 +156,7 @@ wait "$play" || rc=$?
 sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 taken=$(metric whimbrel_ues_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
-gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
+gone=$(metric whimbrel_ues_lost_total) diverged=$(metric whimbrel_replays_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
 echo "CPFs lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP alone, $poisoned by a message; $left left in order; cut off from one another: $apart; UEs taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; UEs lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")

@@ -56,7 +56,7 @@ ended "$cta_replica" KILL
 pair_says "is the primary after a takeover" 2 "the upgraded CTA's CTA replica does not take over"
 cta "$cta_replica"
 pairs 1
-cpf_lost=$(metric_of "$(active)" whimbrel_ues_lost_total) unreadable=$(metric_of "$(active)" whimbrel_states_unreadable_total)
+cpf_lost=$(metric_of "$(active)" whimbrel_ues_lost_total) unreadable=$(metric_of "$(active)" whimbrel_checkpoints_unusable_total)
 
 judge
 [ "$cpf_lost" = 0 ] || wrong "UEs were lost"

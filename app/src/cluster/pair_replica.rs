@@ -427,7 +427,8 @@ impl PairReplica {
         self.console.metrics.add(Metric::CtaReplicaRestarts, 1);
         if self.retry.log.allows(now, kind) {
             error!(
-                "this CTA cannot replicate the primary and starts again: {why}; further times are only counted (whimbrel_cta_replica_restarts_total)"
+                "this CTA cannot replicate the primary and starts again: {why}; further times are only counted ({})",
+                Metric::CtaReplicaRestarts.name()
             );
         }
         let (shortest, longest) = RETRY_AFTER;

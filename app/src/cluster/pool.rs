@@ -31,7 +31,7 @@ use super::recovery_times::RecoveryTimes;
 use super::rejected_peers::RejectedPeers;
 use super::ue_queries::{UeQueries, UeQueryReply};
 use crate::config::Cluster;
-use crate::console::Console;
+use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
 pub(crate) use condition::log_protocol_violation;
@@ -282,7 +282,8 @@ impl Pool {
         let total = counters.malformed + counters.forged;
         if std::mem::replace(foreign, total) < total && log.allows(now, "heartbeats") {
             warn!(
-                "heartbeats that do not belong to this cluster are ignored; further ones are only counted (whimbrel_heartbeats_ignored_total)"
+                "heartbeats that do not belong to this cluster are ignored; further ones are only counted ({})",
+                Metric::HeartbeatsIgnored.name()
             );
         }
     }

@@ -382,7 +382,7 @@ fn a_gnb_is_in_one_region_whose_cpfs_may_connect() {
     assert!(refused(&cluster("    - { region: home/nowhere, tacs: 2 }\n")).contains("other_regions"));
     assert!(refused(&cluster("    - { region: home/next }\n")).contains("lists no gNB"));
     let twice = cluster("    - { region: home/next, tacs: 2 }\n    - { region: home/site, tacs: 2 }\n");
-    assert!(refused(&twice).contains("the tracking area 2 is said to be of home/next and of home/site"));
+    assert!(refused(&twice).contains("the tracking area 2 is configured in home/next and in home/site"));
 }
 
 #[test]

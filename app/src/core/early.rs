@@ -63,7 +63,7 @@ impl EarlyMessages {
             if self.log.allows(now, peer) {
                 warn!(
                     %peer,
-                    "a gNB sends more than this CTA keeps while another CTA is the primary: dropped; further ones are only counted (whimbrel_n2_early_dropped_total)"
+                    "a gNB sends more than this CTA keeps while another CTA is the primary: dropped; further ones are only counted ({})", Metric::N2EarlyDropped.name()
                 );
             }
             return;

@@ -38,7 +38,7 @@ fn a_count_that_rises_fails_and_one_that_falls_is_lowered_by_an_update() {
     let tree = Tree::new("ratchet");
     tree.write(
         "app/src/a.rs",
-        "/// Who is told, and what it tells.\nfn is_told(LogLimiter: u8) { let goes = 1; }\n",
+        "/// Who is told, and what it tells.\nfn is_told(ToldOnce: u8) { let goes = 1; }\n",
     );
     tree.write("README.md", "The gNB lets go\nof it, and untold others.\n");
     check(&tree.0, true).unwrap();

@@ -13,6 +13,7 @@ use whimbrel_resilience::replication::CpfId;
 
 use super::{CpfProcess, Membership};
 use crate::cluster::rejected_peers::RejectedPeers;
+use crate::console::Metric;
 use crate::log_limiter::LogLimiter;
 
 /// Between two attempts to connect to a CPF that has only old messages to get.
@@ -163,7 +164,7 @@ impl CpfProcess {
             let cpfs = numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
             warn!(
                 %peer, cpfs,
-                "a message of a CPF at this address cannot be read: {why}; its other messages are handled, and further ones are only counted (whimbrel_cpf_messages_unreadable_total)"
+                "a message of a CPF at this address cannot be read: {why}; its other messages are handled, and further ones are only counted ({})", Metric::CpfMessagesUnreadable.name()
             );
         }
     }

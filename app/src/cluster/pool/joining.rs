@@ -1,5 +1,6 @@
 //! How CPFs join, resume after a takeover, leave and are lost.
 
+use crate::console::Metric;
 use std::net::SocketAddr;
 
 use tracing::{info, warn};
@@ -298,7 +299,7 @@ impl Pool {
     pub(super) fn exclude(&mut self, now: Instant, cpf: CpfId, why: &str) {
         let Some(address) = self.members.by_id.get(&cpf).map(|m| m.address) else { return };
         if self.incoming.excluded.exclude(now, address) {
-            warn!(cpf = cpf.0, %address, "a CPF is excluded for 5 s after a protocol violation: {why}; further times are only counted (whimbrel_cpf_excluded_total)");
+            warn!(cpf = cpf.0, %address, "a CPF is excluded for 5 s after a protocol violation: {why}; further times are only counted ({})", Metric::CpfExcluded.name());
             return self.lost(cpf);
         }
         self.remove(cpf);
