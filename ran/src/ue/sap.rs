@@ -17,11 +17,11 @@ use crate::outbox::Outbox;
 /// Function code under which the entropy of attaches is drawn from the card's seed: one that TS 33.220 Annex B leaves to nobody.
 const FC_ATTACH: u8 = 0xf1;
 
-/// An attach, and the session that came of the last one.
+/// An attach, and the session that came of the last one. Boxed, since few of many emulated UEs have a broker.
 #[derive(Debug, Default)]
 pub(super) struct Sap {
-    attach: Option<UserAttach>,
-    session: Option<UserSession>,
+    attach: Option<Box<UserAttach>>,
+    session: Option<Box<UserSession>>,
 }
 
 impl Ue {
@@ -32,7 +32,7 @@ impl Ue {
 
     /// What its broker has granted, once the network has proved to have that from the broker.
     pub fn sap_session(&self) -> Option<&UserSession> {
-        self.sap.session.as_ref()
+        self.sap.session.as_deref()
     }
 
     /// A registration begins: what was asked for before is of no use to it, since the network that answers may be another one.
@@ -50,7 +50,7 @@ impl Ue {
         let next = sim.counter.wrapping_add(1);
         let seed = Seed::new(kdf(seed.octets(), FC_ATTACH, &[&next.to_be_bytes()]));
         let (attach, request) = UserAttach::begin(sim, operator, &seed)?;
-        self.sap.attach = Some(attach);
+        self.sap.attach = Some(Box::new(attach));
         let text = SuciNai::of_request(&request, Scheme::C).to_text();
         Some(Suci::Nai { format: NaiFormat::NetworkSpecific, nai: Octets::new(text.into_bytes())? })
     }
@@ -61,7 +61,7 @@ impl Ue {
         now: Instant,
         m: &SecurityModeCommand,
     ) -> Option<(TentativeSession, Partial)> {
-        let attach = self.sap.attach.as_ref()?;
+        let attach = self.sap.attach.as_deref()?;
         let answer = sap_message(m.eap_message.as_ref()?)?;
         let session = attach.answer(answer.data(), now).ok()?;
         let grant = session.grant();
@@ -77,7 +77,7 @@ impl Ue {
         let (Some(attach), SuciSource::Sap(card)) = (self.sap.attach.take(), &mut self.config.suci) else {
             return;
         };
-        self.sap.session = Some(session.commit(attach, &mut card.sim));
+        self.sap.session = Some(Box::new(session.commit(*attach, &mut card.sim)));
         self.fresh_suci = None;
     }
 
