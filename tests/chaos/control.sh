@@ -46,7 +46,7 @@ alone() { "$WHIMBREL" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-add
 # poison IMSI: a UE sends the message that ends its CPF, and registers again; `dead` is the CPF that ended.
 poisoned=0
 poison() {
-  ! alone "$tmp/wakes.yaml" "$1" >"$tmp/wakes.log" 2>&1 && grep -q "in return: service request: the connection was lost" "$tmp/wakes.log" ||
+  ! alone "$tmp/wakes.yaml" "$1" >"$tmp/wakes.log" 2>&1 && grep -q "at step return: service request: the connection was lost" "$tmp/wakes.log" ||
     wrong "a UE does not learn that its message failed"
   alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a UE whose message failed cannot register again"
   dead=''

@@ -245,9 +245,9 @@ cluster() {
   start || { not_ok "cluster: the CTA does not start: $(tail -n 1 "$tmp/w/log")"; return; }
   local cpf=("$WHIMBREL" cpf)
   one_sentence "CPF that nobody reaches" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --cta "$at" --key-file "$key"
-  says "CPF with another key" "takes.*key.*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$other"
+  says "CPF with another key" "accepts.*key.*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$other"
   one_sentence "CPF without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen 0.0.0.0:0
-  says "CPF of a wrong port" "takes.*no process accepts links there.*\`cluster.listen\`" "${cpf[@]}" --cta 192.0.2.10:7381 --listen "$here" --key-file "$key"
+  says "CPF of a wrong port" "accepts.*no process accepts links at this address.*\`cluster.listen\`" "${cpf[@]}" --cta 192.0.2.10:7381 --listen "$here" --key-file "$key"
   says "CPF of an unknown region" "accepts.*log says why" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$key" --region far/away
   SAID=$(grep -o "a CPF is refused.*far/away.*cluster.other_regions.*" "$tmp/w/log")
   if [ -n "$SAID" ]; then ok "the same at its CTA: \"$SAID\""; else not_ok "the same at its CTA: $(tail -n 1 "$tmp/w/log")"; fi
@@ -313,7 +313,7 @@ killed() {
   if noticed ': Idle$' "$tmp/w/ran" 1000; then ok "kill -9: a gNB that says nothing notices $TOOK ms after the next start began"; else
     not_ok "kill -9: a gNB that says nothing notices nothing in $TOOK ms"
   fi
-  SAID=$(grep -E 'kept.*(lost|anew)' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  SAID=$(grep -E 'lost.*kept' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
   if [ -n "$SAID" ]; then ok "kill -9, what is kept: \"$SAID\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
   wait "$ue" || rc=$?
   if [ "$rc" = 0 ]; then ok "kill -9: the UE registers again, opens a session, pings and leaves"; else

@@ -83,7 +83,7 @@ echo 'steps: [register, session: { dnn: internet, type: ipv4v6 }]' >"$tmp/steps.
 "$WHIMBREL" ran "$tmp/steps.yaml" --imsi 999700000000002 --tun --netns "$name" >"$tmp/out" 2>"$tmp/ran.log" &
 held=$!
 running+=($held)
-await ran "is at device wbue0"
+await ran "uses device wbue0"
 sleep 0.3 # the steps are long done
 for url in http://203.0.113.1/hello "http://[2001:db8:113::1]/hello"; do
   [ "$(ip netns exec "$name" curl -sS -m 5 "$url")" = hello ] || wrong "no answer in the namespace from $url"

@@ -191,7 +191,7 @@ impl Pool {
         peer: SocketAddr,
     ) -> Result<(), (&'static str, String)> {
         if let Err(e) = self.cluster.regions.clone().join(id, region) {
-            return Err(("region", format!("{e}; add its region to `cluster.neighbours`")));
+            return Err(("region", format!("{e}; add its region to `cluster.other_regions`")));
         }
         if is_out_of_reach(address.ip(), peer.ip()) {
             let sentence = format!(
