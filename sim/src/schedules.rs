@@ -289,7 +289,13 @@ impl Schedules {
         if partitioned {
             let time = Duration::from_millis(rng.below(PARTITION_MAX_MS));
             if world.is_replicated() && rng.chance(500) {
-                losses.cta_cut = Some((1 + rng.below(span.inputs + 2), *rng.pick(&Survivor::ALL), time));
+                let (at, survivor) = (rng.below(span.inputs + 2), *rng.pick(&Survivor::ALL));
+                // What the CTA has not replicated is lost with it: an operator's order, too.
+                let first = match survivor {
+                    Survivor::Cta => 1,
+                    Survivor::Replica => self.procedures[procedure].first_loss(CtaLoss::BeforeReplication),
+                };
+                losses.cta_cut = Some((first + at, survivor, time));
             } else {
                 losses.cpf_cut = Some((1 + rng.below(span.messages + 2), *rng.pick(&CpfCut::ALL), time));
             }
