@@ -742,7 +742,9 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::ByOperator => "the operator requested it",
         Deregistered::BySubscription => "its subscription no longer allows it",
         Deregistered::StateLost => "its state was lost with its CPFs: it has to register again",
-        Deregistered::Fault => "the core failed on one of its messages (a fault of ours; please report it)",
+        Deregistered::Fault => {
+            "the core failed on one of its messages (a fault of the program; please report it)"
+        }
     }
 }
 

@@ -97,29 +97,30 @@ impl Pool {
 }
 
 /// Logs a protocol violation of a CPF; the CTA reports the first one of each kind.
-pub(crate) fn log_protocol_violation(cpf: CpfId, complaint: ProtocolViolation) {
-    let (what, counted) = match complaint {
-        ProtocolViolation::Fenced => {
-            ("sent a message for a UE that it does not serve, or no longer serves: ignored", "fenced")
-        }
+pub(crate) fn log_protocol_violation(cpf: CpfId, violation: ProtocolViolation) {
+    let (what, counted) = match violation {
+        ProtocolViolation::Fenced => (
+            "sent a message for a UE that it does not serve, or no longer serves: ignored",
+            Metric::AnswersFenced,
+        ),
         ProtocolViolation::AckRefused => {
-            ("acknowledged a checkpoint that cannot exist yet: ignored", "checkpoint_acks_refused")
+            ("acknowledged a checkpoint that cannot exist yet: ignored", Metric::CheckpointAcksRefused)
         }
         ProtocolViolation::CheckpointUnusable => (
             "has a checkpoint that is not the announced one, or lacks one that it acknowledged: it does not serve the UE from it",
-            "states_unreadable",
+            Metric::CheckpointsUnusable,
         ),
         ProtocolViolation::Diverged => (
-            "gave other outputs in a replay than before: the UE has to register again (a fault of ours; please report it)",
-            "diverged",
+            "gave other outputs in a replay than before: the UE has to register again (a fault of the program; please report it)",
+            Metric::ReplaysDiverged,
         ),
         ProtocolViolation::NasCountReuse => (
-            "would reuse a NAS COUNT under the same keys: the output is not sent, and the UE has to register again (a fault of ours; please report it)",
-            "nas_count_reuse",
+            "would reuse a NAS COUNT under the same keys: the output is not sent, and the UE has to register again (a fault of the program; please report it)",
+            Metric::NasCountReuse,
         ),
         ProtocolViolation::Lagging => {
-            ("does not acknowledge checkpoints in time: logs no longer wait for it", "replicas_lagging")
+            ("does not acknowledge checkpoints in time: logs no longer wait for it", Metric::ReplicasLagging)
         }
     };
-    warn!(cpf = cpf.0, "a CPF {what}; further times are only counted (whimbrel_{counted}_total)");
+    warn!(cpf = cpf.0, "a CPF {what}; further times are only counted ({})", counted.name());
 }
