@@ -333,9 +333,9 @@ impl Cells {
         }
         while self.deadlines.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Some(Reverse((at, id))) = self.deadlines.pop() else { break };
-            let Some(ue) = self.ues.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
-            ue.armed = Instant::FAR_FUTURE;
-            if ue.ue.next_deadline().is_some_and(|at| at <= now) {
+            let Some(slot) = self.ues.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
+            slot.armed = Instant::FAR_FUTURE;
+            if slot.ue.next_deadline().is_some_and(|at| at <= now) {
                 self.ue_takes(now, id, ue::Input::Tick, out);
             }
             self.work_stack(now, id, out);
@@ -398,39 +398,39 @@ impl Cells {
     }
 
     fn ue_takes(&mut self, now: Instant, id: UeId, input: ue::Input, out: &mut Outbox<Output>) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        ue.ue.handle(now, input, &mut self.from_ue);
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        slot.ue.handle(now, input, &mut self.from_ue);
         for output in self.from_ue.drain() {
             match output {
                 ue::Output::Radio(up) => {
                     if let Up::HandoverComplete { to, .. } = &up
                         && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
-                        ue.gnb = GnbId(i as u16);
+                        slot.gnb = GnbId(i as u16);
                     }
                     self.jobs.push_back(Job::ToGnb(id, up));
                 }
                 ue::Output::Event(event) => {
                     if matches!(event, ue::Event::SessionUp { .. } | ue::Event::SessionModified { .. }) {
-                        ue.stray_since = None;
+                        slot.stray_since = None;
                     }
                     let gone = match &event {
                         ue::Event::SessionReleased { session, .. } => Some(*session),
                         _ => None,
                     };
-                    if ue.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
-                        ue.stack = None;
+                    if slot.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        slot.stack = None;
                     }
-                    if ue.stream.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
-                        ue.stream = None;
+                    if slot.stream.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        slot.stream = None;
                     }
                     out.push(Output::Ue(id, event));
                 }
             }
         }
-        let s_tmsi = ue.ue.s_tmsi();
-        if s_tmsi != ue.s_tmsi {
-            if let Some(old) = core::mem::replace(&mut ue.s_tmsi, s_tmsi)
+        let s_tmsi = slot.ue.s_tmsi();
+        if s_tmsi != slot.s_tmsi {
+            if let Some(old) = core::mem::replace(&mut slot.s_tmsi, s_tmsi)
                 && self.by_s_tmsi.get(&old) == Some(&id)
             {
                 self.by_s_tmsi.remove(&old);
@@ -444,13 +444,13 @@ impl Cells {
 
     /// Sees to it that a UE's next deadline stands in the heap.
     fn arm(&mut self, now: Instant, id: UeId) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        let stack = ue.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
-        let stream = ue.stream.as_ref().and_then(|(_, s)| s.next_deadline());
-        let own = ue.ue.next_deadline();
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        let stack = slot.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
+        let stream = slot.stream.as_ref().and_then(|(_, s)| s.next_deadline());
+        let own = slot.ue.next_deadline();
         let Some(next) = own.into_iter().chain(stack).chain(stream).min() else { return };
-        if next < ue.armed {
-            ue.armed = next;
+        if next < slot.armed {
+            slot.armed = next;
             self.deadlines.push(Reverse((next, id)));
         }
     }
@@ -465,17 +465,17 @@ impl Cells {
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
         // With one rule there is one flow, which the gNB judges.
-        let several = ue.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
-        let wanted = several.then(|| ue.ue.downlink_flow_of(session, packet)).flatten();
+        let several = slot.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
+        let wanted = several.then(|| slot.ue.downlink_flow_of(session, packet)).flatten();
         if wanted.is_none() || qfi == wanted {
-            ue.stray_since = None;
+            slot.stray_since = None;
             return;
         }
-        let since = *ue.stray_since.get_or_insert(now);
+        let since = *slot.stray_since.get_or_insert(now);
         if now.since(since) > RULES_SETTLE {
-            ue.stray_since = None;
+            slot.stray_since = None;
             let violation = ue::Violation::DownlinkFlow(session);
             out.push(Output::Ue(id, ue::Event::Violation(violation)));
         }
@@ -489,8 +489,8 @@ impl Cells {
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        if let Some((_, stream)) = ue.stream.as_mut().filter(|(of, _)| *of == session) {
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        if let Some((_, stream)) = slot.stream.as_mut().filter(|(of, _)| *of == session) {
             let (flowed, ended) = (stream.flows(), stream.has_ended());
             let taken = stream.receive(now, packet);
             if stream.flows() && !flowed {
@@ -503,7 +503,7 @@ impl Cells {
                 return;
             }
         }
-        let Some((_, stack)) = ue.stack.as_mut().filter(|(of, _)| *of == session) else { return };
+        let Some((_, stack)) = slot.stack.as_mut().filter(|(of, _)| *of == session) else { return };
         stack.receive(packet);
         self.work_stack(now, id, out);
     }
@@ -511,23 +511,23 @@ impl Cells {
     /// Begins a task over the newest session; without one it has failed.
     fn start_task(&mut self, now: Instant, id: UeId, task: Task, out: &mut Outbox<Output>) {
         let seed = self.seed ^ u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        let Some(info) = ue.ue.sessions().last() else {
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        let Some(info) = slot.ue.sessions().last() else {
             return out.push(Output::Task(id, Err(TaskError::NoAddress)));
         };
-        if ue.stack.as_ref().is_none_or(|(of, _)| *of != info.id) {
+        if slot.stack.as_ref().is_none_or(|(of, _)| *of != info.id) {
             let addresses = Addresses { ipv4: info.ipv4, interface_id: info.interface_id };
-            ue.stack = Some((info.id, Box::new(Stack::new(now, addresses, info.mtu, seed))));
+            slot.stack = Some((info.id, Box::new(Stack::new(now, addresses, info.mtu, seed))));
         }
-        if let Some((_, stack)) = &mut ue.stack {
+        if let Some((_, stack)) = &mut slot.stack {
             stack.start(now, task);
         }
         self.work_stack(now, id, out);
     }
 
     fn work_stack(&mut self, now: Instant, id: UeId, out: &mut Outbox<Output>) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        if let Some((session, stack)) = &mut ue.stack {
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        if let Some((session, stack)) = &mut slot.stack {
             let session = *session;
             let mut packets = Vec::new();
             let outcome = stack.poll(now, &mut |p| packets.push(p));
@@ -544,8 +544,8 @@ impl Cells {
     /// A UE goes to another cell without handover; a connection that it has stays where it is, and so does the UE.
     fn camp(&mut self, now: Instant, id: UeId, gnb: GnbId, out: &mut Outbox<Output>) {
         let Some(tai) = self.gnb(gnb).map(|g| g.config().tai()) else { return };
-        let Some(ue) = self.ues.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
-        ue.gnb = gnb;
+        let Some(slot) = self.ues.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
+        slot.gnb = gnb;
         self.ue_takes(now, id, ue::Input::Cell(tai), out);
     }
 
@@ -558,9 +558,9 @@ impl Cells {
         number: u32,
         out: &mut Outbox<Output>,
     ) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        let with_address = ue.ue.sessions().filter_map(|s| Some((s.id, s.ipv4?))).last();
-        ue.stream = with_address
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        let with_address = slot.ue.sessions().filter_map(|s| Some((s.id, s.ipv4?))).last();
+        slot.stream = with_address
             .map(|(session, address)| (session, Box::new(Stream::new(now, config, address, number))));
         self.work_stream(now, id, out);
     }
@@ -576,8 +576,8 @@ impl Cells {
     }
 
     fn work_stream(&mut self, now: Instant, id: UeId, out: &mut Outbox<Output>) {
-        let Some(ue) = self.ues.get_mut(id.index()) else { return };
-        if let Some((session, stream)) = &mut ue.stream {
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
+        if let Some((session, stream)) = &mut slot.stream {
             let session = *session;
             let mut packets = Vec::new();
             stream.poll(now, &mut |p| packets.push(p));
@@ -597,19 +597,19 @@ impl Cells {
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(ue) = self.ues.get(id.index()) else { return };
-        let flow = ue.ue.flow_of(session, packet);
+        let Some(slot) = self.ues.get(id.index()) else { return };
+        let flow = slot.ue.flow_of(session, packet);
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
         datagram[GTPU_HEADROOM..].copy_from_slice(packet);
-        let gnb = self.gnbs.get(usize::from(ue.gnb.0));
+        let gnb = self.gnbs.get(usize::from(slot.gnb.0));
         match gnb.and_then(|g| g.encapsulate(id, session, flow, &mut datagram, GTPU_HEADROOM)) {
             Some((to, at)) => {
                 datagram.drain(..at);
-                out.push(Output::Gtpu { gnb: ue.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
+                out.push(Output::Gtpu { gnb: slot.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
             }
             None => {
                 self.dropped_uplink += 1;
-                if ue.ue.state() == MmState::Registered && !ue.ue.is_connected() {
+                if slot.ue.state() == MmState::Registered && !slot.ue.is_connected() {
                     self.ue_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
                 }
             }
