@@ -55,7 +55,7 @@ enum Command {
     },
     /// Print all configuration keys with their defaults and reasons, as a YAML file.
     Config,
-    /// A broker: the home of users whom operators serve without a contract (docs/open.md).
+    /// A broker: operators serve its users without a contract (docs/open.md).
     Broker {
         #[command(subcommand)]
         command: BrokerCommand,

@@ -41,7 +41,7 @@ use replica_link::ReplicaSide;
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// The control thread turns more often than this, unless it is held up.
 const TURNS_WITHIN: Duration = Duration::from_secs(1);
-/// A CPF is told once per this many messages that they cannot be lost any more; it keeps them until then.
+/// Number of messages from a CPF after which the CTA confirms that they cannot be lost any more; the CPF keeps them until then.
 const CONFIRMED_EVERY: u64 = 16;
 
 /// What comes of a turn, in this order.

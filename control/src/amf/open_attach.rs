@@ -9,7 +9,7 @@
 //! │◄─ SECURITY MODE COMMAND ──┤
 //! │   EAP-Request             │
 //! ```
-//! The UE's proof is SECURITY MODE COMPLETE: only whom the broker's answer was sealed to can derive K_SEAF.
+//! The UE's proof is SECURITY MODE COMPLETE: only the UE to which the broker's answer is sealed can derive K_SEAF.
 //!
 //! Deviation: that EAP-Request travels in SECURITY MODE COMMAND, where TS 24.501 §5.4.2.2 has EAP-Success only, saves a round trip. It
 //! is sent to no UE but one that has sent a SUCI of such a scheme, which is the broker's own.

@@ -11,7 +11,7 @@ use whimbrel_resilience::replication::CpfId;
 use super::{CpfProcess, MemberPeers, Membership};
 use crate::clock;
 
-/// A CTA is told once per this many messages that they have been received.
+/// Number of messages from the CTA after which this CPF confirms that it has received them.
 const CONFIRMED_EVERY: u64 = 16;
 
 impl CpfProcess {

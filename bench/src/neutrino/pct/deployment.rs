@@ -151,7 +151,7 @@ pub(super) struct Loss {
     pub(super) trials: Vec<u64>,
 }
 
-/// The CTA, and what its CTA replica has still to be told.
+/// The CTA, and the records that have not been sent to its CTA replica yet.
 struct ActiveCta {
     active: PrimaryCta<Home, (Prf, u64), Whose>,
     records: Vec<Record>,
@@ -249,8 +249,8 @@ impl Deployment {
         });
         let members: BTreeMap<_, _> = members.collect();
         let mut sandbox = ReplaySandbox::default();
-        let told = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
-        told.expect("no UE's state is in it");
+        let configured = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
+        configured.expect("no UE's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
             Cta::new(config.clone(), directory, home, entropy, Whose::default(), EPOCH)
