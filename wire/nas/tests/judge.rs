@@ -1,6 +1,6 @@
 //! What we write, read by an independent codec: testdata/judge.py with pycrate (`pip install pycrate`).
 //!
-//! Not run by default, since it needs that package: `PYTHON=/path/to/python cargo test -p whimbrel-nas --test judge --
+//! `tests/interop/run` runs it, since it needs that package: `PYTHON=/path/to/python cargo test -p whimbrel-nas --test judge --
 //! --ignored`.
 
 mod common;
