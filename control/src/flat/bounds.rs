@@ -6,7 +6,9 @@ use whimbrel_nas::ie::TAI_LIST_MAX;
 
 use super::FlatError;
 use crate::policy::{APPLICATION_NAME_MAX, FILTERS_MAX};
-use crate::state::{ALLOWED_SLICES_MAX, DEFAULT_RULE, FlowRule, QosFlow, SmContext, UeContext};
+use crate::state::{
+    ALLOWED_SLICES_MAX, Arp, DEFAULT_RULE, FlowRule, QosFlow, SmContext, Subscription, UeContext,
+};
 
 /// QoS flows of a session: their identifiers are of six bits, and one is the default flow's (TS 24.501 §9.11.4.12).
 const FLOWS_MAX: usize = 63;
@@ -32,6 +34,11 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
         (amf.locating.as_ref().is_none_or(|l| l.is_bounded()), "too many areas to watch"),
         (amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico) <= Some(TIMER_MAX)), "too long a timer"),
         (ue.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
+        (ue.sessions.values().all(|s| is_prioritized(s)), "a session's ARP priority level that cannot be"),
+        (
+            amf.subscription.as_ref().is_none_or(|s| subscribes_priorities(s)),
+            "a subscribed ARP priority level that cannot be",
+        ),
     ];
     let wrong = claims.into_iter().find(|(holds, _)| !holds);
     wrong.map_or(Ok(()), |(_, what)| Err(FlatError::Contradiction(what)))
@@ -49,4 +56,21 @@ fn has_room(s: &SmContext) -> bool {
             && rules().all(|r| r.id > DEFAULT_RULE && r.filters.len() <= FILTERS_MAX && is_named(r))
     };
     s.marks.len() <= MARKS_MAX && fits(&s.flows) && s.pending_change.as_ref().is_none_or(|w| fits(&w.flows))
+}
+
+/// ARP priority levels are 1 to 15 (TS 23.501 §5.7.2.2, TS 38.413 §9.3.1.19).
+fn is_level(arp: Arp) -> bool {
+    (1..=15).contains(&arp.priority)
+}
+
+fn is_prioritized(s: &SmContext) -> bool {
+    let pending = s.pending_change.as_deref();
+    let flows = s.flows.iter().chain(pending.into_iter().flat_map(|p| &p.flows));
+    let defaults = [s.arp].into_iter().chain(pending.map(|p| p.arp));
+    defaults.chain(flows.map(|f| f.arp)).all(is_level)
+}
+
+fn subscribes_priorities(s: &Subscription) -> bool {
+    let dnns = || s.slices.iter().flat_map(|s| &s.dnns);
+    dnns().map(|d| d.arp).chain(dnns().flat_map(|d| &d.flows).map(|f| f.arp)).all(is_level)
 }

@@ -227,7 +227,7 @@ fn what_contradicts_itself_is_refused() {
     beyond.id.slot = UeId::SLOTS;
     let frame = checkpoint(&beyond);
     assert!(matches!(Checkpoint::from_octets(frame.octets()), Err(FlatError::Contradiction(_))));
-    let wrong: [fn(&mut UeContext); 8] = [
+    let wrong: [fn(&mut UeContext); 14] = [
         |p| {
             let mico = Some(Duration::MAX);
             p.amf.set_reach(crate::state::Reach { mico, ..p.amf.reach() });
@@ -245,6 +245,16 @@ fn what_contradicts_itself_is_refused() {
             let filters = |s: &mut SmContext| s.flows[0].rules[0].filters.push(any_packet());
             p.sessions.values_mut().for_each(|s| filters(s));
         },
+        |p| p.sessions.values_mut().for_each(|s| s.arp.priority = 0),
+        |p| p.sessions.values_mut().for_each(|s| s.flows[62].arp.priority = 16),
+        |p| p.sessions.values_mut().for_each(|s| s.pending_change.as_mut().unwrap().arp.priority = 16),
+        |p| {
+            p.sessions
+                .values_mut()
+                .for_each(|s| s.pending_change.as_mut().unwrap().flows[0].arp.priority = 16)
+        },
+        |p| subscription(p).slices[300].dnns[0].arp.priority = 16,
+        |p| subscription(p).slices[0].dnns[0].flows[0].arp.priority = 0,
     ];
     for (n, change) in wrong.into_iter().enumerate() {
         let mut ue = registered();
@@ -254,6 +264,10 @@ fn what_contradicts_itself_is_refused() {
         let read = Checkpoint::from_octets(checkpoint(&ue).octets()).unwrap().context();
         assert!(matches!(read, Err(FlatError::Contradiction(_))), "{n}");
     }
+}
+
+fn subscription(ue: &mut UeContext) -> &mut crate::state::Subscription {
+    Arc::make_mut(ue.amf.subscription.as_mut().unwrap())
 }
 
 fn any_packet() -> whimbrel_nas::ie::PacketFilter {
@@ -412,6 +426,18 @@ fn fill(ue: &mut UeContext) {
     subscription.rfsp = Some(u16::MAX);
     subscription.restrictions.forbidden_areas = vec![amf.tai.unwrap().tac; many];
     subscription.slices[0].dnns[0].framed_routes = vec![(std::net::Ipv4Addr::LOCALHOST.into(), 255); many];
+    let dnn = &mut subscription.slices[0].dnns[0];
+    let flow = crate::policy::FlowPolicy {
+        name: Default::default(),
+        five_qi: dnn.five_qi,
+        arp: dnn.arp,
+        gbr: None,
+        precedence: 255,
+        filters: Vec::new(),
+        gate: Default::default(),
+        setup: Default::default(),
+    };
+    dnn.flows.push(flow);
     let slice = subscription.slices[0].clone();
     subscription.slices.extend(vec![slice; many]);
     amf.subscription = Some(Arc::new(subscription));
@@ -419,7 +445,7 @@ fn fill(ue: &mut UeContext) {
     amf.set_reach(crate::state::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
     for s in ue.sessions.values_mut() {
         s.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
-        s.arp.priority = 255;
+        s.arp.priority = 15;
         s.upf = UpfId(255);
         s.forwarding = Some(255);
         s.usage = (u64::MAX, u64::MAX);
@@ -444,6 +470,7 @@ fn fill(ue: &mut UeContext) {
             fulfilled: true,
         };
         s.flows = vec![flow; 63];
+        s.pending_change = Some(Box::new(crate::state::PendingChange::of(s)));
     }
 }
 
