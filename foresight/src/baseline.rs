@@ -18,13 +18,15 @@ fn most(counts: Option<&Counts>) -> Option<Cell> {
 pub struct FrequentNeighbour(BTreeMap<Cell, Counts>);
 
 impl Predictor for FrequentNeighbour {
+    type Memory = ();
+
     fn learn(&mut self, history: &History, next: Cell) {
         let Some((serving, _)) = history.serving() else { return };
         *self.0.entry(serving).or_default().entry(next).or_default() += 1;
         *self.0.entry(next).or_default().entry(serving).or_default() += 1;
     }
 
-    fn predict(&self, history: &History) -> Option<Cell> {
+    fn predict(&self, (): &(), history: &History) -> Option<Cell> {
         most(self.0.get(&history.serving()?.0))
     }
 }
@@ -34,12 +36,14 @@ impl Predictor for FrequentNeighbour {
 pub struct MarkovOne(BTreeMap<Cell, Counts>);
 
 impl Predictor for MarkovOne {
+    type Memory = ();
+
     fn learn(&mut self, history: &History, next: Cell) {
         let Some((serving, _)) = history.serving() else { return };
         *self.0.entry(serving).or_default().entry(next).or_default() += 1;
     }
 
-    fn predict(&self, history: &History) -> Option<Cell> {
+    fn predict(&self, (): &(), history: &History) -> Option<Cell> {
         most(self.0.get(&history.serving()?.0))
     }
 }
@@ -53,15 +57,17 @@ pub struct MarkovTwo {
 }
 
 impl Predictor for MarkovTwo {
+    type Memory = ();
+
     fn learn(&mut self, history: &History, next: Cell) {
         self.one.learn(history, next);
         let (Some(previous), Some((serving, _))) = (history.previous(), history.serving()) else { return };
         *self.pairs.entry((previous, serving)).or_default().entry(next).or_default() += 1;
     }
 
-    fn predict(&self, history: &History) -> Option<Cell> {
+    fn predict(&self, memory: &(), history: &History) -> Option<Cell> {
         let seen = || most(self.pairs.get(&(history.previous()?, history.serving()?.0)));
-        seen().or_else(|| self.one.predict(history))
+        seen().or_else(|| self.one.predict(memory, history))
     }
 }
 
@@ -87,12 +93,14 @@ impl<'a> AlongHeading<'a> {
 }
 
 impl Predictor for AlongHeading<'_> {
+    type Memory = ();
+
     fn learn(&mut self, history: &History, next: Cell) {
         let Some((serving, _)) = history.serving() else { return };
         *self.neighbours.entry(serving).or_default().entry(next).or_default() += 1;
     }
 
-    fn predict(&self, history: &History) -> Option<Cell> {
+    fn predict(&self, (): &(), history: &History) -> Option<Cell> {
         let neighbours = self.neighbours.get(&history.serving()?.0)?;
         let now = history.positions().last()?.position;
         let before =

@@ -9,11 +9,17 @@ pub const BEFORE_HANDOVER_MS: [u64; 3] = [1_000, 5_000, 10_000];
 
 /// Says which cell will serve a UE next.
 pub trait Predictor {
+    /// What it remembers of each UE, beside the history.
+    type Memory: Default;
+
     /// A UE with this history was handed over to a cell.
     fn learn(&mut self, history: &History, next: Cell);
 
+    /// A UE has this history now.
+    fn observe(&self, _memory: &mut Self::Memory, _history: &History, _now_ms: u64) {}
+
     /// The likeliest next cell. `None` if it knows nothing of the serving cell.
-    fn predict(&self, history: &History) -> Option<Cell>;
+    fn predict(&self, memory: &Self::Memory, history: &History) -> Option<Cell>;
 }
 
 /// Predictions that were right, wrong, and not made.
@@ -34,10 +40,14 @@ impl Evaluation {
     }
 
     /// Asks a predictor at every sample of a trip that a handover follows.
-    pub fn add(&mut self, predictor: &impl Predictor, trip: &Trip) {
+    pub fn add<P: Predictor>(&mut self, predictor: &P, trip: &Trip) {
         let mut predictions = Vec::new();
+        let mut memory = P::Memory::default();
         replay(trip, |history, at_ms, handover| {
-            let Some(next) = handover else { return predictions.push((at_ms, predictor.predict(history))) };
+            let Some(next) = handover else {
+                predictor.observe(&mut memory, history, at_ms);
+                return predictions.push((at_ms, predictor.predict(&memory, history)));
+            };
             for (predicted_ms, cell) in predictions.drain(..) {
                 let before_ms = at_ms - predicted_ms;
                 let interval = BEFORE_HANDOVER_MS.iter().position(|end| before_ms <= *end);
@@ -61,7 +71,7 @@ impl Evaluation {
 
 /// Follows a trip as the core sees it: `visit` gets the history and the time at each sample, and at each handover the next cell too, before
 /// that is in the history.
-fn replay(trip: &Trip, mut visit: impl FnMut(&History, u64, Option<Cell>)) {
+pub(crate) fn replay(trip: &Trip, mut visit: impl FnMut(&History, u64, Option<Cell>)) {
     let mut history = History::default();
     for sample in &trip.samples {
         if history.serving().is_some_and(|(serving, _)| serving != sample.cell) {
@@ -83,9 +93,11 @@ mod tests {
     struct Always(Option<Cell>);
 
     impl Predictor for Always {
+        type Memory = ();
+
         fn learn(&mut self, _: &History, _: Cell) {}
 
-        fn predict(&self, _: &History) -> Option<Cell> {
+        fn predict(&self, (): &(), _: &History) -> Option<Cell> {
             self.0
         }
     }
