@@ -100,7 +100,9 @@ fn serve(options: Options, upf_alone: bool, state: Option<PathBuf>) -> Done {
     let mark = match RunMark::set(&config.store.path) {
         Ok((mark, left)) => {
             if let Some(associations) = left {
-                warn!("{}", aftermath::warning(count));
+                if state.is_none() {
+                    warn!("{}", aftermath::warning(count));
+                }
                 if let Some(n2) = &mut n2 {
                     associations.iter().for_each(|former| n2.abort_former(former));
                 }

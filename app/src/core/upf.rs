@@ -500,7 +500,9 @@ fn log_restored(restored: Restored) {
             "{lost} sessions of the state file could not be restored: their records are damaged, or do not fit the configuration"
         );
     }
-    info!("N4: the UPF goes on with {sessions} sessions of {associations} SMFs from its state file");
+    if associations > 0 {
+        info!("N4: the UPF goes on with {sessions} sessions of {associations} SMFs from its state file");
+    }
 }
 
 /// What happened on N3 or N4, in one sentence, and how much it matters.
