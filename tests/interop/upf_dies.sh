@@ -74,7 +74,7 @@ east() {
 }
 
 cat >"$tmp/play.yaml" <<'END'
-seconds: 14
+seconds: 7
 gnbs: 2
 groups:
   - name: awake
@@ -109,12 +109,12 @@ play=$!
 running+=("$play")
 # One more UE downloads, and sends a datagram every 2 ms that the server returns.
 "$WHIMBREL" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- sh -c "
-  python3 '$tmp/echo.py' 9 >'$tmp/gap' &
-  curl -sf --limit-rate 1200k -o '$tmp/got' http://203.0.113.1:8000/file || exit 1
+  python3 '$tmp/echo.py' 6 >'$tmp/gap' &
+  curl -sf --limit-rate 2000k -o '$tmp/got' http://203.0.113.1:8000/file || exit 1
   wait" >"$tmp/download.log" 2>&1 &
 download=$!
 running+=("$download")
-sleep 2
+sleep 1.5
 established=$(procedures)
 
 kill -9 "$upf"
@@ -122,7 +122,7 @@ wait "$upf" 2>/dev/null || true
 east
 await east "goes on with .* sessions of 1 SMFs" 1
 echo "killed: $(grep -o 'goes on with.*' "$tmp/east.log" | tail -n 1)"
-sleep 3
+sleep 1.5
 kill "$upf" # to start another version, say
 wait "$upf" || wrong "the UPF does not stop in order"
 east
