@@ -174,7 +174,7 @@ fn usage_is_neither_reported_twice_nor_lost_but_for_the_last_second() {
         (u.ur_seqn, u.volume_measurement.unwrap().total)
     };
     assert_eq!(figures(first), (UrSeqn(0), Some(300)));
-    // Nobody answers it: the successor repeats it under its number, and counts from there.
+    // It is not answered: the successor repeats it under its number, and counts from there.
     it.dies();
     let reports = it.net.reports();
     let [(_, again, second)] = &reports[..] else { panic!("{reports:?}") };

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -91,8 +91,9 @@ fn serve(options: Options, upf_alone: bool, state: Option<PathBuf>) -> Done {
     };
     // Where all UPFs are elsewhere, this host needs no way for packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
-    let upf =
-        if wanted { user_plane(&config, &console, &mut entropy, upf_alone, state.as_deref())? } else { None };
+    let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+    let inherited = Inherited { state: kept, ..Inherited::default() };
+    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone, inherited)? } else { None };
     if options.strict && ((n2.is_none() && !upf_alone) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
@@ -258,16 +259,15 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
     alone: bool,
-    state: Option<&Path>,
+    mut inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let n4 =
-        core::open_n4(config, alone).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let Inherited { n4: given, .. } = &mut inherited;
+    let n4 = core::open_n4(config, alone, given.take())
+        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
     let seed = u64::from_ne_bytes(entropy.octets());
-    let state = state.map(|path| core::open_state(config, path)).transpose()?;
-    let inherited = Inherited { state, descriptors: None };
     match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl LocalUpf {
         inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
-        let Inherited { state, descriptors } = inherited;
+        let Inherited { state, descriptors, .. } = inherited;
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
@@ -480,6 +480,8 @@ pub(crate) struct Inherited {
     pub(crate) state: Option<StateFile>,
     /// Its sockets and devices, if another process has held them.
     pub(crate) descriptors: Option<Descriptors>,
+    /// Its socket of N4, likewise.
+    pub(crate) n4: Option<OwnedFd>,
 }
 
 /// Opens the file in which the UPF's sessions are kept. Errors: a sentence for the operator.
