@@ -19,7 +19,7 @@ use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, ControlThread, Deployment, LocalUpf, Parts};
+use crate::core::{self, ControlThread, Deployment, Inherited, LocalUpf, Parts};
 use crate::entropy::SystemEntropy;
 use crate::{clock, logging, subscribers};
 
@@ -35,17 +35,26 @@ pub(crate) struct Options {
     strict: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct UpfOptions {
+    #[command(flatten)]
+    options: Options,
+    /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and go on with those that are in it.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
 /// `whimbrel run`.
 pub(crate) fn run(options: Options) -> Done {
-    serve(options, false)
+    serve(options, false, None)
 }
 
 /// `whimbrel upf`: no SMF, no AMF.
-pub(crate) fn run_upf(options: Options) -> Done {
-    serve(options, true)
+pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    serve(options.options, true, options.state)
 }
 
-fn serve(options: Options, upf_alone: bool) -> Done {
+fn serve(options: Options, upf_alone: bool, state: Option<PathBuf>) -> Done {
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     if upf_alone && config.n4.listen.is_none() {
         let place = file.as_ref().map_or("whimbrel.yaml".into(), |f| f.display().to_string());
@@ -82,7 +91,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     };
     // Where all UPFs are elsewhere, this host needs no way for packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
-    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone)? } else { None };
+    let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+    let inherited = Inherited { state: kept, ..Inherited::default() };
+    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone, inherited)? } else { None };
     if options.strict && ((n2.is_none() && !upf_alone) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
@@ -90,7 +101,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let mark = match RunMark::set(&config.store.path) {
         Ok((mark, left)) => {
             if let Some(associations) = left {
-                warn!("{}", aftermath::warning(count));
+                if state.is_none() {
+                    warn!("{}", aftermath::warning(count));
+                }
                 if let Some(n2) = &mut n2 {
                     associations.iter().for_each(|former| n2.abort_former(former));
                 }
@@ -246,13 +259,16 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
     alone: bool,
+    mut inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let n4 =
-        core::open_n4(config, alone).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let Inherited { n4: given, .. } = &mut inherited;
+    let n4 = core::open_n4(config, alone, given.take())
+        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4, alone) {
+    let seed = u64::from_ne_bytes(entropy.octets());
+    match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
             info!("N3: {at}");
