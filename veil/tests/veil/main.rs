@@ -1,0 +1,10 @@
+//! Tokens and attach as a whole: bad input, messages, blindness, the attacker model, the ledger.
+
+mod attach;
+mod blindness;
+mod kept;
+mod ledger;
+mod messages;
+mod model;
+mod tokens;
+mod world;
