@@ -3,7 +3,8 @@
 //! ```text
 //! OperatorAttach ── answer ──► Challenging ── respond ──► OperatorSession
 //! ```
-//! The machine that attaches holds no key of the token: [`Question::sign`] is done where the group is.
+//! The machine that attaches knows no token, since tokens change many times in a minute: [`Question::sign`] is done where the group is, and
+//! B's answer names it.
 
 use whimbrel_ids::{DecodeError, Instant, PlmnId};
 use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share};
@@ -111,30 +112,27 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What O asks a broker, before it is signed under the token's key.
+/// What O asks a broker, before it is signed under the key of the token that U heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// U's request.
     pub request: UserRequest,
-    /// In which session group.
-    pub group: TokenHash,
     /// O's ephemeral share.
     pub share: Share,
 }
 
 impl Question {
-    /// The octets for the broker. `None` if the group is another one.
+    /// The octets for the broker, in a session group. `None` if U heard another token.
     pub fn sign(&self, group: &Group) -> Option<Vec<u8>> {
         let request =
-            || OperatorRequest::signed(self.request.clone(), self.group, self.share, &group.signing);
-        (group.hash == self.group).then(|| request().to_octets())
+            || OperatorRequest::signed(self.request.clone(), group.hash, self.share, &group.signing);
+        self.request.is_for(&group.hash).then(|| request().to_octets())
     }
 
     /// Its octets, for processes of O's.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::new();
         emit_part(&self.request.to_octets(), &mut out);
-        out.extend_from_slice(&self.group.0);
         out.extend_from_slice(&self.share.0);
         out
     }
@@ -143,40 +141,33 @@ impl Question {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             let request = UserRequest::parse(read_part(r, UserRequest::OCTETS_MAX, "user request")?)?;
-            Ok(Self { request, group: TokenHash(r.array("group")?), share: Share(r.array("share")?) })
+            Ok(Self { request, share: Share(r.array("share")?) })
         })
     }
 }
 
-/// O has asked and waits. What it has asked is a function of the request, the group and the seed, so a replica that has these asks
-/// the same.
+/// O has asked and waits. What it has asked is a function of the request and the seed, so a replica that has these asks the same.
 #[derive(Debug)]
 pub struct OperatorAttach {
     contract: Contract,
-    group: TokenHash,
-    request: [u8; 32],
+    request: UserRequest,
     private: PrivateKey,
 }
 
 impl OperatorAttach {
-    /// Passes on U's request in `group`, the one whose token U heard. Gives what is to be signed and sent. Errors: the request is for
-    /// another broker or another token.
+    /// Passes on U's request. Gives what is to be signed and sent. Errors: the request is for another broker.
     pub fn ask(
         contract: Contract,
-        group: TokenHash,
         request: UserRequest,
         seed: &Seed,
     ) -> Result<(Self, Question), OperatorError> {
         if *request.broker() != contract.broker {
             return Err(OperatorError::OtherBroker);
         }
-        if !request.is_for(&group) {
-            return Err(OperatorError::OtherGroup);
-        }
         let private = PrivateKey::new(*draw(seed, "ephemeral key"));
         let share = private.share();
-        let attach = Self { contract, group, request: request.hash(), private };
-        Ok((attach, Question { request, group, share }))
+        let attach = Self { contract, request: request.clone(), private };
+        Ok((attach, Question { request, share }))
     }
 
     /// Checks the broker's answer. An answer that fails a check changes nothing.
@@ -186,7 +177,7 @@ impl OperatorAttach {
             AnswerBody::Refused(refusal) => Err(self.refused(refusal)),
             AnswerBody::Granted { grant, orders, challenge } => {
                 self.check(&grant, &orders, now)?;
-                let key = AnswerKey::new(&self.request, &self.group, &self.private.share());
+                let key = AnswerKey::new(&grant.grant.request, &grant.grant.group, &self.private.share());
                 let orders =
                     OperatorOrders::open(&self.private, &key, &orders).ok_or(OperatorError::Orders)?;
                 Ok(Challenging { private: self.private.clone(), grant, orders, challenge })
@@ -199,9 +190,9 @@ impl OperatorAttach {
             OperatorError::BrokerSignature
         } else if refusal.broker != self.contract.broker {
             OperatorError::OtherBroker
-        } else if refusal.group != self.group {
+        } else if !self.request.is_for(&refusal.group) {
             OperatorError::OtherGroup
-        } else if refusal.request != self.request {
+        } else if refusal.request != self.request.hash() {
             OperatorError::OtherRequest
         } else {
             OperatorError::Refused(Box::new(refusal))
@@ -214,8 +205,8 @@ impl OperatorAttach {
             (signed.is_signed_by(&contract.broker_key), OperatorError::BrokerSignature),
             (grant.broker == contract.broker, OperatorError::OtherBroker),
             (grant.network == contract.network, OperatorError::OtherNetwork),
-            (grant.group == self.group, OperatorError::OtherGroup),
-            (grant.request == self.request, OperatorError::OtherRequest),
+            (self.request.is_for(&grant.group), OperatorError::OtherGroup),
+            (grant.request == self.request.hash(), OperatorError::OtherRequest),
             (grant.operator_share == self.private.share(), OperatorError::OtherShare),
             (is_valid_now(&grant.validity, now), OperatorError::NotValidNow),
             (grant.orders == hash(&[orders]), OperatorError::OtherOrders),

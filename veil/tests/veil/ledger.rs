@@ -169,7 +169,7 @@ impl Run {
         );
         let (attach, request) = UserAttach::begin(sim, group.hash(), &seed("u", n)).unwrap();
         self.record(Party::Operator, How::Received, "user request", about, &request.to_octets());
-        let asked = OperatorAttach::ask(contract(), group.hash(), request, &seed("o", n));
+        let asked = OperatorAttach::ask(contract(), request, &seed("o", n));
         let (waiting, question) = asked.unwrap();
         let question = question.sign(group).unwrap();
         let BrokerOutput { octets, record, event } = broker.attach(&question, at(AGE_S), &seed("b", n));

@@ -2,6 +2,7 @@
 
 mod attach;
 mod blindness;
+mod changes;
 mod kept;
 mod ledger;
 mod messages;
