@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config, SharedHost};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, ControlThread, Deployment, LocalUpf, Opening, Parts};
+use crate::core::{self, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts};
 use crate::entropy::SystemEntropy;
 use crate::unit::{self, FunctionOptions};
 use crate::{clock, logging, subscribers};
@@ -32,9 +32,6 @@ pub(crate) struct Options {
     /// Write N2, N3 and N4 to this pcap file, as they would have been on the wire.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Run as a unit: CTA, its replica, CPFs and UPF as processes, of which each may die (docs/unit.md).
-    #[arg(long, conflicts_with = "capture")]
-    unit: bool,
     #[command(flatten)]
     function: FunctionOptions,
     /// End at once if a part of the core cannot serve, instead of showing it by the API.
@@ -42,20 +39,38 @@ pub(crate) struct Options {
     strict: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    options: Options,
+    /// Run as a unit: CTA, its replica, CPFs and UPF as processes, of which each may die (docs/unit.md).
+    #[arg(long, conflicts_with = "capture")]
+    unit: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct UpfOptions {
+    #[command(flatten)]
+    options: Options,
+    /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and go on with those that are in it.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
 /// `whimbrel run`.
-pub(crate) fn run(options: Options) -> Done {
-    serve(options, false)
+pub(crate) fn run(options: RunOptions) -> Done {
+    serve(options.options, false, options.unit, None)
 }
 
 /// `whimbrel upf`: no SMF, no AMF.
-pub(crate) fn run_upf(options: Options) -> Done {
-    serve(options, true)
+pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    serve(options.options, true, false, options.state)
 }
 
-fn serve(options: Options, upf_alone: bool) -> Done {
+fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) -> Done {
     let place = options.function.place()?;
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    if place.is_none() && !upf_alone && (options.unit || config.unit.enabled) {
+    if place.is_none() && !upf_alone && (unit || config.unit.enabled) {
         return unit::manage(config, file);
     }
     let config = match &place {
@@ -109,7 +124,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     };
     // Where all UPFs are elsewhere, this host needs no way for packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
-    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone)? } else { None };
+    let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
+    let upf =
+        if wanted { user_plane(&config, &console, &mut entropy, upf_alone, state.as_deref())? } else { None };
     if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
@@ -323,13 +340,21 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
     alone: bool,
+    state: Option<&Path>,
 ) -> Result<Option<LocalUpf>, String> {
-    let n4 =
-        core::open_n4(config, alone).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let former = unit::descriptors::take(unit::descriptors::UPF_N4);
+    let n4 = core::open_n4(config, alone, former)
+        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    if let Some(n4) = &n4 {
+        unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
+    }
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4, alone) {
+    let seed = u64::from_ne_bytes(entropy.octets());
+    let state = state.map(|path| core::open_state(config, path)).transpose()?;
+    let inherited = Inherited { state, of_unit: config.place.is_some() };
+    match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
             info!("N3: {at}");

@@ -18,4 +18,4 @@ pub(crate) use n2::open_n2;
 pub(crate) use n4::open_n4;
 pub(crate) use smf_n4::open_smf_n4;
 pub(crate) use subscribers::subscription;
-pub(crate) use upf::LocalUpf;
+pub(crate) use upf::{Inherited, LocalUpf, open_state};

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_pfcp::{Frame, Message};
@@ -43,7 +43,10 @@ pub(crate) struct N4Socket {
 impl N4Socket {
     /// Listens at `at`. Errors: those of `bind`.
     fn bind(at: SocketAddr, within: IpAddr) -> std::io::Result<Self> {
-        let socket = UdpSocket::bind(at)?;
+        Self::over(UdpSocket::bind(at)?, within)
+    }
+
+    fn over(socket: UdpSocket, within: IpAddr) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let at = socket.local_addr()?;
         Ok(Self { socket, at, within, buffer: vec![0; DATAGRAM_OCTETS_MAX], counters: N4Counters::default() })
@@ -90,14 +93,20 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for external SMFs, if configured; `alone`: there is no SMF in this program. Errors: those of `bind`,
-/// with the address.
+/// Opens N4 for external SMFs, if configured; `alone`: there is no SMF in this program. `former`: the socket of the UPF that this one
+/// replaces. Errors: those of `bind`, with the address.
 pub(crate) fn open_n4(
     config: &Config,
     alone: bool,
+    former: Option<OwnedFd>,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    N4Socket::bind(at, if alone { UNSPECIFIED } else { config.n4.node_id }).map(Some).map_err(|e| (at, e))
+    let within = if alone { UNSPECIFIED } else { config.n4.node_id };
+    let opened = match former {
+        Some(socket) => N4Socket::over(socket.into(), within),
+        None => N4Socket::bind(at, within),
+    };
+    opened.map(Some).map_err(|e| (at, e))
 }
 
 /// Whether a message of the datagram claims to be from `node`: it could then end that node's association and sessions.

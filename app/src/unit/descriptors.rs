@@ -21,6 +21,11 @@ pub(crate) const API: &str = "cta/api";
 /// The SMF's socket of N4.
 pub(crate) const N4: &str = "cta/n4";
 
+/// The UPF's socket of N4.
+pub(crate) const UPF_N4: &str = "upf/n4";
+/// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
+pub(crate) const UPF_PORTS: &str = "upf/port-";
+
 /// Between two attempts to reach the manager.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the first connection may take: the manager listens before it starts a function.

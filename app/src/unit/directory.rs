@@ -36,6 +36,11 @@ impl Directory {
         self.0.join("links.key")
     }
 
+    /// The sessions of the UPF.
+    pub(crate) fn upf_state(&self) -> PathBuf {
+        self.0.join("upf.state")
+    }
+
     /// Beside this file the primary CTA writes the associations of gNBs down.
     pub(crate) fn associations(&self) -> PathBuf {
         self.0.join("n2")
@@ -49,6 +54,15 @@ impl Directory {
     /// The records by which the functions agree.
     pub(super) fn records(&self) -> PathBuf {
         self.0.join("records")
+    }
+
+    /// Removes what is of the functions that have run: none of them runs.
+    pub(super) fn clear(&self) {
+        let associations = self.associations().with_extension("running");
+        for file in [self.functions(), self.records(), self.socket(), self.upf_state(), associations] {
+            // One that is not there need not go.
+            let _ = fs::remove_file(file);
+        }
     }
 
     /// The unit's token. Errors: one sentence.

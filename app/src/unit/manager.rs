@@ -89,6 +89,9 @@ impl Manager {
         let lock = directory.take()?;
         let program = own_program()?;
         let mut members = adopt(&directory);
+        if members.is_empty() {
+            directory.clear();
+        }
         let records = records_of(&directory, &members)?;
         let (orders_in, orders) = channel();
         let no_wake = |e| format!("the system gives no eventfd: {e}");
@@ -438,9 +441,7 @@ impl Manager {
                 self.service.ended(function, run);
             }
         }
-        let _ = fs::remove_file(self.directory.functions());
-        let _ = fs::remove_file(self.directory.records());
-        let _ = fs::remove_file(self.directory.socket());
+        self.directory.clear();
     }
 
     fn end(&mut self, function: Function, signals: &mut UnixStream, at_once: &mut bool) {

@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options) -> Done {
     print("starting a unit and its servers in a network namespace of their own\n")?;
     let mut playground = Playground::start(&wish)?;
     let directory = playground.unit_directory();
-    await_complete(&playground)?;
+    await_complete(&playground, None)?;
     let servers = Servers::start(GATEWAY)?;
     print(&crate::command::unit::text(&unit::status(&directory)?))?;
     let config = RunnerConfig {
@@ -233,18 +233,19 @@ fn blows(
         let before = seen(noticed);
         gaps.longest();
         let begun = Instant::now();
+        let mut killed = None;
         match blow {
-            Blow::Cpf => kill(directory, |f| f.name.starts_with("cpf-"))?,
-            Blow::Upf => kill(directory, |f| f.name == "upf")?,
-            Blow::Primary => kill(directory, |f| f.state == "primary")?,
-            Blow::Replica => kill(directory, |f| f.state == "replica")?,
+            Blow::Cpf => killed = kill(directory, |f| f.name.starts_with("cpf-"))?,
+            Blow::Upf => killed = kill(directory, |f| f.name == "upf")?,
+            Blow::Primary => killed = kill(directory, |f| f.state == "primary")?,
+            Blow::Replica => killed = kill(directory, |f| f.state == "replica")?,
             Blow::Manager => playground.lose_core(wish)?,
             Blow::Upgrade => unit::upgrade(directory, None, |_| match begun.elapsed() < UPGRADE_WITHIN {
                 true => Ok(()),
                 false => Err("the functions are not replaced in time".into()),
             })?,
         }
-        await_complete(playground)?;
+        await_complete(playground, killed)?;
         let complete = begun.elapsed();
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
         let (gap, ues) = gaps.longest();
@@ -260,21 +261,24 @@ fn seen(noticed: &Mutex<Noticed>) -> (u64, u64) {
     (noticed.registrations, noticed.sessions)
 }
 
-/// `kill -9` of the first function of the unit that this is true of. Errors: there is none.
-fn kill(directory: &Path, is: impl Fn(&unit::FunctionStatus) -> bool) -> Done {
+/// `kill -9` of the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
+fn kill(directory: &Path, is: impl Fn(&unit::FunctionStatus) -> bool) -> Result<Option<i32>, String> {
     let status = unit::status(directory)?;
     let function = status.functions.iter().find(|f| is(f)).and_then(|f| Pid::from_raw(f.pid?));
     let pid = function.ok_or("the unit has no such function")?;
-    kill_process(pid, Signal::KILL).map_err(|e| format!("a function cannot be killed: {e}"))
+    kill_process(pid, Signal::KILL).map_err(|e| format!("a function cannot be killed: {e}"))?;
+    Ok(Some(pid.as_raw_nonzero().get()))
 }
 
-/// Waits until each function runs, the primary CTA has a replica, and so has each UE. Errors: it takes too long.
-fn await_complete(playground: &Playground) -> Done {
+/// Waits until each function runs, in another process than the one that was killed, the primary CTA has a replica, and so has each UE.
+/// Errors: it takes too long.
+fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
         let all =
             status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));
         let has = |state: &str| status.functions.iter().any(|f| f.state == state);
-        all && has("primary") && has("replica")
+        let gone = killed.is_none() || status.functions.iter().all(|f| f.pid != killed);
+        gone && all && has("primary") && has("replica")
     };
     let directory = playground.unit_directory();
     let without_replica = || playground.client().metric(Metric::UesWithoutBackup, None);

@@ -172,7 +172,9 @@ impl ControlLoop {
     /// Asks external SMFs to move their sessions to other UPFs, and waits for them (TS 29.244 §6.2.8.3).
     fn release_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + SMFS_LEAVE_WITHIN;
-        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others()) else { return };
+        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others() && !u.keeps_state()) else {
+            return;
+        };
         info!("SMFs are asked to move their sessions to other UPFs");
         upf.retire(clock::now(), SMFS_LEAVE_WITHIN);
         let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);
