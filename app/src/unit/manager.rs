@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ use crate::entropy::SystemEntropy;
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a function may take to end when it is asked to; a CTA waits ten seconds for SMFs at most.
 const ENDED_WITHIN: Duration = Duration::from_secs(15);
+/// How long the last answer to an operator may take before the manager replaces itself.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// How long the first CTA has to serve before the second one may.
 const FIRST_SERVES_WITHIN: Duration = Duration::from_secs(3);
 /// The longest time without a look at what is due.
@@ -53,6 +56,8 @@ struct Member {
     due: Option<Instant>,
     /// It is asked to end, and is not to start again.
     leaves: bool,
+    /// It is asked to end, and starts again at once.
+    replaced: bool,
     ended: u64,
 }
 
@@ -79,12 +84,19 @@ pub(super) struct Manager {
     upgrade: Option<Upgrade>,
     /// The log has that all functions are there.
     complete: bool,
+    /// It replaces itself by the program that is in force.
+    renews: Option<Instant>,
+    /// SIGHUP has come.
+    reloads: Arc<AtomicBool>,
     _lock: ManagerLock,
 }
 
 impl Manager {
     /// Takes the runtime directory, adopts the functions that run, and starts the others. Errors: one sentence.
     pub(super) fn start(config: Config, file: Option<PathBuf>) -> Result<Self, String> {
+        let reloads = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, reloads.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
         let directory = Directory::of(&config.unit.directory);
         let lock = directory.take()?;
         let program = own_program()?;
@@ -120,6 +132,8 @@ impl Manager {
             wake,
             upgrade: None,
             complete: false,
+            renews: None,
+            reloads,
             _lock: lock,
         };
         manager.open_api()?;
@@ -173,6 +187,7 @@ impl Manager {
             restarts: Restarts::default(),
             due: Some(now),
             leaves: false,
+            replaced: false,
             ended: 0,
         };
         self.members.insert(function, member);
@@ -275,7 +290,10 @@ impl Manager {
             let run = process.run;
             self.service.ended(function, run);
             let status = process.reap();
-            if member.leaves {
+            if std::mem::take(&mut member.replaced) {
+                info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
+                member.due = Some(Instant::now());
+            } else if member.leaves {
                 info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
                 self.members.remove(&function);
             } else {
@@ -305,6 +323,12 @@ impl Manager {
             if let Some(upgrade) = self.upgrade.take() {
                 self.upgrade = upgrade.step(self);
             }
+            if self.renews.take_if(|at| *at <= Instant::now()).is_some() {
+                self.become_new();
+            }
+            if self.reloads.swap(false, Ordering::AcqRel) {
+                self.reload();
+            }
             self.report_complete();
             let ctas = self.members.iter().filter(|(f, _)| matches!(f, Function::Cta(_)));
             if ctas.filter(|(_, m)| m.process.is_some() || m.due.is_some()).count() == 0 {
@@ -318,11 +342,22 @@ impl Manager {
         Ok(())
     }
 
+    /// SIGHUP: the primary CTA reads the configuration anew, and passes it to the CPFs.
+    fn reload(&self) {
+        let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
+        let process = primary.and_then(|function| self.members.get(&function)?.process.as_ref());
+        match process {
+            Some(process) => process.signal(Signal::HUP),
+            None => warn!("no CTA serves now, so the configuration is not reloaded: send SIGHUP again"),
+        }
+    }
+
     /// Waits until something happens or is due.
     fn wait(&self, signals: &UnixStream) {
         let now = Instant::now();
         let due = self.members.values().filter_map(|m| m.due).map(|at| at.saturating_duration_since(now));
         let upgrade = self.upgrade.as_ref().map(|_| Duration::from_millis(20));
+        let due = due.chain(self.renews.map(|at| at.saturating_duration_since(now)));
         let wait = due.chain(upgrade).min().unwrap_or(CHECKED_EVERY).min(CHECKED_EVERY);
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         let processes = self.members.values().filter_map(|m| m.process.as_ref()).map(AsFd::as_fd);
@@ -392,6 +427,30 @@ impl Manager {
             }
         });
         Status { manager: std::process::id() as i32, functions: functions.collect(), descriptors, refused }
+    }
+
+    /// Replaces a function by the program that is in force: it is asked to end, and its successor starts at once.
+    pub(super) fn replace(&mut self, function: Function) {
+        if let Some(member) = self.members.get_mut(&function) {
+            member.program = self.program.clone();
+            member.replaced = true;
+            member.process.iter().for_each(|process| process.signal(Signal::TERM));
+        }
+        self.service.forget(function);
+    }
+
+    /// Has this manager replace itself by the program that is in force, as soon as it has answered. The functions are not touched.
+    pub(super) fn renew(&mut self) {
+        self.renews = Some(Instant::now() + ANSWERED_WITHIN);
+    }
+
+    /// This process becomes a manager of the new program, under the same number: it adopts the functions, which remain its children.
+    fn become_new(&self) {
+        let mut command = Command::new(&self.program);
+        command.args(std::env::args_os().skip(1));
+        info!(program = %self.program.display(), "the manager replaces itself");
+        let error = std::os::unix::process::CommandExt::exec(&mut command);
+        error!("the manager cannot replace itself, and continues as it is: {error}");
     }
 
     /// Whether each UE could lose another CPF, as the primary CTA says.
@@ -487,6 +546,7 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
             restarts: Restarts::default(),
             due: None,
             leaves: false,
+            replaced: false,
             ended: 0,
         };
         Some((function.parse().ok()?, member))

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use super::records::Run;
 
@@ -51,7 +53,12 @@ impl Process {
     pub(super) fn reap(mut self) -> String {
         match self.child.as_mut().map(Child::wait) {
             Some(Ok(status)) => status.to_string(),
-            _ => "unknown status".into(),
+            _ => {
+                // A child of this process if the manager has replaced itself since; else its parent has waited for it.
+                let _ =
+                    waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+                "unknown status".into()
+            }
         }
     }
 }

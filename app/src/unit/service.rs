@@ -145,6 +145,11 @@ impl Service {
         self.state().joined.get(&function).map(|joined| joined.code.clone())
     }
 
+    /// A function is replaced: its successor connects anew.
+    pub(super) fn forget(&self, function: Function) {
+        self.state().joined.remove(&function);
+    }
+
     /// Whether a descriptor of this name is kept.
     pub(super) fn keeps(&self, name: &str) -> bool {
         self.state().descriptors.contains_key(name)

@@ -1,7 +1,8 @@
 //! `whimbrel upgrade`: the functions are replaced one by one by another program, or by the same one, while UEs are served.
 //!
 //! The order is that of a cluster (docs/cluster.md, Upgrading): CPFs of the new code join until there are as many as of the old one, then
-//! the old ones leave; then the CTA replica is replaced, and takes over from the primary, which is replaced last.
+//! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows, and last the
+//! manager itself.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,6 +38,8 @@ enum Step {
     OldPrimary(Function),
     /// The pair is complete again.
     LastCta,
+    /// The UPF runs the new program.
+    Upf,
 }
 
 /// An upgrade under way.
@@ -113,6 +116,7 @@ impl Upgrade {
             }
             Step::OldPrimary(function) => !manager.runs(function) && primary.is_some_and(|p| p != function),
             Step::LastCta => replica.is_some() && replica != primary,
+            Step::Upf => manager.service.code_of(Function::Upf).as_ref() == Some(&self.code),
         };
         if !done {
             self.reached = None;
@@ -121,7 +125,7 @@ impl Upgrade {
         let settled = match self.step {
             Step::NewCpfs | Step::OldCpf(_) => SETTLED_AFTER,
             Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
-            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta => Duration::ZERO,
+            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta | Step::Upf => Duration::ZERO,
         };
         let settled = since.is_some_and(|since| since.elapsed() >= settled);
         let asks = matches!(self.step, Step::NewCpfs | Step::OldCpf(_));
@@ -165,7 +169,13 @@ impl Upgrade {
                 self.go(Step::LastCta)
             }
             Step::LastCta => {
-                self.say(format!("done: the CPFs and the CTAs run code {}", self.code));
+                self.say("the UPF leaves its sessions to its successor");
+                manager.replace(Function::Upf);
+                self.go(Step::Upf)
+            }
+            Step::Upf => {
+                self.say(format!("done: the functions run code {}", self.code));
+                manager.renew();
                 None
             }
         }
