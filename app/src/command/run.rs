@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -125,8 +125,15 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     // Where all UPFs are elsewhere, this host needs no way for packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
     let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
-    let upf =
-        if wanted { user_plane(&config, &console, &mut entropy, upf_alone, state.as_deref())? } else { None };
+    let upf = match wanted {
+        true => {
+            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+            let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
+            let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
+            user_plane(&config, &console, &mut entropy, upf_alone, inherited)?
+        }
+        false => None,
+    };
     if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
@@ -135,7 +142,9 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         _ if place.is_some() => None, // the functions of a unit have one store, and another one is there when one is killed
         Ok((mark, left)) => {
             if let Some(associations) = left {
-                warn!("{}", aftermath::warning(count));
+                if state.is_none() {
+                    warn!("{}", aftermath::warning(count));
+                }
                 if let Some(n2) = &mut n2 {
                     associations.iter().for_each(|former| n2.abort_former(former));
                 }
@@ -340,10 +349,10 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
     alone: bool,
-    state: Option<&Path>,
+    mut inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let former = unit::descriptors::take(unit::descriptors::UPF_N4);
-    let n4 = core::open_n4(config, alone, former)
+    let Inherited { n4: given, .. } = &mut inherited;
+    let n4 = core::open_n4(config, alone, given.take())
         .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
     if let Some(n4) = &n4 {
         unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
@@ -352,8 +361,6 @@ fn user_plane(
         info!("N4: PFCP for other SMFs on {at}");
     }
     let seed = u64::from_ne_bytes(entropy.octets());
-    let state = state.map(|path| core::open_state(config, path)).transpose()?;
-    let inherited = Inherited { state, of_unit: config.place.is_some() };
     match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());

@@ -43,10 +43,11 @@ pub(crate) struct N4Socket {
 impl N4Socket {
     /// Listens at `at`. Errors: those of `bind`.
     fn bind(at: SocketAddr, within: IpAddr) -> std::io::Result<Self> {
-        Self::over(UdpSocket::bind(at)?, within)
+        Self::of(UdpSocket::bind(at)?, within)
     }
 
-    fn over(socket: UdpSocket, within: IpAddr) -> std::io::Result<Self> {
+    /// Of a socket that is bound. Errors: those of fcntl(2) and getsockname(2).
+    fn of(socket: UdpSocket, within: IpAddr) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let at = socket.local_addr()?;
         Ok(Self { socket, at, within, buffer: vec![0; DATAGRAM_OCTETS_MAX], counters: N4Counters::default() })
@@ -93,17 +94,17 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for external SMFs, if configured; `alone`: there is no SMF in this program. `former`: the socket of the UPF that this one
-/// replaces. Errors: those of `bind`, with the address.
+/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one; `alone`: there is no SMF in this
+/// program. Errors: those of `bind`, with the address.
 pub(crate) fn open_n4(
     config: &Config,
     alone: bool,
-    former: Option<OwnedFd>,
+    given: Option<OwnedFd>,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
     let within = if alone { UNSPECIFIED } else { config.n4.node_id };
-    let opened = match former {
-        Some(socket) => N4Socket::over(socket.into(), within),
+    let opened = match given {
+        Some(socket) => N4Socket::of(socket.into(), within),
         None => N4Socket::bind(at, within),
     };
     opened.map(Some).map_err(|e| (at, e))

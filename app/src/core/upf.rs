@@ -121,7 +121,7 @@ impl LocalUpf {
         inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
-        let Inherited { state, of_unit } = inherited;
+        let Inherited { state, of_unit, .. } = inherited;
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
@@ -482,6 +482,8 @@ impl LocalUpf {
 pub(crate) struct Inherited {
     /// Where its sessions are kept.
     pub(crate) state: Option<StateFile>,
+    /// Its socket of N4, if another process has held it.
+    pub(crate) n4: Option<OwnedFd>,
     /// It is the UPF of a unit, whose manager holds its sockets and devices.
     pub(crate) of_unit: bool,
 }
@@ -527,7 +529,9 @@ fn log_restored(restored: Restored) {
             "{lost} sessions of the state file could not be restored: their records are damaged, or do not fit the configuration"
         );
     }
-    info!("N4: the UPF goes on with {sessions} sessions of {associations} SMFs from its state file");
+    if associations > 0 {
+        info!("N4: the UPF goes on with {sessions} sessions of {associations} SMFs from its state file");
+    }
 }
 
 /// What happened on N3 or N4, in one sentence, and how much it matters.
