@@ -15,9 +15,11 @@
 //! Peers on the same host that leave checksums to the network card are not understood by raw sockets; no card, no sum.
 
 mod guard;
+mod inherit;
 mod kernel;
 mod packets;
 mod report;
+mod store;
 mod sys;
 
 use std::net::IpAddr;
@@ -26,9 +28,12 @@ use std::os::fd::BorrowedFd;
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{Connect, Input, Send};
 
+pub use inherit::{Inheritance, Sockets, Successor};
 pub use report::{Mode, Obstacle, OpenError, Report};
+pub use store::create_store;
 pub use whimbrel_sctp::{
-    AssociationId, Config, Counters, DownReason, Event, Events, Former, Path, Refusal, Status,
+    Adopted, AssociationId, Config, Counters, Defect, DownReason, Event, Events, Former, Path, Refusal,
+    Resume, Status, UserNotes,
 };
 
 use kernel::KernelTransport;

@@ -6,11 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    AssociationId, Connect, Counters, Endpoint, Events, Former, Input, Outbox, Packets, Path, Refusal, Send,
+    Adopted, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox, Packets,
+    Path, Refusal, Resume, Send, Store,
 };
 
 use crate::guard::PortGuard;
 use crate::report::{Mode, Obstacle};
+use crate::store::AssociationStore;
 use crate::sys::{self, ReceiveBatch};
 use crate::{IoCounters, Settings};
 
@@ -19,9 +21,9 @@ const BATCHES_PER_DRAIN: usize = 8;
 
 /// One socket and the address that it is bound to, which may be unspecified.
 #[derive(Debug)]
-struct Socket {
-    fd: OwnedFd,
-    local: IpAddr,
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) local: IpAddr,
 }
 
 /// The endpoint and its sockets.
@@ -32,6 +34,9 @@ pub(crate) struct PacketTransport {
     batch: ReceiveBatch,
     out: Outbox,
     counters: IoCounters,
+    store: Option<AssociationStore>,
+    /// Another process has taken the store over: nothing leaves here any more.
+    fenced: bool,
     _guards: Vec<PortGuard>,
 }
 
@@ -43,14 +48,8 @@ impl PacketTransport {
         now: Instant,
         limits: &mut Vec<String>,
     ) -> Result<Self, Obstacle> {
-        if mode == Mode::Raw && std::path::Path::new("/proc/net/sctp").exists() {
-            return Err(Obstacle {
-                mode,
-                cause: "the kernel's own SCTP is loaded".into(),
-                effect: "it would abort every association that it does not know, and so all of ours",
-                fix: "use `sctp: kernel`, or unload the sctp module",
-                errno: None,
-            });
+        if mode == Mode::Raw {
+            refuse_beside_kernel_sctp()?;
         }
         if settings.endpoint.port != 0 {
             return Self::open_port(mode, settings, mode == Mode::Raw, secret, now, limits);
@@ -68,7 +67,6 @@ impl PacketTransport {
             .unwrap_or_else(|| Obstacle::of(mode, "finding a free port", &io::ErrorKind::AddrInUse.into())))
     }
 
-    /// `claim`: takes the lock on the port, which UDP sockets have of their own unless the port was ours to choose.
     fn open_port(
         mode: Mode,
         settings: &Settings,
@@ -77,37 +75,28 @@ impl PacketTransport {
         now: Instant,
         limits: &mut Vec<String>,
     ) -> Result<Self, Obstacle> {
-        let wildcard = settings.endpoint.local_addresses.is_empty();
-        let locals = if wildcard {
-            vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
-        } else {
-            settings.endpoint.local_addresses.clone()
-        };
-        let (mut sockets, mut guards) = (Vec::new(), Vec::new());
-        for local in locals {
-            let claimed = if claim { claim_port(mode, local, settings) } else { Ok(None) };
-            let opened = claimed.and_then(|g| open_socket(mode, local, settings).map(|fd| (g, fd)));
-            match opened {
-                Ok((guard, fd)) => {
-                    guards.extend(guard);
-                    sockets.push(Socket { fd, local });
-                }
-                // A host without IPv6 serves IPv4 all the same, unless an IPv6 address is configured.
-                Err(o) if wildcard && local.is_ipv6() && o.errno != Some(libc::EADDRINUSE) => {
-                    limits.push(format!("no IPv6 ({})", o.cause))
-                }
-                Err(o) => return Err(o),
-            }
-        }
-        Ok(Self {
+        let opened = open_sockets(mode, settings, claim, limits)?;
+        Ok(Self::over(mode, opened, Endpoint::new(settings.endpoint.clone(), secret, now), None))
+    }
+
+    /// `store`: where the state of associations outlives this process.
+    pub(crate) fn over(
+        mode: Mode,
+        (sockets, guards): (Vec<Socket>, Vec<PortGuard>),
+        endpoint: Endpoint,
+        store: Option<AssociationStore>,
+    ) -> Self {
+        Self {
             mode,
-            endpoint: Endpoint::new(settings.endpoint.clone(), secret, now),
+            endpoint,
             sockets,
             batch: ReceiveBatch::new(),
             out: Outbox::default(),
             counters: IoCounters::default(),
+            store,
+            fenced: false,
             _guards: guards,
-        })
+        }
     }
 
     pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
@@ -132,10 +121,17 @@ impl PacketTransport {
 
     /// Takes the packets that are there and the timers that are due; what happened is left in `events`.
     pub(crate) fn drain(&mut self, now: Instant, events: &mut Events) {
+        if !self.owns_store() {
+            return events.clear();
+        }
         for at in 0..self.sockets.len() {
             self.drain_socket(at, now);
         }
         self.endpoint.handle(now, Input::Tick, &mut self.out);
+        // A replica may have what the events cause before the next flush: it then has to find them here.
+        if let Some(store) = self.store.as_mut().filter(|_| self.endpoint.holds_acknowledgements()) {
+            self.endpoint.export(store);
+        }
         events.clear();
         core::mem::swap(events, &mut self.out.events);
     }
@@ -162,6 +158,41 @@ impl PacketTransport {
             if n < sys::BATCH {
                 return;
             }
+        }
+    }
+
+    /// Whether this process still owns the store, or has none.
+    fn owns_store(&mut self) -> bool {
+        self.fenced |= self.store.as_ref().is_some_and(|store| !store.is_owner());
+        !self.fenced
+    }
+
+    pub(crate) fn is_fenced(&mut self) -> bool {
+        !self.owns_store()
+    }
+
+    /// Continues what a former owner of the store had. Returns it, and the slots that cannot be continued.
+    pub(crate) fn adopt(&mut self, now: Instant) -> (Vec<Adopted>, Vec<(u32, Defect)>) {
+        let (mut adopted, mut refused) = (Vec::new(), Vec::new());
+        let Some(store) = &self.store else { return (adopted, refused) };
+        for slot in 0..store.slots() {
+            match self.endpoint.adopt(now, slot, store) {
+                Ok(found) => adopted.extend(found),
+                Err(defect) => refused.push((slot, defect)),
+            }
+        }
+        (adopted, refused)
+    }
+
+    pub(crate) fn resume(&mut self, now: Instant, association: AssociationId, how: Resume) {
+        self.endpoint.resume(now, association, how, &mut self.out);
+    }
+
+    /// All that is continued is resumed: a successor continues from here.
+    pub(crate) fn settle(&mut self) {
+        if let Some(store) = &mut self.store {
+            self.endpoint.export(store);
+            store.settle();
         }
     }
 
@@ -192,7 +223,15 @@ impl PacketTransport {
         self.send_packets();
     }
 
+    /// Sends what the endpoint says; what a successor needs is written before.
     fn send_packets(&mut self) {
+        if let Some(store) = self.store.as_mut().filter(|_| !self.fenced) {
+            self.endpoint.export(store);
+        }
+        // After the export: whoever takes the store over now reads what these packets depend on.
+        if !self.owns_store() {
+            self.out.packets.clear();
+        }
         let Self { mode, sockets, out, counters, .. } = self;
         send_packets(*mode, sockets, &out.packets, counters);
         out.packets.clear();
@@ -281,6 +320,52 @@ fn received(
     let header = usize::from(octets.first()? & 0xf) * 4;
     let local = Ipv4Addr::from(*octets.get(16..)?.first_chunk::<4>()?);
     Some((Path { local: local.into(), remote: from.ip(), udp_port: 0 }, octets.get(header..)?))
+}
+
+/// Raw sockets and the kernel's SCTP exclude each other.
+pub(crate) fn refuse_beside_kernel_sctp() -> Result<(), Obstacle> {
+    if !std::path::Path::new("/proc/net/sctp").exists() {
+        return Ok(());
+    }
+    Err(Obstacle {
+        mode: Mode::Raw,
+        cause: "the kernel's own SCTP is loaded".into(),
+        effect: "it would abort every association that it does not know, and so all of ours",
+        fix: "use `sctp: kernel`, or unload the sctp module",
+        errno: None,
+    })
+}
+
+/// Opens the sockets. `claim`: takes the lock on the port, which UDP sockets have of their own unless the port was ours to choose.
+pub(crate) fn open_sockets(
+    mode: Mode,
+    settings: &Settings,
+    claim: bool,
+    limits: &mut Vec<String>,
+) -> Result<(Vec<Socket>, Vec<PortGuard>), Obstacle> {
+    let wildcard = settings.endpoint.local_addresses.is_empty();
+    let locals = if wildcard {
+        vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+    } else {
+        settings.endpoint.local_addresses.clone()
+    };
+    let (mut sockets, mut guards) = (Vec::new(), Vec::new());
+    for local in locals {
+        let claimed = if claim { claim_port(mode, local, settings) } else { Ok(None) };
+        let opened = claimed.and_then(|g| open_socket(mode, local, settings).map(|fd| (g, fd)));
+        match opened {
+            Ok((guard, fd)) => {
+                guards.extend(guard);
+                sockets.push(Socket { fd, local });
+            }
+            // A host without IPv6 serves IPv4 all the same, unless an IPv6 address is configured.
+            Err(o) if wildcard && local.is_ipv6() && o.errno != Some(libc::EADDRINUSE) => {
+                limits.push(format!("no IPv6 ({})", o.cause))
+            }
+            Err(o) => return Err(o),
+        }
+    }
+    Ok((sockets, guards))
 }
 
 fn claim_port(mode: Mode, local: IpAddr, settings: &Settings) -> Result<Option<PortGuard>, Obstacle> {

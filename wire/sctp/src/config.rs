@@ -61,6 +61,9 @@ pub struct Config {
     /// Whether what was not acknowledged is handed back when an association ends
     /// ([`Event::Unacknowledged`](crate::Event::Unacknowledged)). Default: no.
     pub return_unacknowledged: bool,
+    /// Whether a successor may continue the associations ([`Endpoint::export`](crate::Endpoint::export)), which has to be called then.
+    /// Default: no.
+    pub export: bool,
 }
 
 impl Config {
@@ -89,6 +92,7 @@ impl Config {
             hold_acknowledgements: false,
             adaptation: None,
             return_unacknowledged: false,
+            export: false,
         }
     }
 

@@ -51,11 +51,12 @@ impl core::fmt::Debug for Prf {
 }
 
 impl Prf {
-    pub(crate) fn new(secret: [u8; 32]) -> Self {
+    /// `generation`: how many endpoints had this secret before. Each draws other values.
+    pub(crate) fn new(secret: [u8; 32], generation: u32) -> Self {
         // HMAC takes keys of a block's length as they are (RFC 2104 §2); a shorter one is padded with zeros.
         let mut key = [0; 64];
         key[..32].copy_from_slice(&secret);
-        Self { mac: Hmac::new(&key.into()), draws: 0 }
+        Self { mac: Hmac::new(&key.into()), draws: u64::from(generation) << 40 }
     }
 
     /// Sixteen octets that nobody without the secret can guess.
@@ -161,7 +162,7 @@ impl Cookie {
     }
 }
 
-fn write_ip(out: &mut Vec<u8>, a: IpAddr) {
+pub(crate) fn write_ip(out: &mut Vec<u8>, a: IpAddr) {
     match a {
         IpAddr::V4(a) => {
             out.push(4);
@@ -174,7 +175,7 @@ fn write_ip(out: &mut Vec<u8>, a: IpAddr) {
     }
 }
 
-fn read_ip(r: &mut Reader<'_>) -> Option<IpAddr> {
+pub(crate) fn read_ip(r: &mut Reader<'_>) -> Option<IpAddr> {
     const IE: &str = "state cookie address";
     match r.u8(IE).ok()? {
         4 => Some(Ipv4Addr::from(r.array::<4>(IE).ok()?).into()),
@@ -213,7 +214,7 @@ mod tests {
 
     #[test] // RFC 9260 §5.1.3: any change to a cookie is noticed
     fn a_changed_cookie_is_refused() {
-        let prf = Prf::new([7; 32]);
+        let prf = Prf::new([7; 32], 0);
         let mut octets = Vec::new();
         prf.seal(&cookie(), &mut octets);
         assert_eq!(prf.open(&octets), Some(cookie()));
@@ -224,13 +225,14 @@ mod tests {
         }
         assert_eq!(prf.open(&octets[..octets.len() - 1]), None);
         assert_eq!(prf.open(&[]), None);
-        assert_eq!(Prf::new([8; 32]).open(&octets), None, "another secret");
+        assert_eq!(Prf::new([8; 32], 0).open(&octets), None, "another secret");
     }
 
     #[test]
     fn draws_differ_and_repeat_with_the_secret() {
-        let (mut a, mut b) = (Prf::new([1; 32]), Prf::new([1; 32]));
+        let (mut a, mut b) = (Prf::new([1; 32], 0), Prf::new([1; 32], 0));
         assert_eq!(a.tag_and_tsn(), b.tag_and_tsn());
+        assert_ne!(a.tag_and_tsn(), Prf::new([1; 32], 1).tag_and_tsn(), "a successor's differ");
         assert_ne!(a.tag_and_tsn(), a.tag_and_tsn());
         assert_ne!(a.nonce(), a.nonce());
     }

@@ -9,6 +9,7 @@ use whimbrel_ids::Instant;
 use crate::association::{Association, Context, Flow, Identity, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
+use crate::export::{self, Defect, Progress, Saved, Store};
 use crate::handshake::reply;
 use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
 use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
@@ -111,6 +112,43 @@ pub struct Former {
     pub peer_tag: u32,
 }
 
+/// What the user keeps with an association: it is exported with it, as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserNotes {
+    /// Any name; zero if the user has set none.
+    pub label: u64,
+    /// The last of the user's outputs that was queued, or dropped, by a number that only grows.
+    pub mark: u64,
+}
+
+/// An association of a former endpoint that this one goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Its name, as it was.
+    pub association: AssociationId,
+    /// What the user kept with it.
+    pub notes: UserNotes,
+    /// The path that DATA takes first.
+    pub primary: Path,
+    /// The peer's SCTP port.
+    pub peer_port: u16,
+    /// How many streams we may send on.
+    pub outbound_streams: u16,
+    /// The peer's adaptation code point.
+    pub adaptation: Option<u32>,
+    /// Messages that it delivered since it was set up.
+    pub messages: u64,
+}
+
+/// How an adopted association goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// The user knows it, and has its first so many messages; the others follow as [`Event::Data`].
+    After(u64),
+    /// The user does not know it: [`Event::Up`] comes, then the messages that were not released.
+    AsNew,
+}
+
 /// How an association stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -132,6 +170,9 @@ pub struct Status {
 struct Slot {
     generation: u32,
     association: Option<Box<Association>>,
+    /// Whether it changed since the last export, and what is exported.
+    changed: bool,
+    exported: Progress,
 }
 
 /// An SCTP endpoint. It does no I/O: packets, time and entropy come in, packets and events go out.
@@ -150,21 +191,33 @@ pub struct Endpoint {
     timers: BTreeSet<(Instant, u32)>,
     /// Associations that may have something to send.
     dirty: Vec<u32>,
+    /// Slots that changed since the last export.
+    changed: Vec<u32>,
+    /// Reused by exports.
+    scratch: Vec<u8>,
     counters: Counters,
 }
 
 impl Endpoint {
     /// An endpoint. `secret` must be unpredictable, and differ from one start to the next: it keys cookies, tags and
     /// initial TSNs. `now` is taken as the beginning.
-    pub fn new(config: Config, secret: [u8; 32], _now: Instant) -> Self {
+    pub fn new(config: Config, secret: [u8; 32], now: Instant) -> Self {
+        Self::successor(config, secret, 0, now)
+    }
+
+    /// An endpoint that takes the place of others with this secret, `generation` of them, so that cookies they gave are good here. It draws other
+    /// tags and TSNs.
+    pub fn successor(config: Config, secret: [u8; 32], generation: u32, _now: Instant) -> Self {
         Self {
             config: config.sane(),
-            prf: Prf::new(secret),
+            prf: Prf::new(secret, generation),
             slots: Vec::new(),
             free: Vec::new(),
             by_peer: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
+            changed: Vec::new(),
+            scratch: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -207,10 +260,10 @@ impl Endpoint {
     /// Sends what waits: acknowledgements, DATA and replies, bundled per association.
     pub fn flush(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(slot) = self.dirty.pop() {
-            let Self { config, prf, counters, slots, .. } = self;
-            let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else {
-                continue;
-            };
+            let Self { config, prf, counters, slots, changed, .. } = self;
+            let Some(s) = slots.get_mut(slot as usize) else { continue };
+            s.note_change(slot, config, changed);
+            let Some(a) = s.association.as_deref_mut() else { continue };
             a.dirty = false;
             a.transmit(&mut Context { now, config, prf, counters, out });
             let deadline = a.deadline();
@@ -285,6 +338,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether acknowledgements wait for the user.
+    pub fn holds_acknowledgements(&self) -> bool {
+        self.config.hold_acknowledgements
+    }
+
     /// The user answers for the first `messages` messages of an association, counted since [`Event::Up`], a restart of the peer included: they
     /// may be acknowledged, which the next flush does. A stale name, and what was released before, change nothing.
     pub fn release(&mut self, association: AssociationId, messages: u64) {
@@ -294,6 +352,104 @@ impl Endpoint {
         if a.rx.sack_due && !core::mem::replace(&mut a.dirty, true) {
             dirty.push(association.slot);
         }
+    }
+
+    /// Keeps this name with an association. A stale one changes nothing.
+    pub fn set_label(&mut self, association: AssociationId, label: u64) {
+        self.with_notes(association, |notes| notes.label = label);
+    }
+
+    /// Keeps this mark with an association, together with what was queued so far. A stale name changes nothing.
+    pub fn set_mark(&mut self, association: AssociationId, mark: u64) {
+        self.with_notes(association, |notes| notes.mark = mark);
+    }
+
+    /// What the user keeps with an association; `None` if it is gone.
+    pub fn notes(&self, association: AssociationId) -> Option<UserNotes> {
+        let slot = self.slots.get(association.slot as usize)?;
+        Some(slot.association.as_deref().filter(|_| slot.generation == association.generation)?.notes)
+    }
+
+    fn with_notes(&mut self, association: AssociationId, set: impl FnOnce(&mut UserNotes)) {
+        let Self { config, slots, changed, .. } = self;
+        let Some(a) = find(slots, association) else { return };
+        set(&mut a.notes);
+        if let Some(slot) = slots.get_mut(association.slot as usize) {
+            slot.note_change(association.slot, config, changed);
+        }
+    }
+
+    /// Writes what changed since the last export, for a successor ([`Config::export`]). Call it before packets leave, and, if acknowledgements are
+    /// held, before the user acts on events.
+    pub fn export(&mut self, store: &mut impl Store) {
+        let Self { slots, changed, dirty, config, scratch, .. } = self;
+        let layout = store.layout();
+        for slot in dirty.iter() {
+            if let Some(s) = slots.get_mut(*slot as usize) {
+                s.note_change(*slot, config, changed);
+            }
+        }
+        for slot in changed.drain(..) {
+            let Some(s) = slots.get_mut(slot as usize) else { continue };
+            s.changed = false;
+            match s.association.as_deref_mut().filter(|_| slot < store.slots()) {
+                Some(a) => a.export(&mut s.exported, &layout, scratch, store),
+                None => s.exported.withdraw(slot, store),
+            }
+        }
+    }
+
+    /// Continues the association in a slot of a former endpoint's store; `None` if there is none. No event is made and
+    /// nothing leaves before [`Endpoint::resume`], which comes before any packet.
+    ///
+    /// Errors: why it cannot be continued. Its peer finds out by the first packet that it sends (RFC 9260 §8.4), and sets up another one.
+    pub fn adopt(&mut self, now: Instant, slot: u32, saved: &impl Saved) -> Result<Option<Adopted>, Defect> {
+        let Some(head) = export::read_head(slot, saved)? else { return Ok(None) };
+        let a = Association::restore(slot, &head, saved, now, &self.config)?;
+        let taken = |p: &PathState| self.slot_of(a.local_port, a.peer_port, p.path.remote).is_some();
+        let free = self.slots.get(slot as usize).is_none_or(|s| s.association.is_none());
+        let fits = (slot as usize) < self.config.associations_max && a.local_port == self.config.port;
+        if !free || !fits || a.paths.iter().any(taken) {
+            return Err(Defect::NotOurs);
+        }
+        while self.slots.len() <= slot as usize {
+            self.free.push(self.slots.len() as u32);
+            self.slots.push(Slot::default());
+        }
+        self.free.retain(|f| *f != slot);
+        let adopted = Adopted {
+            association: a.id,
+            notes: a.notes,
+            primary: a.paths.get(a.primary).map(|p| p.path).ok_or(Defect::NotOurs)?,
+            peer_port: a.peer_port,
+            outbound_streams: a.outbound_streams,
+            adaptation: a.adaptation,
+            messages: a.rx.messages(),
+        };
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            s.generation = a.id.generation;
+        }
+        self.insert(a);
+        self.register(slot);
+        Ok(Some(adopted))
+    }
+
+    /// An adopted association goes on: its messages follow as events, and what was under way leaves again at the next flush.
+    pub fn resume(&mut self, now: Instant, association: AssociationId, how: Resume, out: &mut Outbox) {
+        if find(&mut self.slots, association).is_none() {
+            return;
+        }
+        let hold = self.config.hold_acknowledgements;
+        self.with(Some(association.slot), now, out, |a, cx| {
+            let has = match how {
+                Resume::After(messages) => messages,
+                Resume::AsNew => {
+                    a.announce(cx.out);
+                    0
+                }
+            };
+            a.rx.resume(has, hold, a.id, &mut cx.out.events);
+        });
     }
 
     /// How an association stands; `None` if it is gone.
@@ -530,6 +686,7 @@ impl Endpoint {
         let Some(s) = self.slots.get_mut(slot as usize) else { return };
         let Some(a) = s.association.take() else { return };
         s.generation = s.generation.wrapping_add(1);
+        s.note_change(slot, &self.config, &mut self.changed);
         for p in &a.paths {
             let key = (a.local_port, a.peer_port, p.path.remote);
             if self.by_peer.get(&key) == Some(&slot) {
@@ -541,6 +698,14 @@ impl Endpoint {
             self.dirty.retain(|d| *d != slot);
         }
         self.free.push(slot);
+    }
+}
+
+impl Slot {
+    fn note_change(&mut self, slot: u32, config: &Config, changed: &mut Vec<u32>) {
+        if config.export && !core::mem::replace(&mut self.changed, true) {
+            changed.push(slot);
+        }
     }
 }
 

@@ -11,7 +11,8 @@
 //! | Graceful and abortive close | §9 |
 //! | Adaptation layer indication, told to peers who indicate the same | RFC 5061 §4.2.6 |
 //! | Unsent and unacknowledged messages handed back when an association ends | §11.1 |
-//! | Acknowledgements that wait for the user, who may be answerable for what is acknowledged | beside it |
+//! | Acknowledgements that wait for the user, which may be answerable for what is acknowledged | beside it |
+//! | Associations that another endpoint goes on with when this one is gone | beside it |
 //!
 //! | Not supported | Why |
 //! |---|---|
@@ -30,6 +31,7 @@ mod association;
 mod config;
 mod cookie;
 mod endpoint;
+mod export;
 mod handshake;
 mod outbox;
 mod packet;
@@ -40,5 +42,6 @@ mod tsns;
 
 pub use association::State;
 pub use config::Config;
-pub use endpoint::{Connect, Counters, Endpoint, Former, Input, Send, Status};
+pub use endpoint::{Adopted, Connect, Counters, Endpoint, Former, Input, Resume, Send, Status, UserNotes};
+pub use export::{Defect, Layout, Saved, Store};
 pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, Refusal};

@@ -19,6 +19,16 @@ pub(crate) struct Heartbeat {
     pub(crate) timeout: Instant,
 }
 
+/// What was measured of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) srtt: Option<Duration>,
+    pub(crate) rttvar: Duration,
+    pub(crate) rto: Duration,
+    pub(crate) cwnd: usize,
+    pub(crate) ssthresh: usize,
+}
+
 /// State of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct PathState {
@@ -92,6 +102,23 @@ impl PathState {
         };
         self.srtt = Some(srtt);
         self.rto = (srtt + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
+    }
+
+    /// What was measured so far, for a successor.
+    pub(crate) fn measured_so_far(&self) -> Measured {
+        let Self { srtt, rttvar, rto, cwnd, ssthresh, .. } = *self;
+        Measured { srtt, rttvar, rto, cwnd, ssthresh }
+    }
+
+    /// Continues from what was measured before, within the bounds of this endpoint.
+    pub(crate) fn take_up(&mut self, before: Measured, config: &Config) {
+        /// A minute; no round trip is longer than the largest RTO of any configuration.
+        const LONGEST: Duration = Duration::from_secs(60);
+        self.srtt = before.srtt.map(|srtt| srtt.min(LONGEST));
+        self.rttvar = before.rttvar.min(LONGEST);
+        self.rto = before.rto.clamp(config.rto_min, config.rto_max);
+        self.cwnd = before.cwnd.clamp(self.packet_max, config.send_buffer_octets.max(self.packet_max));
+        self.ssthresh = before.ssthresh.max(4 * self.packet_max);
     }
 
     /// The smoothed round-trip time, once measured.

@@ -1,17 +1,19 @@
 //! The receiving half: which TSNs came, reassembly, order within streams, SACK (RFC 9260 §6.2, §6.5-6.7, §6.9).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_ids::Instant;
 
 use crate::config::Config;
+use crate::export::Defect;
+use crate::export::record::{Kind, Record};
 use crate::outbox::{AssociationId, Events};
 use crate::packet::{be16, be32, data_flag, kind, write_chunk};
 use crate::tsns::Tsns;
 
 /// Most separate runs of TSNs above the cumulative one that are remembered. A SACK for an MTU of 1500 reports 360;
 /// 256 losses at once on one association is beyond use.
-const RANGES_MAX: usize = 256;
+pub(crate) const RANGES_MAX: usize = 256;
 /// Most duplicate TSNs reported in one SACK: they only serve the sender's statistics.
 const DUPLICATES_MAX: usize = 16;
 /// How far above the cumulative TSN one is taken: gap ack blocks have 16 bits (RFC 9260 §3.3.4).
@@ -48,7 +50,8 @@ impl<'a> Data<'a> {
 /// A fragment, or a whole message, that waits.
 #[derive(Clone, Debug)]
 struct Held {
-    /// Its TSN, or that of the last fragment.
+    /// Its TSN, or those of the first and the last fragment.
+    first: u64,
     tsn: u64,
     flags: u8,
     stream: u16,
@@ -68,14 +71,37 @@ pub(crate) enum Taken {
     OutOfResource,
 }
 
+/// A message that the user has.
+#[derive(Clone, Debug)]
+struct Delivered {
+    /// Its last TSN.
+    last: u64,
+    /// What it counts against the window until it is released.
+    octets: usize,
+    stream: u16,
+    ppid: u32,
+    /// The message itself, if a successor may have to deliver it again.
+    user: Vec<u8>,
+}
+
+/// The numbers of a receiving half that is continued.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    pub(crate) cum: u64,
+    pub(crate) runs: VecDeque<(u64, u64)>,
+    pub(crate) messages: u64,
+    pub(crate) released: u64,
+    pub(crate) next_ssn: Vec<u16>,
+}
+
 /// What the user has not released, and what is acknowledged meanwhile.
 #[derive(Clone, Debug)]
 struct Hold {
     /// What was released, and what is nobody's to release: fragments before the last one of their message, which brings them back
     /// if it is not acknowledged.
     acknowledged: Tsns,
-    /// The newest messages: each one's last TSN, and what it counts against the window.
-    delivered: VecDeque<(u64, usize)>,
+    /// The newest messages.
+    delivered: VecDeque<Delivered>,
     octets: usize,
 }
 
@@ -111,6 +137,9 @@ pub(crate) struct Receiver {
     pub(crate) sack_by: Option<Instant>,
     packets_unsacked: u8,
     data_in_packet: bool,
+    /// Whether a successor may continue, and the journal's records since the last export.
+    exports: bool,
+    pub(crate) fresh: Vec<u8>,
 }
 
 impl Receiver {
@@ -131,6 +160,8 @@ impl Receiver {
             sack_by: None,
             packets_unsacked: 0,
             data_in_packet: false,
+            exports: config.export,
+            fresh: Vec::new(),
         }
     }
 
@@ -165,10 +196,10 @@ impl Receiver {
         let Some(hold) = &mut self.hold else { return };
         let rest = self.messages.saturating_sub(messages);
         while hold.delivered.len() as u64 > rest
-            && let Some((last, octets)) = hold.delivered.pop_front()
+            && let Some(message) = hold.delivered.pop_front()
         {
-            hold.octets -= octets;
-            hold.acknowledge(last);
+            hold.octets -= message.octets;
+            hold.acknowledge(message.last);
             self.sack_due = true;
         }
     }
@@ -178,13 +209,26 @@ impl Receiver {
         self.held_octets + self.hold.as_ref().map_or(0, |h| h.octets)
     }
 
-    /// A message went to the user.
-    fn passed_on(&mut self, last: u64, octets: usize) {
+    /// Whether delivered messages are kept for a successor.
+    fn keeps_delivered(&self) -> bool {
+        self.exports && self.hold.is_some()
+    }
+
+    /// A message of `octets` went to the user; `held_from`: the first of its chunks, if they were held.
+    fn passed_on(&mut self, mut message: Delivered, held_from: Option<u64>) {
         self.messages += 1;
+        if self.exports {
+            let number = self.messages;
+            match held_from {
+                Some(first) => taken(first, message.last, number).write(&mut self.fresh),
+                None if self.hold.is_some() => delivered(&message, number).write(&mut self.fresh),
+                None => {}
+            }
+        }
         if let Some(hold) = &mut self.hold {
-            let octets = octets + HELD_OVERHEAD_OCTETS;
-            hold.delivered.push_back((last, octets));
-            hold.octets += octets;
+            message.octets += HELD_OVERHEAD_OCTETS;
+            hold.octets += message.octets;
+            hold.delivered.push_back(message);
         }
     }
 
@@ -238,10 +282,13 @@ impl Receiver {
         }
         if deliverable {
             events.push_data(id, data.stream, data.ppid, core::iter::once(data.user));
-            self.passed_on(tsn, data.user.len());
+            let user = if self.keeps_delivered() { data.user.to_vec() } else { Vec::new() };
+            let (octets, stream, ppid) = (data.user.len(), data.stream, data.ppid);
+            self.passed_on(Delivered { last: tsn, octets, stream, ppid, user }, None);
             self.delivered(&data, id, events);
         } else {
             let held = Held {
+                first: tsn,
                 tsn,
                 flags: data.flags,
                 stream: data.stream,
@@ -249,6 +296,9 @@ impl Receiver {
                 ppid: data.ppid,
                 user: data.user.to_vec(),
             };
+            if self.exports {
+                chunk(&held).write(&mut self.fresh);
+            }
             self.keep(tsn, held, whole, id, events);
         }
         Taken::Fine
@@ -280,7 +330,8 @@ impl Receiver {
             let Some(held) = self.waiting.remove(&(stream, *ssn)) else { return };
             self.held_octets -= held.user.len() + HELD_OVERHEAD_OCTETS;
             events.push_data(id, held.stream, held.ppid, core::iter::once(held.user.as_slice()));
-            self.passed_on(held.tsn, held.user.len());
+            let Held { first, tsn: last, stream, ppid, user, .. } = held;
+            self.passed_on(Delivered { last, octets: user.len(), stream, ppid, user }, Some(first));
         }
     }
 
@@ -293,8 +344,13 @@ impl Receiver {
             {
                 e.insert(held);
                 self.held_octets += cost;
-            } else if let Some(hold) = &mut self.hold {
-                hold.acknowledge(held.tsn);
+            } else {
+                if self.exports {
+                    taken(held.first, held.tsn, 0).write(&mut self.fresh);
+                }
+                if let Some(hold) = &mut self.hold {
+                    hold.acknowledge(held.tsn);
+                }
             }
             return;
         }
@@ -336,21 +392,22 @@ impl Receiver {
             let parts = self.fragments.range(first..=last).map(|(_, f)| f.user.as_slice());
             events.push_data(id, stream, ppid, parts);
         }
+        let keeps = !in_turn || self.keeps_delivered();
         let (mut user, mut octets) = (Vec::new(), 0);
         for tsn in first..=last {
             if let Some(f) = self.fragments.remove(&tsn) {
                 self.held_octets -= f.user.len() + HELD_OVERHEAD_OCTETS;
                 octets += f.user.len();
-                if !in_turn {
+                if keeps {
                     user.extend_from_slice(&f.user);
                 }
             }
         }
         if !in_turn {
-            let held = Held { tsn: last, flags, stream, ssn, ppid, user };
+            let held = Held { first, tsn: last, flags, stream, ssn, ppid, user };
             return self.keep(first, held, true, id, events);
         }
-        self.passed_on(last, octets);
+        self.passed_on(Delivered { last, octets, stream, ppid, user }, Some(first));
         if !unordered {
             self.advance(stream, id, events);
         }
@@ -400,4 +457,208 @@ impl Receiver {
         self.sack_by = None;
         self.packets_unsacked = 0;
     }
+
+    /// Most octets that [`Self::write_live`] writes.
+    pub(crate) fn live_octets_max(&self) -> usize {
+        self.used()
+    }
+
+    /// The records of all that a successor needs.
+    pub(crate) fn write_live(&self, out: &mut Vec<u8>) {
+        self.fragments.values().for_each(|held| chunk(held).write(out));
+        for held in self.waiting.values() {
+            let whole = data_flag::BEGINNING | data_flag::END;
+            Record { flags: held.flags | whole, ..chunk(held) }.write(out);
+        }
+        for (message, number) in self.hold.iter().flat_map(|h| &h.delivered).zip(self.released() + 1..) {
+            delivered(message, number).write(out);
+        }
+    }
+
+    /// How many messages the user has released; without a hold, all that were delivered.
+    fn released(&self) -> u64 {
+        self.messages - self.hold.as_ref().map_or(0, |h| h.delivered.len() as u64)
+    }
+
+    /// The numbers for a successor.
+    pub(crate) fn write_numbers(&self, out: &mut Vec<u8>) {
+        for number in [self.received.cum, self.messages, self.released()] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        self.next_ssn.iter().for_each(|ssn| out.extend_from_slice(&ssn.to_be_bytes()));
+        out.extend_from_slice(&(self.received.runs.len() as u16).to_be_bytes());
+        for (start, end) in &self.received.runs {
+            out.extend_from_slice(&start.to_be_bytes());
+            out.extend_from_slice(&end.to_be_bytes());
+        }
+    }
+
+    /// Continues from the numbers and records of a former receiver. What it had delivered and the user had not released waits for
+    /// [`Self::resume`].
+    pub(crate) fn restore<'a>(
+        numbers: Continued,
+        records: impl Iterator<Item = Record<'a>>,
+        config: &Config,
+    ) -> Result<Self, Defect> {
+        let Continued { cum, runs, messages, released, next_ssn } = numbers;
+        let received = Tsns { cum, runs };
+        if !received.is_sound() || released > messages {
+            return Err(Defect::Contradiction("received TSNs"));
+        }
+        let journal = Journal::read(records, &received, released)?;
+        let numbered = journal.delivered.keys().copied().eq(released + 1..=messages);
+        if !numbered {
+            return Err(Defect::Contradiction("delivered messages"));
+        }
+        let mut receiver = Self::new(1, 0, messages, config);
+        receiver.next_ssn = next_ssn;
+        receiver.keep_restored(journal.held)?;
+        let unacknowledged = receiver.unacknowledged(journal.delivered.values());
+        let delivered: VecDeque<Delivered> = journal.delivered.into_values().collect();
+        let octets = delivered.iter().map(|m| m.octets).sum();
+        let acknowledged = received.without(&unacknowledged);
+        receiver.received = received;
+        receiver.hold = Some(Hold { acknowledged, delivered, octets });
+        receiver.sack_due = true;
+        Ok(receiver)
+    }
+
+    /// Takes the chunks that a former receiver held.
+    fn keep_restored(&mut self, chunks: BTreeMap<u64, Held>) -> Result<(), Defect> {
+        let whole = data_flag::BEGINNING | data_flag::END;
+        let mut ends = Vec::new();
+        for (tsn, held) in chunks {
+            self.held_octets += held.user.len() + HELD_OVERHEAD_OCTETS;
+            if held.flags & whole == whole {
+                self.wait_restored(held)?;
+            } else {
+                ends.extend((held.flags & data_flag::END != 0).then_some(tsn));
+                self.fragments.insert(tsn, held);
+            }
+        }
+        for end in ends {
+            let Some((first, last)) = self.whole_around(end) else { continue };
+            let Some(mut message) = self.fragments.remove(&first) else { continue };
+            for tsn in first + 1..=last {
+                let part = self.fragments.remove(&tsn);
+                message.user.extend(part.into_iter().flat_map(|part| part.user));
+                self.held_octets -= HELD_OVERHEAD_OCTETS;
+            }
+            message.tsn = last;
+            self.wait_restored(message)?;
+        }
+        Ok(())
+    }
+
+    /// A whole message of a former receiver waits for its turn.
+    fn wait_restored(&mut self, message: Held) -> Result<(), Defect> {
+        let next = self.next_ssn.get(usize::from(message.stream));
+        let waits = message.flags & data_flag::UNORDERED == 0 && next != Some(&message.ssn);
+        match self.waiting.insert((message.stream, message.ssn), message) {
+            None if waits => Ok(()),
+            _ => Err(Defect::Contradiction("messages that wait")),
+        }
+    }
+
+    /// The TSNs that were received and may not be acknowledged: those that stand for a message that the user has not released.
+    fn unacknowledged<'a>(&self, delivered: impl Iterator<Item = &'a Delivered>) -> BTreeSet<u64> {
+        let ends = self.fragments.values().filter(|held| held.flags & data_flag::END != 0);
+        let held = ends.chain(self.waiting.values()).map(|held| held.tsn);
+        held.chain(delivered.map(|message| message.last)).collect()
+    }
+
+    /// The user has the first so many messages of those that a former receiver delivered, and gets the others.
+    pub(crate) fn resume(&mut self, processed: u64, hold: bool, id: AssociationId, events: &mut Events) {
+        self.release(processed);
+        for message in self.hold.iter().flat_map(|h| &h.delivered) {
+            events.push_data(id, message.stream, message.ppid, core::iter::once(message.user.as_slice()));
+        }
+        self.hold(hold);
+    }
+}
+
+/// What the records of a journal leave.
+struct Journal {
+    held: BTreeMap<u64, Held>,
+    /// By number.
+    delivered: BTreeMap<u64, Delivered>,
+}
+
+impl Journal {
+    fn read<'a>(
+        records: impl Iterator<Item = Record<'a>>,
+        received: &Tsns,
+        released: u64,
+    ) -> Result<Self, Defect> {
+        let mut journal = Self { held: BTreeMap::new(), delivered: BTreeMap::new() };
+        for r in records {
+            let (flags, stream, ssn, ppid) = (r.flags, r.stream, r.ssn, r.ppid);
+            let message = match r.kind {
+                Kind::Begun | Kind::Queued => continue,
+                Kind::Held => {
+                    let held =
+                        Held { first: r.tsn, tsn: r.tsn, flags, stream, ssn, ppid, user: r.octets.to_vec() };
+                    let new = r.tsn > 0 && received.has(r.tsn) && !r.octets.is_empty();
+                    if !new || journal.held.insert(r.tsn, held).is_some() {
+                        return Err(Defect::Contradiction("held chunks"));
+                    }
+                    continue;
+                }
+                Kind::Delivered => {
+                    let user = r.octets.to_vec();
+                    Delivered { last: r.tsn, octets: user.len() + HELD_OVERHEAD_OCTETS, stream, ppid, user }
+                }
+                Kind::Taken => journal.take(r.tsn.saturating_sub(r.ppid.into()), r.tsn)?,
+            };
+            if r.tsn == 0 || !received.has(r.tsn) {
+                return Err(Defect::Contradiction("delivered messages"));
+            }
+            if r.number > released && journal.delivered.insert(r.number, message).is_some() {
+                return Err(Defect::Contradiction("delivered messages"));
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Held chunks become a message.
+    fn take(&mut self, first: u64, last: u64) -> Result<Delivered, Defect> {
+        let mut message: Option<Delivered> = None;
+        while let Some((&tsn, _)) = self.held.range(first..=last).next()
+            && let Some(part) = self.held.remove(&tsn)
+        {
+            let Held { stream, ppid, .. } = part;
+            let empty = Delivered { last, octets: HELD_OVERHEAD_OCTETS, stream, ppid, user: Vec::new() };
+            let message = message.get_or_insert(empty);
+            message.octets += part.user.len();
+            message.user.extend_from_slice(&part.user);
+        }
+        message.ok_or(Defect::Contradiction("messages of held chunks"))
+    }
+}
+
+/// The record of a chunk that cannot be delivered yet.
+fn chunk(held: &Held) -> Record<'_> {
+    let Held { tsn, flags, stream, ssn, ppid, user, .. } = held;
+    Record {
+        kind: Kind::Held,
+        flags: *flags,
+        stream: *stream,
+        ssn: *ssn,
+        ppid: *ppid,
+        number: 0,
+        tsn: *tsn,
+        octets: user,
+    }
+}
+
+/// The record of a message that was delivered without having been held.
+fn delivered(message: &Delivered, number: u64) -> Record<'_> {
+    let Delivered { last, stream, ppid, user, .. } = message;
+    Record { stream: *stream, ppid: *ppid, number, tsn: *last, ..Record::of(Kind::Delivered, user) }
+}
+
+/// The record of a message, or of none, that held chunks became.
+fn taken(first: u64, last: u64, number: u64) -> Record<'static> {
+    let before = u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX);
+    Record { ppid: before, number, tsn: last, ..Record::of(Kind::Taken, &[]) }
 }

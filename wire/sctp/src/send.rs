@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use whimbrel_ids::Instant;
 
 use crate::config::Config;
+use crate::export::Defect;
+use crate::export::record::{Kind, Record};
 use crate::outbox::{AssociationId, Event, Events, Refusal};
 use crate::packet::{DATA_HEADER_LEN, be16, be32, data_flag, kind, pad, tsn_after};
 use crate::path::PathState;
@@ -41,6 +43,19 @@ struct Outgoing {
 }
 
 impl Outgoing {
+    fn new(octets: Vec<u8>, user_octets: usize) -> Self {
+        Self {
+            octets,
+            user_octets,
+            fate: Fate::InFlight,
+            path: 0,
+            sent: Instant::ZERO,
+            transmissions: 0,
+            missing: 0,
+            fast: false,
+        }
+    }
+
     fn is_end(&self) -> bool {
         self.octets.get(1).is_some_and(|flags| flags & data_flag::END != 0)
     }
@@ -82,6 +97,19 @@ pub(crate) struct Sender {
     spare: Vec<Vec<u8>>,
     /// What was acknowledged of the message whose end was not.
     begun: Vec<u8>,
+    /// Chunks that were ever queued.
+    chunks: u64,
+}
+
+/// The numbers of a sending half that is continued.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    pub(crate) next_tsn: u32,
+    pub(crate) cum_acked: u32,
+    pub(crate) peer_rwnd: u32,
+    pub(crate) next_ssn: Vec<u16>,
+    /// How many of the chunks that the journal has are acknowledged.
+    pub(crate) acknowledged: u32,
 }
 
 impl Sender {
@@ -101,6 +129,99 @@ impl Sender {
             recovery: None,
             spare: Vec::new(),
             begun: Vec::new(),
+            chunks: 0,
+        }
+    }
+
+    /// Chunks that were ever queued, and how many of them are acknowledged.
+    pub(crate) fn chunks(&self) -> (u64, u64) {
+        (self.chunks, self.chunks - (self.flight.len() + self.pending.len()) as u64)
+    }
+
+    /// The records of the chunks from the `from`th one on that were queued and are not acknowledged.
+    pub(crate) fn write_chunks(&self, from: u64, out: &mut Vec<u8>) {
+        let (_, acknowledged) = self.chunks();
+        let skipped = usize::try_from(from.saturating_sub(acknowledged)).unwrap_or(usize::MAX);
+        // Skipping is what the two queues' indices are for: a walk would cost each packet the whole queue.
+        let pending = skipped.saturating_sub(self.flight.len());
+        let flight = self.flight.range(skipped.min(self.flight.len())..);
+        for chunk in flight.chain(self.pending.range(pending.min(self.pending.len())..)) {
+            Record::of(Kind::Queued, &chunk.octets).write(out);
+        }
+    }
+
+    /// The record of what was acknowledged of the message whose end was not.
+    pub(crate) fn write_begun(&self, out: &mut Vec<u8>) {
+        if !self.begun.is_empty() {
+            Record::of(Kind::Begun, &self.begun).write(out);
+        }
+    }
+
+    /// Most octets that [`Self::write_begun`] and [`Self::write_chunks`] write.
+    pub(crate) fn live_octets_max(&self) -> usize {
+        self.queued_octets + self.begun.len()
+    }
+
+    /// The numbers for a successor.
+    pub(crate) fn write_numbers(&self, acknowledged: u32, out: &mut Vec<u8>) {
+        let peer_rwnd = u32::try_from(self.peer_rwnd + self.outstanding).unwrap_or(u32::MAX);
+        for number in [self.next_tsn, self.cum_acked, peer_rwnd, acknowledged] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        self.next_ssn.iter().for_each(|ssn| out.extend_from_slice(&ssn.to_be_bytes()));
+    }
+
+    /// Continues from the numbers and records of a former sender. All that was under way counts as lost, so that the peer reports at once
+    /// what it has.
+    pub(crate) fn restore<'a>(
+        numbers: Continued,
+        records: impl Iterator<Item = Record<'a>>,
+    ) -> Result<Self, Defect> {
+        let Continued { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
+        let mut sender =
+            Self { next_tsn, cum_acked, peer_rwnd: peer_rwnd as usize, next_ssn, ..Self::new(0) };
+        let under_way = next_tsn.wrapping_sub(cum_acked).wrapping_sub(1);
+        let mut read = 0;
+        for record in records {
+            match record.kind {
+                Kind::Begun => sender.begun = record.octets.to_vec(),
+                Kind::Queued => {
+                    let chunk = queued(record.octets).ok_or(Defect::Contradiction("queued chunks"))?;
+                    sender.take_restored(chunk, read, acknowledged, under_way);
+                    read += 1;
+                }
+                _ => {}
+            }
+        }
+        if u64::from(read) < u64::from(acknowledged) + u64::from(under_way) {
+            return Err(Defect::Contradiction("chunks under way"));
+        }
+        Ok(sender)
+    }
+
+    /// Takes the `nth` chunk of a journal.
+    fn take_restored(&mut self, mut chunk: Outgoing, nth: u32, acknowledged: u32, under_way: u32) {
+        let Some(ahead) = nth.checked_sub(acknowledged) else {
+            return self.forget_begun(&chunk);
+        };
+        self.queued_octets += chunk.user_octets + CHUNK_OVERHEAD_OCTETS;
+        self.chunks += 1;
+        if ahead >= under_way {
+            return self.pending.push_back(chunk);
+        }
+        let tsn = self.cum_acked.wrapping_add(1).wrapping_add(ahead);
+        chunk.octets[4..8].copy_from_slice(&tsn.to_be_bytes());
+        // One transmission at least was made, so its time says nothing of the round trip (RFC 9260 §6.3.1 C5).
+        (chunk.fate, chunk.transmissions) = (Fate::Lost, 1);
+        self.lost += 1;
+        self.flight.push_back(chunk);
+    }
+
+    /// A chunk was acknowledged: what is kept of its message, until that is acknowledged to its end.
+    fn forget_begun(&mut self, chunk: &Outgoing) {
+        match chunk.is_end() {
+            true => self.begun.clear(),
+            false => self.begun.extend_from_slice(chunk.user()),
         }
     }
 
@@ -151,16 +272,8 @@ impl Sender {
             flags |= if i == last { data_flag::END } else { 0 };
             let mut chunk = self.spare.pop().unwrap_or_default();
             write_data(&mut chunk, flags, stream, this_ssn, ppid, part);
-            self.pending.push_back(Outgoing {
-                octets: chunk,
-                user_octets: part.len(),
-                fate: Fate::InFlight,
-                path: 0,
-                sent: Instant::ZERO,
-                transmissions: 0,
-                missing: 0,
-                fast: false,
-            });
+            self.pending.push_back(Outgoing::new(chunk, part.len()));
+            self.chunks += 1;
         }
         self.queued_octets += cost;
         Ok(())
@@ -339,10 +452,7 @@ impl Sender {
             }
         }
         self.queued_octets = self.queued_octets.saturating_sub(chunk.user_octets + CHUNK_OVERHEAD_OCTETS);
-        match chunk.is_end() {
-            true => self.begun.clear(),
-            false => self.begun.extend_from_slice(chunk.user()),
-        }
+        self.forget_begun(&chunk);
         if self.spare.len() < SPARE_BUFFERS_MAX {
             chunk.octets.clear();
             self.spare.push(chunk.octets);
@@ -481,4 +591,12 @@ fn write_data(out: &mut Vec<u8>, flags: u8, stream: u16, ssn: u16, ppid: u32, us
     out.extend_from_slice(&ppid.to_be_bytes());
     out.extend_from_slice(user);
     pad(out, 0);
+}
+
+/// A DATA chunk as a journal has it; `None` if it is none.
+fn queued(octets: &[u8]) -> Option<Outgoing> {
+    let len = usize::from(be16(octets, 2)?);
+    let user_octets = len.checked_sub(DATA_HEADER_LEN).filter(|user| *user > 0)?;
+    let is_data = octets.first() == Some(&kind::DATA) && octets.len() == len.next_multiple_of(4);
+    is_data.then(|| Outgoing::new(octets.to_vec(), user_octets))
 }

@@ -1,6 +1,6 @@
 //! Which TSNs there are: all up to one, and runs above it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// TSNs, extended to 64 bits so that order is plain.
 #[derive(Clone, Debug)]
@@ -55,5 +55,36 @@ impl Tsns {
             }
         }
         true
+    }
+
+    /// Whether the runs are in order, apart and above `cum`, and far from the end of what is counted.
+    pub(crate) fn is_sound(&self) -> bool {
+        const MAX: u64 = 1 << 62;
+        let mut below = self.cum;
+        let apart = self.runs.iter().all(|&(start, end)| {
+            let apart = start > below.saturating_add(1) && start <= end;
+            below = end;
+            apart
+        });
+        apart && self.cum >= 1 && below < MAX
+    }
+
+    /// The same without some of them.
+    pub(crate) fn without(&self, some: &BTreeSet<u64>) -> Self {
+        let cum = some.first().map_or(self.cum, |first| self.cum.min(first - 1));
+        let mut runs = VecDeque::new();
+        for &(start, end) in [(cum + 1, self.cum)].iter().chain(&self.runs) {
+            let mut next = start;
+            for &tsn in some.range(start..end.saturating_add(1).max(start)) {
+                if tsn > next {
+                    runs.push_back((next, tsn - 1));
+                }
+                next = tsn + 1;
+            }
+            if next <= end {
+                runs.push_back((next, end));
+            }
+        }
+        Self { cum, runs }
     }
 }

@@ -2,6 +2,7 @@
 //! sockets, socket options and batched transfer have no safe interface in std.
 
 mod batch;
+pub(crate) mod memory;
 mod message;
 
 use std::io;

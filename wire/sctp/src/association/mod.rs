@@ -1,6 +1,7 @@
 //! One association: its state, and what changes it from outside (RFC 9260 §4, §9).
 
 mod chunks;
+mod export;
 mod flush;
 mod timers;
 
@@ -11,7 +12,7 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::cookie::Prf;
-use crate::endpoint::Counters;
+use crate::endpoint::{Counters, UserNotes};
 use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
 use crate::packet::{Chunk, T_BIT, cause, kind, write_chunk, write_parameter};
 use crate::path::PathState;
@@ -107,6 +108,10 @@ pub(crate) struct Association {
     pub(crate) armed: Instant,
     /// Whether it waits for a flush.
     pub(crate) dirty: bool,
+    /// What its user keeps with it.
+    pub(crate) notes: UserNotes,
+    /// All that was exported of it is void.
+    pub(crate) export_void: bool,
 }
 
 /// What identifies a new association.
@@ -150,6 +155,8 @@ impl Association {
             errors: 0,
             armed: Instant::FAR_FUTURE,
             dirty: false,
+            notes: UserNotes::default(),
+            export_void: false,
         }
     }
 
@@ -187,6 +194,7 @@ impl Association {
         self.tx.set_streams(self.outbound_streams);
         self.tx.peer_rwnd = peer_rwnd as usize;
         self.rx = Receiver::new(peer.1, self.inbound_streams, self.rx.messages(), cx.config);
+        self.export_void = true;
         self.control.clear();
         (self.t2, self.t5) = (None, None);
         for p in &mut self.paths {
@@ -207,18 +215,7 @@ impl Association {
         for p in &mut self.paths {
             timers::schedule_heartbeat(p, cx.now, cx.config);
         }
-        let mut peer: Vec<IpAddr> = self.paths.iter().map(|p| p.path.remote).collect();
-        if self.primary < peer.len() {
-            peer.swap(0, self.primary);
-        }
-        cx.out.events.push(Event::Up {
-            association: self.id,
-            peer: &peer,
-            peer_port: self.peer_port,
-            inbound_streams: self.inbound_streams,
-            outbound_streams: self.outbound_streams,
-            adaptation: self.adaptation,
-        });
+        self.announce(cx.out);
     }
 
     /// The association is over; the endpoint frees its slot.

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 pub mod craft;
+pub mod replaced;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,6 +56,8 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     pub seen: Vec<Seen>,
     pub packets: u64,
+    /// Where its state is exported, and when it dies.
+    pub replaced: Option<replaced::Replaced>,
 }
 
 impl Node {
@@ -130,7 +133,7 @@ impl Net {
         config.local_addresses = addresses.clone();
         tune(&mut config);
         let endpoint = Endpoint::new(config, self.secret(), self.now);
-        self.nodes.push(Node { endpoint, addresses, seen: Vec::new(), packets: 0 });
+        self.nodes.push(Node { endpoint, addresses, seen: Vec::new(), packets: 0, replaced: None });
         n
     }
 
@@ -181,6 +184,7 @@ impl Net {
     }
 
     fn collect(&mut self, n: usize, mut out: Outbox) {
+        self.nodes[n].die_or_export(self.now, &mut self.random, &mut out);
         for e in out.events.iter() {
             let adaptation = match e {
                 Event::Up { adaptation, .. } | Event::Restarted { adaptation, .. } => adaptation,
