@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_sctp_io::{Mode, OpenError, Transport};
+use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
 use whimbrel_user_io::StartError;
 
 use super::Done;
@@ -18,7 +18,7 @@ use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
-use crate::config::{self, Config, SharedHost};
+use crate::config::{self, Config, SctpChoice, SharedHost};
 use crate::console::{Command, Condition, Console};
 use crate::core::{self, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts};
 use crate::entropy::SystemEntropy;
@@ -169,6 +169,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         store,
         entropy,
         n2,
+        adopted: Vec::new(),
         remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
         upf,
         smf_n4,
@@ -240,8 +241,36 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
             unit::descriptors::keep(unit::descriptors::N4, n4.as_fd());
         }
         if host.shares_n2 {
-            let (console, entropy) = (parts.console.clone(), &mut parts.entropy);
-            parts.n2 = retried(|| n2(&config, &console, entropy))?;
+            open_shared_n2(parts)?;
+        }
+        if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
+            let api = api::start_on(listener.into(), config.api.address, shared)?;
+            info!(address = %api.address, "this CTA serves the API");
+            std::mem::forget(api); // it ends with the process
+        }
+        Ok(())
+    })
+}
+
+/// Opens N2 with the associations of the primary before, where the SCTP implementation permits that. Errors: a sentence.
+fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
+    let (config, console) = (parts.config.clone(), parts.console.clone());
+    // The kernel's associations end with the process that has them.
+    let inherited = match config.n2.sctp {
+        SctpChoice::Kernel => Err("`n2.sctp` is kernel".into()),
+        _ => core::inherit_n2(&config, &mut parts.entropy),
+    };
+    match inherited {
+        Ok(Successor { transport, adopted, refused }) => {
+            for (slot, defect) in refused {
+                warn!(slot, "an association of a gNB is not continued, and the gNB connects again: {defect}");
+            }
+            show_n2(&config, &console, &transport);
+            (parts.n2, parts.adopted) = (Some(transport), adopted);
+        }
+        Err(sentence) => {
+            warn!("gNBs connect again when a CTA of this unit dies: {sentence}");
+            parts.n2 = retried(|| n2(&config, &console, &mut parts.entropy))?;
             let place = config.place.as_ref().ok_or("this process is in no unit")?;
             // gNBs learn at once that their association with the CTA before is gone.
             let (mark, left) = RunMark::set(&place.directory.associations())
@@ -252,13 +281,8 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
             parts.remembered_in = Some(mark.file().to_path_buf());
             std::mem::forget(mark); // it is for the next primary
         }
-        if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
-            let api = api::start_on(listener.into(), config.api.address, shared)?;
-            info!(address = %api.address, "this CTA serves the API");
-            std::mem::forget(api); // it ends with the process
-        }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Tries again what the CTA that hands over may still have.
@@ -303,29 +327,7 @@ fn degraded(console: &Console) -> String {
 fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result<Option<Transport>, String> {
     match core::open_n2(config, entropy) {
         Ok(transport) => {
-            let report = transport.report();
-            let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
-            let place =
-                format!("SCTP ({}) on {} port {}", report.chosen, addresses.join(", "), config.n2.port);
-            info!("N2: {place}");
-            for obstacle in &report.obstacles {
-                info!("{obstacle}");
-            }
-            report.limits.iter().for_each(|limit| warn!("{limit}"));
-            // UDP was nobody's wish: gNBs do not speak it.
-            let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
-            let limited = fell_back || !report.limits.is_empty();
-            let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
-            let told: Vec<String> =
-                std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
-            let condition = if limited { Condition::Limited } else { Condition::Up };
-            console.components(|c| {
-                c.set(
-                    "n2",
-                    condition,
-                    told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "),
-                )
-            });
+            show_n2(config, console, &transport);
             Ok(Some(transport))
         }
         Err(e) if is_configured_wrong(&e) => Err(wrong(config, &e)),
@@ -336,6 +338,27 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
             Ok(None)
         }
     }
+}
+
+/// Logs how N2 is opened, and shows it.
+fn show_n2(config: &Config, console: &Console, transport: &Transport) {
+    let report = transport.report();
+    let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
+    let place = format!("SCTP ({}) on {} port {}", report.chosen, addresses.join(", "), config.n2.port);
+    info!("N2: {place}");
+    for obstacle in &report.obstacles {
+        info!("{obstacle}");
+    }
+    report.limits.iter().for_each(|limit| warn!("{limit}"));
+    // UDP was nobody's wish: gNBs do not speak it.
+    let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
+    let limited = fell_back || !report.limits.is_empty();
+    let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
+    let told: Vec<String> = std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
+    let condition = if limited { Condition::Limited } else { Condition::Up };
+    console.components(|c| {
+        c.set("n2", condition, told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "))
+    });
 }
 
 fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {

@@ -181,7 +181,7 @@ impl Playground {
         let slices: Vec<String> = wish.slices.iter().map(|s| format!("\"{s}\"")).collect();
         let more = format!("slices: [{}]\n{}{}", slices.join(", "), wish.suci.yaml(), wish.configuration);
         let unit = match wish.unit {
-            true => format!("unit: {{ directory: {}, {UNIT_N2} }}\n", unit_of(&folder).display()),
+            true => format!("unit: {{ directory: {} }}\n", unit_of(&folder).display()),
             false => String::new(),
         };
         fs::write(&configuration, yaml(&folder, &(more + &unit)))
@@ -462,9 +462,6 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
 }
-
-/// The second CTA of a unit has an endpoint of its own: the emulated gNBs support several (TS 38.412 §7).
-const UNIT_N2: &str = "replica_n2_addresses: [127.0.0.6]";
 
 fn unit_of(folder: &Path) -> PathBuf {
     folder.join("unit")

@@ -55,6 +55,13 @@ pub(crate) fn take(name: &str) -> Option<OwnedFd> {
     held().descriptors.get(name)?.try_clone().ok()
 }
 
+/// Duplicates of all descriptors whose names begin so, with their names.
+pub(crate) fn all(prefix: &str) -> Vec<(String, OwnedFd)> {
+    let held = held();
+    let of = held.descriptors.iter().filter(|(name, _)| name.starts_with(prefix));
+    of.filter_map(|(name, descriptor)| Some((name.clone(), descriptor.try_clone().ok()?))).collect()
+}
+
 /// Has a descriptor kept for the process that replaces this one. In a process that is not in a unit this has no effect. A descriptor of
 /// this name that was kept before is replaced.
 pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {

@@ -204,6 +204,7 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
+        control_loop.adopt(now, parts.adopted, taken_over.is_some());
         control_loop.begin(now, taken_over);
         Ok(control_loop)
     }
