@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::error;
 use whimbrel_resilience::cta_replica::CtaReplica;
-use whimbrel_sctp_io::Transport;
+use whimbrel_sctp_io::{Adopted, Transport};
 use whimbrel_store::Store;
 
 use super::control_loop::{ControlLoop, Serves};
@@ -92,6 +92,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: SystemEntropy,
     /// N2; `None` where the host has no way for SCTP: N4 and the console are served all the same.
     pub(crate) n2: Option<Transport>,
+    /// Associations of the primary before this one, which N2 is to continue.
+    pub(crate) adopted: Vec<Adopted>,
     /// The file that keeps the SCTP associations for the next start, should this program be killed.
     pub(crate) remembered_in: Option<PathBuf>,
     /// The UPF; `None` where the host has no way for packets, so that no session can be established with it.
@@ -99,7 +101,12 @@ pub(crate) struct Parts {
     /// N4 with external UPFs, if any are configured.
     pub(crate) smf_n4: Option<SmfN4>,
     pub(crate) capture: Option<PathBuf>,
+    /// What a CTA of a unit opens when it becomes the primary, because the primary before it had it.
+    pub(crate) at_promotion: Option<Opening>,
 }
+
+/// Opens what only the primary of a unit has. Errors: one sentence.
+pub(crate) type Opening = Box<dyn FnOnce(&mut Parts) -> Result<(), String> + Send>;
 
 /// How UEs are served (docs/cluster.md).
 pub(crate) enum Deployment {
@@ -165,7 +172,12 @@ pub(crate) fn start(parts: Parts, deployment: Deployment) -> Result<ControlThrea
 
 /// A CTA of a pair is the replica until it takes over, and again after the other CTA has taken over.
 fn serve_as_pair(mut parts: Parts, mut replica: Box<PairReplica>, stop: &StopRequest) {
-    while let Some((ready, takeover)) = replica::run_as_replica(parts, *replica, stop) {
+    while let Some((mut ready, takeover)) = replica::run_as_replica(parts, *replica, stop) {
+        if let Some(open) = ready.at_promotion.take()
+            && let Err(sentence) = open(&mut ready)
+        {
+            return error!("this CTA cannot serve: {sentence}");
+        }
         let serves = Serves::Pair(Box::new(takeover));
         match ControlLoop::new(ready, serves).and_then(|control_loop| control_loop.run(stop)) {
             Ok(Some(next)) => (parts, replica) = next,

@@ -22,6 +22,7 @@ use whimbrel_user_io::{
 use super::n4::{N4Socket, UNSPECIFIED};
 use crate::config::typed::sixes;
 use crate::console::{Level, Metric, Sample};
+use crate::unit::descriptors;
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
@@ -120,7 +121,7 @@ impl LocalUpf {
         inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
-        let Inherited { state, descriptors, .. } = inherited;
+        let Inherited { state, of_unit, .. } = inherited;
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
@@ -148,9 +149,12 @@ impl LocalUpf {
             clock: Arc::new(clock::now),
             user: user.clone(),
         };
-        let plane = match descriptors {
-            Some(given) => UserPlane::start_on(plane_config, given)?,
-            None => UserPlane::start(plane_config)?,
+        let plane = match of_unit {
+            true => {
+                let ports = ports_of_unit(&plane_config)?;
+                UserPlane::start_on(plane_config, ports)?
+            }
+            false => UserPlane::start(plane_config)?,
         };
         let networks = user.data_networks.clone();
         let threads = std::mem::replace(&mut user.shards, plane.threads());
@@ -478,10 +482,33 @@ impl LocalUpf {
 pub(crate) struct Inherited {
     /// Where its sessions are kept.
     pub(crate) state: Option<StateFile>,
-    /// Its sockets and devices, if another process has held them.
-    pub(crate) descriptors: Option<Descriptors>,
-    /// Its socket of N4, likewise.
+    /// Its socket of N4, if another process has held it.
     pub(crate) n4: Option<OwnedFd>,
+    /// It is the UPF of a unit, whose manager holds its sockets and devices.
+    pub(crate) of_unit: bool,
+}
+
+/// The sockets and devices of the UPF that this one replaces, or new ones, which the manager holds from then on: with the last of the two
+/// they end. Errors: those of opening them.
+fn ports_of_unit(c: &whimbrel_user_io::Config) -> Result<Descriptors, StartError> {
+    let name = |i: usize| format!("{}{i}", descriptors::UPF_PORTS);
+    let former: Vec<OwnedFd> = (0..).map_while(|i| descriptors::take(&name(i))).collect();
+    if !former.is_empty() {
+        let other = || {
+            std::io::Error::other(
+                "the number of packet threads or devices has changed: restart the whole unit",
+            )
+        };
+        return Descriptors::from_list(former, c).ok_or_else(|| StartError::System(other()));
+    }
+    let mut fleeting = c.clone();
+    fleeting.keeps_state = false;
+    let opened = Descriptors::open(&fleeting)?;
+    let held = opened.try_clone().map_err(StartError::System)?;
+    for (i, descriptor) in held.into_list().iter().enumerate() {
+        descriptors::keep(&name(i), descriptor.as_fd());
+    }
+    Ok(opened)
 }
 
 /// Opens the file in which the UPF's sessions are kept. Errors: a sentence for the operator.

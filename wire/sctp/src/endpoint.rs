@@ -138,6 +138,8 @@ pub struct Adopted {
     pub adaptation: Option<u32>,
     /// Messages that it delivered since it was set up.
     pub messages: u64,
+    /// Those of them that the user has released: [`Resume::After`] none delivers all others again.
+    pub released: u64,
 }
 
 /// How an adopted association goes on.
@@ -425,6 +427,7 @@ impl Endpoint {
             outbound_streams: a.outbound_streams,
             adaptation: a.adaptation,
             messages: a.rx.messages(),
+            released: a.rx.released(),
         };
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.generation = a.id.generation;

@@ -204,6 +204,7 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
+        control_loop.adopt(now, parts.adopted, taken_over.is_some());
         control_loop.begin(now, taken_over);
         Ok(control_loop)
     }
@@ -242,6 +243,10 @@ impl ControlLoop {
             } else {
                 self.block(clock::now());
             }
+        }
+        if self.role.is_replaced() && self.config.cluster.host().is_some() {
+            self.end_as_replaced();
+            return Ok(None);
         }
         if self.role.is_replaced() {
             return self.become_replica().map(Some);

@@ -9,7 +9,7 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Former, Transport};
+use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Resume, Transport};
 
 use super::ControlLoop;
 use crate::console::Metric;
@@ -17,6 +17,15 @@ use crate::core::n2::{self, Links, NGAP_PPID};
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
+
+/// What a successor reads of an association that has a name: zero stands for none.
+fn label_of(name: AssociationId) -> u64 {
+    1 << 32 | u64::from(name.0)
+}
+
+fn name_of(label: u64) -> Option<AssociationId> {
+    (label >> 32 == 1).then_some(AssociationId(label as u32))
+}
 
 /// N2: its transport, and what is known of the associations.
 pub(super) struct N2 {
@@ -34,7 +43,47 @@ pub(super) struct N2 {
     pub(super) unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
 }
 
+impl N2 {
+    /// Aborts all associations, because another CTA has taken over. What they have not acknowledged goes to that one: the gNBs send it again.
+    pub(super) fn abort_all(&mut self) {
+        let Some(transport) = &mut self.transport else { return };
+        let now = crate::clock::now();
+        self.links.all().for_each(|link| transport.abort(now, link.sctp));
+        transport.hold_acknowledgements(false);
+        transport.flush(now);
+    }
+}
+
 impl ControlLoop {
+    /// Continues the associations of the primary that this CTA replaces. `knows`: it has the primary's state; without that, gNBs have to set
+    /// up anew.
+    pub(super) fn adopt(&mut self, now: Instant, adopted: Vec<Adopted>, knows: bool) {
+        let Some(transport) = &mut self.n2.transport else { return };
+        if adopted.is_empty() {
+            return transport.settle();
+        }
+        let mut continued = 0;
+        for former in &adopted {
+            let known =
+                |name: &AssociationId| self.active.cta().ran_nodes().iter().any(|(of, _)| of == *name);
+            match name_of(former.notes.label).filter(known) {
+                Some(name) if knows => {
+                    continued += 1;
+                    let peer = n2::peer(&[former.primary.remote], former.peer_port);
+                    let syntax = n2::syntax(self.config.n2.fastwire, peer, former.adaptation);
+                    self.n2.links.adopt(now, former, syntax, name);
+                    // What the primary before had not released may be unknown to this one. What it knows, it drops as a duplicate.
+                    transport.resume(now, former.association, Resume::After(0));
+                }
+                _ if knows => transport.resume(now, former.association, Resume::AsNew),
+                _ => transport.abort(now, former.association),
+            }
+        }
+        transport.settle();
+        let (all, others) = (adopted.len(), adopted.len() - continued);
+        info!(continued, others, "this CTA goes on with {all} associations of gNBs");
+    }
+
     /// Takes what SCTP reports. Returns whether there was anything.
     pub(super) fn receive_n2(&mut self, now: Instant) -> bool {
         let Some(transport) = &mut self.n2.transport else { return false };
@@ -101,6 +150,9 @@ impl ControlLoop {
     fn new_association(&mut self, now: Instant, physical: LocalAssociation) -> AssociationId {
         let name = self.n2.links.name_it(physical);
         if let Some(link) = self.n2.links.link(physical) {
+            if let Some(transport) = &mut self.n2.transport {
+                transport.set_label(link.sctp, label_of(name));
+            }
             self.observer.association_up(name, &link.peer.to_string());
             let outbound_streams = link.outbound_streams;
             self.handle_input(now, Input::AssociationUp { association: name, outbound_streams });
