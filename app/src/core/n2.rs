@@ -48,6 +48,11 @@ pub(crate) struct Link {
 
 /// Opens N2. Errors: each mode that was tried, and why it failed.
 pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
+    Transport::open(&settings(config), entropy.octets(), clock::now())
+}
+
+/// SCTP as the configuration asks for it.
+fn settings(config: &Config) -> Settings {
     let mut endpoint = whimbrel_sctp_io::Config::new(config.n2.port);
     // A wildcard stands for all addresses, as the empty list does there.
     endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
@@ -66,8 +71,21 @@ pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Tr
         SctpChoice::Raw => Mode::Raw,
         SctpChoice::Udp => Mode::Udp,
     };
-    Transport::open(&settings, entropy.octets(), clock::now())
+    settings
 }
+
+/// What an association is labelled with for the next primary: its name.
+pub(super) fn label(name: AssociationId) -> u64 {
+    LABELLED | u64::from(name.0)
+}
+
+/// The name that a label stands for; `None` if the association has none yet.
+pub(super) fn labelled(label: u64) -> Option<AssociationId> {
+    (label & LABELLED != 0).then_some(AssociationId(label as u32))
+}
+
+/// Tells a label from none.
+const LABELLED: u64 = 1 << 32;
 
 /// Ends every association, so that gNBs learn at once that this AMF stops (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is still
 /// unacknowledged or the gNB silent after [`ENDED_WITHIN`], or at once if the stop is not to wait.
@@ -140,6 +158,27 @@ impl Links {
         self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
+    }
+
+    /// An association goes on here after so many messages: its gNB restarted it, or this CTA has it from the former primary.
+    pub(crate) fn continues(
+        &mut self,
+        now: Instant,
+        sctp: SctpAssociation,
+        peer: SocketAddr,
+        (outbound_streams, syntax): (u16, TransferSyntax),
+        received: u64,
+    ) -> LocalAssociation {
+        let physical = self.up(now, sctp, peer, outbound_streams, syntax);
+        if let Some(link) = self.links.get_mut(&physical) {
+            link.received = received;
+        }
+        physical
+    }
+
+    /// An association of the former primary keeps its name.
+    pub(crate) fn keep_name(&mut self, physical: LocalAssociation, name: AssociationId) {
+        self.names.name(physical, name);
     }
 
     /// gNBs that are connected here while the other CTA is the primary.

@@ -476,7 +476,7 @@ impl Receiver {
     }
 
     /// How many messages the user has released; without a hold, all that were delivered.
-    fn released(&self) -> u64 {
+    pub(crate) fn released(&self) -> u64 {
         self.messages - self.hold.as_ref().map_or(0, |h| h.delivered.len() as u64)
     }
 
