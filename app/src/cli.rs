@@ -31,9 +31,13 @@ static VERSION: LazyLock<String> =
 #[derive(Subcommand)]
 enum Command {
     /// Run the core until SIGINT or SIGTERM.
-    Run(command::run::Options),
+    Run(command::run::RunOptions),
+    /// Show the functions of the unit that runs on this host (docs/unit.md).
+    Unit(command::unit::Options),
+    /// Replace the functions of the unit that runs on this host by another program, one after the other, while UEs are served.
+    Upgrade(command::unit::UpgradeOptions),
     /// Run a UPF alone, for the SMF of a core on another host, until SIGINT or SIGTERM.
-    Upf(command::run::Options),
+    Upf(command::run::UpfOptions),
     /// Run a CPF, a process that serves UEs for the CTA of a cluster, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
@@ -252,6 +256,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
     let done: Done = match command {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
+        Command::Unit(options) => command::unit::show(&options),
+        Command::Upgrade(options) => command::unit::upgrade(&options),
         Command::Cpf(options) => command::cpf::run(options),
         Command::ReplaySandbox => crate::cluster::replay_sandbox(),
         Command::Bench { bench } => crate::bench::run(&bench),

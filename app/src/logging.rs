@@ -28,9 +28,19 @@ pub(crate) struct Logging {
 
 /// Begins to log. Errors: there is a log already, or no thread can be had.
 pub(crate) fn start(log: Log) -> Result<Logging, String> {
+    start_as(log, None)
+}
+
+/// The same, with the name of a function of a unit in each line: all functions of a unit write to one standard error.
+pub(crate) fn start_as(log: Log, function: Option<&str>) -> Result<Logging, String> {
     let (sender, lines) = sync_channel(LINES_WAITING_MAX);
     let lost = Arc::new(AtomicU64::new(0));
-    let writer = Writer { sender: sender.clone(), lost: lost.clone() };
+    let prefix = function.map_or(String::new(), |name| match log.format {
+        LogFormat::Text => format!("{name}: "),
+        LogFormat::Json => format!("{{\"function\":\"{name}\","),
+    });
+    let cut = if function.is_some() && log.format == LogFormat::Json { 1 } else { 0 };
+    let writer = Writer { sender: sender.clone(), lost: lost.clone(), prefix: prefix.into(), cut };
     let cannot = |e: &dyn std::fmt::Display| format!("nothing can be logged: {e}");
     let thread = std::thread::Builder::new()
         .name("log".into())
@@ -102,12 +112,17 @@ fn write(lines: &Receiver<Vec<u8>>, lost: &AtomicU64, out: &mut dyn Write) {
 struct Writer {
     sender: SyncSender<Vec<u8>>,
     lost: Arc<AtomicU64>,
+    /// What each line begins with, in place of its first octets: the brace that opens an object of JSON.
+    prefix: Arc<str>,
+    cut: usize,
 }
 
 impl Write for Writer {
     /// Takes one finished line: the formatter writes each at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(line.to_vec()) {
+        let mut whole = self.prefix.as_bytes().to_vec();
+        whole.extend_from_slice(line.get(self.cut..).unwrap_or_default());
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(whole) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -134,7 +149,7 @@ mod tests {
     fn a_blocked_terminal_blocks_no_thread_and_lost_lines_are_counted() {
         let (sender, lines) = sync_channel(2);
         let lost = Arc::new(AtomicU64::new(0));
-        let mut writer = Writer { sender: sender.clone(), lost: lost.clone() };
+        let mut writer = Writer { sender: sender.clone(), lost: lost.clone(), prefix: "".into(), cut: 0 };
         for i in 0..5 {
             writer.write_all(format!("line {i}\n").as_bytes()).unwrap();
         }
@@ -144,5 +159,20 @@ mod tests {
         write(&lines, &lost, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("line 0\n3 log lines were lost") && text.contains("line 1\n"), "{text}");
+    }
+
+    #[test]
+    fn lines_of_a_unit_begin_with_the_name_of_their_function() {
+        let line = |prefix: &str, cut, line: &str| {
+            let (sender, lines) = sync_channel(2);
+            let mut writer = Writer { sender, lost: Arc::default(), prefix: prefix.into(), cut };
+            writer.write_all(line.as_bytes()).unwrap();
+            String::from_utf8(lines.recv().unwrap()).unwrap()
+        };
+        assert_eq!(line("cta-1: ", 0, "ready\n"), "cta-1: ready\n");
+        assert_eq!(
+            line("{\"function\":\"upf\",", 1, "{\"level\":1}\n"),
+            "{\"function\":\"upf\",\"level\":1}\n"
+        );
     }
 }

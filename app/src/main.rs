@@ -21,6 +21,7 @@ mod observe;
 mod open;
 mod playground;
 mod subscribers;
+mod unit;
 
 use std::process::ExitCode;
 

@@ -6,9 +6,9 @@ use crate::common::stage::session;
 use crate::common::*;
 use std::sync::Arc;
 
-use whimbrel_control::{AssociationId, Prf};
 use whimbrel_control::event::Event;
 use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
 use whimbrel_ran::ue::Command;

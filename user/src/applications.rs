@@ -10,6 +10,7 @@ use whimbrel_pfcp::ie::SdfFilter;
 
 use crate::limits::{APPLICATION_FLOWS_MAX, APPLICATION_NAMES_MAX, APPLICATIONS_MAX};
 use crate::rules::Filter;
+use crate::state::{Source, Stored, stored};
 
 /// An operator's definitions of applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,6 +148,26 @@ pub struct DomainName {
 
 /// Octets of a name (RFC 1035 §2.3.4).
 pub(crate) const NAME_OCTETS_MAX: usize = 255;
+
+stored!(DomainName { name, below, protocol });
+
+impl Stored for DomainNameProtocol {
+    fn store(&self, to: &mut Vec<u8>) {
+        to.push(match self {
+            Self::Anywhere => 0,
+            Self::Query => 1,
+            Self::ServerName => 2,
+        });
+    }
+    fn restore(from: &mut Source<'_>) -> Option<Self> {
+        match u8::restore(from)? {
+            0 => Some(Self::Anywhere),
+            1 => Some(Self::Query),
+            2 => Some(Self::ServerName),
+            _ => None,
+        }
+    }
+}
 
 impl DomainName {
     /// Of a name, or of `*.` and a name. Errors: where it is neither, as other expressions are not.

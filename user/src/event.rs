@@ -99,6 +99,11 @@ pub enum Event {
         /// It does not.
         failed: bool,
     },
+    /// The state has no room for a record: without it, a successor has the former one, or none.
+    StateFull {
+        /// The session; `None` for what is of the UPF as a whole.
+        session: Option<SessionId>,
+    },
     /// A report was not answered.
     ReportUnanswered {
         /// The SMF.

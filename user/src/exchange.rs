@@ -60,6 +60,15 @@ pub enum Change {
         /// What else to do then, once.
         effects: Effects,
     },
+    /// The session stood before this process did: it has these rules, and had counted this.
+    Restore {
+        /// The session.
+        session: SessionId,
+        /// Its rules.
+        rules: Arc<SessionRules>,
+        /// The last [`Report::Counted`], if there was one.
+        counted: Option<Box<[u8]>>,
+    },
     /// No session has this key: packets that wait for one are dropped.
     NoSession {
         /// The key.
@@ -140,6 +149,13 @@ pub enum Report {
         token: Option<Token>,
         /// The figures; may be empty where asked for.
         reports: Vec<UsageReport>,
+    },
+    /// What a session has counted, to be kept for a successor of this process.
+    Counted {
+        /// The session.
+        session: SessionId,
+        /// The figures, as [`Change::Restore`] gives them back.
+        counted: Box<[u8]>,
     },
     /// A peer does not know a tunnel of the session.
     ErrorIndication {

@@ -22,6 +22,7 @@ mod rules;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod session_id;
+mod state;
 
 pub use applications::{
     Application, ApplicationError, Applications, DomainName, DomainNameProtocol, FlowDescription,
@@ -32,7 +33,7 @@ pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
     PointToPoint, ReservedPools, SliceRate,
 };
-pub use control::{Input, Outbox, UpfC};
+pub use control::{Input, Outbox, Restored, UpfC};
 pub use event::{AssociationEnd, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, SessionKey, Token};
 pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
@@ -46,6 +47,7 @@ pub use pipeline::{
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
+pub use state::{STATE_VERSION, State, StateMemory, StateRefusal};
 
 mod one_process;
 pub use one_process::{Shards, Upf};

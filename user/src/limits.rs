@@ -1,5 +1,7 @@
 //! Every bound of the user plane, with where its number comes from.
 
+use std::time::Duration;
+
 /// Sessions of one UPF at most: the index bits that a TEID may have.
 pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS_MAX;
 /// Bits of what a TEID stands for that are the session's index, at least; the others are its tag, which counts: 4,096 names an index.
@@ -121,3 +123,5 @@ pub const NAT_ADDRESSES_MAX: u64 = 256;
 pub const PORTS_AWAITED_MAX: usize = 1_024;
 /// Packets in fragments, of one data network, whose later fragments are awaited.
 pub const FRAGMENTED_MAX: usize = 4_096;
+/// Where a state is kept, what a session has counted is written so often: what passes in that time is not charged if the process dies.
+pub const COUNTED_EVERY: Duration = Duration::from_secs(1);

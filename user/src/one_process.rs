@@ -6,11 +6,13 @@ use std::sync::Arc;
 use whimbrel_ids::Instant;
 
 use crate::config::{Config, ConfigError};
-use crate::control::{Input, Outbox, UpfC};
+use crate::control::{Input, Outbox, Restored, UpfC};
 use crate::exchange::{Change, Report};
 use crate::isolation::HostAddresses;
+use crate::limits::COUNTED_EVERY;
 use crate::pipeline::{Counters, Destination, Packet, SessionCounters, Slot, Steering, UpfU, Verdict};
 use crate::session_id::SessionId;
+use crate::state::State;
 
 /// Both sides in one thread: what a test, a simulation or a small deployment drives.
 pub struct Upf {
@@ -24,6 +26,27 @@ impl Upf {
     /// Errors: what [`Config::check`] finds.
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
         Ok(Self { u: Shards::new(&config)?, c: UpfC::new(config, now)? })
+    }
+
+    /// Keeps its sessions in a state, and goes on with those that are there. Errors: what [`Config::check`] finds.
+    pub fn with_state(
+        config: Config,
+        now: Instant,
+        state: State,
+        out: &mut Outbox,
+    ) -> Result<(Self, Restored), ConfigError> {
+        let mut u = Shards::new(&config)?;
+        u.shards.iter_mut().for_each(|shard| shard.keep_counted(COUNTED_EVERY));
+        let (c, restored) = UpfC::with_state(config, now, state, out)?;
+        let mut upf = Self { c, u };
+        upf.settle(now, out);
+        Ok((upf, restored))
+    }
+
+    /// Writes all that sessions have counted into the state.
+    pub fn keep_all_counted(&mut self, now: Instant, out: &mut Outbox) {
+        self.u.shards.iter_mut().for_each(UpfU::look_at_all);
+        self.settle(now, out);
     }
 
     /// Handles a PFCP datagram to its end: changes are applied, and what the pipeline reports of them is

@@ -34,7 +34,7 @@ pub(crate) use handlers::{ProcedureStatus, Status};
 pub(crate) use port_owner::cannot_listen;
 #[cfg(test)]
 use server::Server;
-pub(crate) use server::start;
+pub(crate) use server::{start, start_on};
 pub(crate) use why::WhyAnswer;
 
 /// What the handlers work on.

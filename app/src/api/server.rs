@@ -54,6 +54,15 @@ pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, 
     let key = if shared.is_core { "api.address" } else { "--api" };
     let listener =
         TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
+    start_on(listener, address, shared)
+}
+
+/// Starts the API on an open listener. Errors: one sentence.
+pub(crate) fn start_on(
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+) -> Result<Server, String> {
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;

@@ -81,6 +81,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
         core_cpu,
         suci: options.suci,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
+        unit: false,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

@@ -144,6 +144,7 @@ fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Res
         core_cpu,
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
+        unit: false,
         cpfs: vec![REGION; 2],
     })
 }

@@ -31,6 +31,7 @@ pub(crate) fn run(options: &Options) -> Done {
         core_cpu,
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
+        unit: false,
         cpfs: Vec::new(),
     };
     print(&format!("{} UEs register, open a session each and go idle\n", options.ues))?;

@@ -129,7 +129,7 @@ fn register(
         },
         lease: LEASE,
     };
-    let home = at.home;
+    let (home, name) = (at.home, super::witness_name(&at.etcd));
     let on_update = move |update: MembershipUpdate<'_>| {
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(home) = update.view.home(home) {
@@ -148,7 +148,7 @@ fn register(
         }
         match update.event {
             Event::Joined(_) => {
-                info!(number, "this CPF is registered in etcd");
+                info!(number, "this CPF is registered in {name}");
                 found.listed = Some(CpfId(number));
             }
             Event::Occupied(_) => {
@@ -156,14 +156,14 @@ fn register(
                 found.occupied = true;
             }
             Event::Unreachable(why) if found.ctas.is_empty() => warn!(
-                "etcd does not answer: {why}; until it does (`--etcd`), no CTA is known except those of `--cta`"
+                "{name} does not answer: {why}; until it does (`--etcd`), no CTA is known except those of `--cta`"
             ),
             Event::Unreachable(why) => {
-                warn!("etcd does not answer: {why}; the CTAs known so far are used");
+                warn!("{name} does not answer: {why}; the CTAs known so far are used");
             }
             Event::Replaced => {
                 error!(
-                    "etcd has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
+                    "{name} has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
                 )
             }
             Event::Left => found.left = true,

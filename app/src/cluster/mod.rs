@@ -23,6 +23,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use whimbrel_etcd::Access;
 use whimbrel_link::{Key, Links, Settings as LinkSettings};
 use whimbrel_resilience::link::{Hello, Role};
 
@@ -36,6 +37,11 @@ pub(crate) use pool::{Pool, PoolEvent, log_protocol_violation};
 pub(crate) use replay_sandbox::replay_sandbox;
 pub(crate) use ue_queries::UeQueryReply;
 pub(crate) use watchdog::InputWatchdog;
+
+/// What log lines call the witness of a cluster.
+fn witness_name(access: &Access) -> &'static str {
+    if access.local.is_some() { "the unit's manager" } else { "etcd" }
+}
 
 /// Opens the address to which CPFs and the other CTA connect; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {

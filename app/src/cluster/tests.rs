@@ -66,7 +66,7 @@ fn cluster_of_pair(pair: PairOf) -> Cluster {
 fn pool_of_pair() -> Pool {
     let config = config::default();
     let lease = Duration::from_secs(5);
-    let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease };
+    let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease, host: None };
     let cluster = cluster_of_pair(pair);
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();

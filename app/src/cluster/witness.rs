@@ -1,4 +1,4 @@
-//! The witness of a pair of CTAs: etcd, which decides which of them is the primary.
+//! The witness of a pair of CTAs, which decides which of them is the primary: etcd, or the manager of their unit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -55,6 +55,8 @@ pub(crate) struct Witness {
     /// Invalid records.
     ignored: u64,
     log_ignored: LogLimiter<(String, String)>,
+    /// What log lines call it.
+    name: &'static str,
 }
 
 impl Witness {
@@ -102,6 +104,7 @@ impl Witness {
             failed_claims: Vec::new(),
             ignored: 0,
             log_ignored: LogLimiter::new("records at etcd"),
+            name: super::witness_name(&pair.etcd),
         })
     }
 
@@ -187,35 +190,40 @@ impl Witness {
             Event::Claimed(_, home) => Some(WitnessEvent::Claimed(self.claims.pop_front()?, Ok(home))),
             Event::Refused(_, why) => Some(WitnessEvent::Claimed(self.claims.pop_front()?, Err(why))),
             Event::Joined(life) => {
-                info!(cta = self.number, incarnation = life.0, "this CTA is registered in etcd");
+                info!(cta = self.number, incarnation = life.0, "this CTA is registered in {}", self.name);
                 Some(WitnessEvent::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
                 self.ignored += 1;
                 if self.log_ignored.allows(clock::now(), (key.clone(), why.clone())) {
-                    warn!(key, "a record at etcd is ignored: {why}");
+                    warn!(key, "a record at {} is ignored: {why}", self.name);
                 }
                 None
             }
             Event::Changed(_) => Some(WitnessEvent::Changed),
             Event::Reached => {
-                info!("etcd answers");
+                info!("{} answers", self.name);
                 None
             }
             Event::Unreachable(why) => {
                 match self.me() {
                     Some(_) => {
-                        warn!("etcd does not answer: {why}; UEs are served, but no takeover is possible")
+                        warn!(
+                            "{} does not answer: {why}; UEs are served, but no takeover is possible",
+                            self.name
+                        )
                     }
                     None => warn!(
-                        "etcd does not answer: {why}; until it does, this CTA does not serve, because etcd decides which CTA is the primary (`cluster.etcd`)"
+                        "{} does not answer: {why}; until it does, this CTA does not serve, because it decides which CTA is the primary (`cluster.etcd`)",
+                        self.name
                     ),
                 }
                 None
             }
             Event::Replaced => {
                 error!(
-                    "etcd has lost its data, or is another one: what it holds now is not used; see docs/cluster.md"
+                    "{} has lost its data, or is another one: what it holds now is not used; see docs/cluster.md",
+                    self.name
                 );
                 None
             }
@@ -223,16 +231,17 @@ impl Witness {
                 warn!(
                     cta = self.number,
                     incarnation = life.0,
-                    "etcd lists another CTA, or an earlier run of this one, under this number: the registration is repeated"
+                    "{} lists another CTA, or an earlier run of this one, under this number: the registration is repeated",
+                    self.name
                 );
                 None
             }
             Event::Doubtful(_) | Event::Expelled(_) => {
-                warn!("this CTA may no longer be registered in etcd: it continues to serve");
+                warn!("this CTA may no longer be registered in {}: it continues to serve", self.name);
                 None
             }
             Event::Renewed(_) => {
-                debug!("this CTA is registered in etcd again");
+                debug!("this CTA is registered in {} again", self.name);
                 None
             }
             Event::Left => None,

@@ -17,6 +17,7 @@ use crate::cluster::{AtEtcd, CpfProcess, Settings};
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::console::Console;
 use crate::logging;
+use crate::unit::{self, FunctionOptions};
 
 /// Port of a CTA on the same host, by default.
 const CTA_PORT: u16 = 7380;
@@ -62,6 +63,8 @@ pub(crate) struct Options {
     /// Serve /metrics and /api/v1/status of this CPF over HTTP at this address.
     #[arg(long, value_name = "ADDRESS")]
     api: Option<SocketAddr>,
+    #[command(flatten)]
+    function: FunctionOptions,
 }
 
 /// Serves until SIGINT or SIGTERM. The rest of its configuration comes from its CTA.
@@ -72,15 +75,23 @@ pub(crate) fn run(options: Options) -> Done {
             .map_err(|e| format!("signals cannot be awaited: {e}"))?;
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
-    let _logging = logging::start(log)?;
-    let Options { cta: mut ctas, name, home, listen, region, key_file, api, .. } = options;
+    let place = options.function.place()?;
+    let name = place.as_ref().map(|place| place.function.to_string());
+    let _logging = logging::start_as(log, name.as_deref())?;
+    let Options { cta: mut ctas, name, home, listen, region, mut key_file, api, .. } = options;
     let etcd = Access {
         endpoints: options.etcd,
         ca_file: options.etcd_ca_file,
         certificate: options.etcd_certificate_file.zip(options.etcd_certificate_key_file),
         user: options.etcd_user.zip(options.etcd_password_file),
+        local: None,
     };
-    let at_etcd = (!etcd.endpoints.is_empty()).then_some(AtEtcd { etcd, name, home });
+    let mut at_etcd = (!etcd.endpoints.is_empty()).then_some(AtEtcd { etcd, name, home });
+    if let Some(place) = &place {
+        unit::descriptors::join(place)?;
+        at_etcd = Some(AtEtcd { etcd: place.access(), name: unit::CLUSTER.into(), home: unit::HOME });
+        key_file = Some(place.directory.key_file());
+    }
     if ctas.is_empty() && at_etcd.is_none() {
         ctas.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), CTA_PORT));
     }

@@ -1,6 +1,7 @@
 //! `whimbrel demo`: UEs use a core that is started for them.
 
 mod open;
+mod survive;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ enum Which {
     FirstLight,
     /// UEs of different habits that move: Xn and N2 handovers, paging, several slices.
     City,
+    /// UEs send, receive and move while each process of a unit is killed in turn (docs/unit.md).
+    Survive,
     /// Users of two brokers who move among three operators without a contract (docs/open.md).
     Open,
 }
@@ -59,8 +62,10 @@ pub(crate) fn run(options: &Options) -> Done {
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
     }
-    if options.scenario == Which::Open {
-        return open::run(options);
+    match options.scenario {
+        Which::Open => return open::run(options),
+        Which::Survive => return survive::run(options),
+        Which::FirstLight | Which::City => {}
     }
     // The flow is one that UEs of a city ask for.
     let mut configuration = format!(
@@ -82,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Done {
         capture: options.capture.clone(),
         core_cpu: None,
         suci: SuciScheme::Null,
+        unit: false,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

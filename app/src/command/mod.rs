@@ -14,6 +14,7 @@ pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod subscriber;
 pub(crate) mod top;
+pub(crate) mod unit;
 pub(crate) mod why;
 
 use std::io::Write;

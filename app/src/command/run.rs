@@ -1,6 +1,7 @@
 //! `whimbrel run`: starts what the host has, says what is missing, and ends in order.
 
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_sctp_io::{Mode, OpenError, Transport};
+use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
 use whimbrel_user_io::StartError;
 
 use super::Done;
@@ -17,10 +18,11 @@ use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
-use crate::config::{self, Config};
+use crate::config::{self, Config, SctpChoice, SharedHost};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, ControlThread, Deployment, LocalUpf, Parts};
+use crate::core::{self, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts};
 use crate::entropy::SystemEntropy;
+use crate::unit::{self, FunctionOptions};
 use crate::{clock, logging, subscribers};
 
 #[derive(Args)]
@@ -30,23 +32,51 @@ pub(crate) struct Options {
     /// Write N2, N3 and N4 to this pcap file, as they would have been on the wire.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    #[command(flatten)]
+    function: FunctionOptions,
     /// End at once if a part of the core cannot serve, instead of showing it by the API.
     #[arg(long)]
     strict: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    options: Options,
+    /// Run as a unit: CTA, its replica, CPFs and UPF as processes, of which each may die (docs/unit.md).
+    #[arg(long, conflicts_with = "capture")]
+    unit: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct UpfOptions {
+    #[command(flatten)]
+    options: Options,
+    /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and go on with those that are in it.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
 /// `whimbrel run`.
-pub(crate) fn run(options: Options) -> Done {
-    serve(options, false)
+pub(crate) fn run(options: RunOptions) -> Done {
+    serve(options.options, false, options.unit, None)
 }
 
 /// `whimbrel upf`: no SMF, no AMF.
-pub(crate) fn run_upf(options: Options) -> Done {
-    serve(options, true)
+pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    serve(options.options, true, false, options.state)
 }
 
-fn serve(options: Options, upf_alone: bool) -> Done {
+fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) -> Done {
+    let place = options.function.place()?;
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    if place.is_none() && !upf_alone && (unit || config.unit.enabled) {
+        return unit::manage(config, file);
+    }
+    let config = match &place {
+        Some(place) => place.configure(config),
+        None => config,
+    };
     if upf_alone && config.n4.listen.is_none() {
         let place = file.as_ref().map_or("whimbrel.yaml".into(), |f| f.display().to_string());
         return Err(format!(
@@ -60,7 +90,11 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    let _logging = logging::start(config.log)?;
+    let name = place.as_ref().map(|place| place.function.to_string());
+    let _logging = logging::start_as(config.log, name.as_deref())?;
+    if let Some(place) = &place {
+        unit::descriptors::join(place)?;
+    }
     let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
     info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
 
@@ -69,28 +103,48 @@ fn serve(options: Options, upf_alone: bool) -> Done {
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let shared = Shared::new(console.clone(), config.clone(), file.clone());
-    let api = api::start(config.api.address, shared)?;
-    info!(address = %api.address, "the API listens");
+    let api = match &place {
+        None => {
+            let api = api::start(config.api.address, shared.clone())?;
+            info!(address = %api.address, "the API listens");
+            Some(api)
+        }
+        // The primary of a unit has the API.
+        Some(_) => None,
+    };
     let path = config.store.path.display();
     console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
 
-    let mut n2 = if upf_alone { None } else { n2(&config, &console, &mut entropy)? };
-    let smf_n4 = if upf_alone {
+    let shares_n2 = config.cluster.host().is_some_and(|host| host.shares_n2);
+    let mut n2 = if upf_alone || shares_n2 { None } else { n2(&config, &console, &mut entropy)? };
+    let smf_n4 = if upf_alone || config.cluster.host().is_some() {
         None
     } else {
-        core::open_smf_n4(&config).map_err(|(at, e)| smf_cannot_listen(at, &e))?
+        core::open_smf_n4(&config, None).map_err(|(at, e)| smf_cannot_listen(at, &e))?
     };
     // Where all UPFs are elsewhere, this host needs no way for packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
-    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone)? } else { None };
-    if options.strict && ((n2.is_none() && !upf_alone) || (upf.is_none() && wanted)) {
+    let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
+    let upf = match wanted {
+        true => {
+            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+            let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
+            let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
+            user_plane(&config, &console, &mut entropy, upf_alone, inherited)?
+        }
+        false => None,
+    };
+    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
     // Set last, so that a second start that finds the ports taken says nothing of a kill.
     let mark = match RunMark::set(&config.store.path) {
+        _ if place.is_some() => None, // the functions of a unit have one store, and another one is there when one is killed
         Ok((mark, left)) => {
             if let Some(associations) = left {
-                warn!("{}", aftermath::warning(count));
+                if state.is_none() {
+                    warn!("{}", aftermath::warning(count));
+                }
                 if let Some(n2) = &mut n2 {
                     associations.iter().for_each(|former| n2.abort_former(former));
                 }
@@ -119,6 +173,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         upf,
         smf_n4,
         capture,
+        at_promotion: config.cluster.host().map(|host| primary_of_unit(host, shared)),
     };
     let control = core::start(parts, deployment)?;
     let plmn = config.amf.plmn;
@@ -162,9 +217,80 @@ fn deployment(
             Ok(pool.map_or(Deployment::Single, |pool| Deployment::Region(Box::new(pool))))
         }
         Some(pair) => {
-            let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
+            // gNBs have no second endpoint to connect to where both CTAs have the same.
+            let shares_n2 = pair.host.is_some_and(|host| host.shares_n2);
+            let addresses = if shares_n2 { Vec::new() } else { config.n2.addresses.clone() };
+            let endpoints = (addresses, config.n4.node_id);
             let replica = PairReplica::open(pair, &config.cluster, endpoints, None, console.clone())?;
             Ok(Deployment::Pair(Box::new(replica)))
+        }
+    }
+}
+
+/// How long a CTA of a unit that hands over may keep what its successor opens.
+const RELEASED_WITHIN: Duration = Duration::from_secs(3);
+
+/// What the primary of a unit has alone: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
+fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
+    Box::new(move |parts: &mut Parts| {
+        let config = parts.config.clone();
+        let former = unit::descriptors::take(unit::descriptors::N4);
+        parts.smf_n4 = core::open_smf_n4(&config, former).map_err(|(at, e)| smf_cannot_listen(at, &e))?;
+        if let Some(n4) = &parts.smf_n4 {
+            unit::descriptors::keep(unit::descriptors::N4, n4.as_fd());
+        }
+        if host.shares_n2 {
+            open_shared_n2(parts)?;
+        }
+        if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
+            let api = api::start_on(listener.into(), config.api.address, shared)?;
+            info!(address = %api.address, "this CTA serves the API");
+            std::mem::forget(api); // it ends with the process
+        }
+        Ok(())
+    })
+}
+
+/// Opens N2 with the associations of the primary before, where the SCTP implementation permits that. Errors: a sentence.
+fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
+    let (config, console) = (parts.config.clone(), parts.console.clone());
+    // The kernel's associations end with the process that has them.
+    let inherited = match config.n2.sctp {
+        SctpChoice::Kernel => Err("`n2.sctp` is kernel".into()),
+        _ => core::inherit_n2(&config, &mut parts.entropy),
+    };
+    match inherited {
+        Ok(Successor { transport, refused }) => {
+            for (slot, defect) in refused {
+                warn!(slot, "an association of a gNB is not continued, and the gNB connects again: {defect}");
+            }
+            show_n2(&config, &console, &transport);
+            parts.n2 = Some(transport);
+        }
+        Err(sentence) => {
+            warn!("gNBs connect again when a CTA of this unit dies: {sentence}");
+            parts.n2 = retried(|| n2(&config, &console, &mut parts.entropy))?;
+            let place = config.place.as_ref().ok_or("this process is in no unit")?;
+            // gNBs learn at once that their association with the CTA before is gone.
+            let (mark, left) = RunMark::set(&place.directory.associations())
+                .map_err(|e| format!("the associations of gNBs cannot be written down: {e}"))?;
+            for former in left.iter().flatten() {
+                parts.n2.iter_mut().for_each(|n2| n2.abort_former(former));
+            }
+            parts.remembered_in = Some(mark.file().to_path_buf());
+            std::mem::forget(mark); // it is for the next primary
+        }
+    }
+    Ok(())
+}
+
+/// Tries again what the CTA that hands over may still have.
+fn retried<T>(mut open: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    let until = std::time::Instant::now() + RELEASED_WITHIN;
+    loop {
+        match open() {
+            Err(_) if std::time::Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            outcome => return outcome,
         }
     }
 }
@@ -200,29 +326,7 @@ fn degraded(console: &Console) -> String {
 fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result<Option<Transport>, String> {
     match core::open_n2(config, entropy) {
         Ok(transport) => {
-            let report = transport.report();
-            let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
-            let place =
-                format!("SCTP ({}) on {} port {}", report.chosen, addresses.join(", "), config.n2.port);
-            info!("N2: {place}");
-            for obstacle in &report.obstacles {
-                info!("{obstacle}");
-            }
-            report.limits.iter().for_each(|limit| warn!("{limit}"));
-            // UDP was nobody's wish: gNBs do not speak it.
-            let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
-            let limited = fell_back || !report.limits.is_empty();
-            let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
-            let told: Vec<String> =
-                std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
-            let condition = if limited { Condition::Limited } else { Condition::Up };
-            console.components(|c| {
-                c.set(
-                    "n2",
-                    condition,
-                    told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "),
-                )
-            });
+            show_n2(config, console, &transport);
             Ok(Some(transport))
         }
         Err(e) if is_configured_wrong(&e) => Err(wrong(config, &e)),
@@ -233,6 +337,27 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
             Ok(None)
         }
     }
+}
+
+/// Logs how N2 is opened, and shows it.
+fn show_n2(config: &Config, console: &Console, transport: &Transport) {
+    let report = transport.report();
+    let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
+    let place = format!("SCTP ({}) on {} port {}", report.chosen, addresses.join(", "), config.n2.port);
+    info!("N2: {place}");
+    for obstacle in &report.obstacles {
+        info!("{obstacle}");
+    }
+    report.limits.iter().for_each(|limit| warn!("{limit}"));
+    // UDP was nobody's wish: gNBs do not speak it.
+    let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
+    let limited = fell_back || !report.limits.is_empty();
+    let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
+    let told: Vec<String> = std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
+    let condition = if limited { Condition::Limited } else { Condition::Up };
+    console.components(|c| {
+        c.set("n2", condition, told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "))
+    });
 }
 
 fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {
@@ -246,13 +371,19 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
     alone: bool,
+    mut inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let n4 =
-        core::open_n4(config, alone).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let Inherited { n4: given, .. } = &mut inherited;
+    let n4 = core::open_n4(config, alone, given.take())
+        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    if let Some(n4) = &n4 {
+        unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
+    }
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4, alone) {
+    let seed = u64::from_ne_bytes(entropy.octets());
+    match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
             info!("N3: {at}");
@@ -316,7 +447,7 @@ fn wrong(config: &Config, e: &OpenError) -> String {
 }
 
 /// A stream that gets an octet for each SIGINT and SIGTERM.
-pub(super) fn signals() -> Result<UnixStream, String> {
+pub(crate) fn signals() -> Result<UnixStream, String> {
     let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
     let (read, write) = UnixStream::pair().map_err(cannot)?;
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -46,6 +46,15 @@ pub(crate) struct PairOf {
     pub(crate) home: u16,
     /// Lease of its record at etcd.
     pub(crate) lease: Duration,
+    /// Both CTAs are processes of one unit: what they share.
+    pub(crate) host: Option<SharedHost>,
+}
+
+/// What two CTAs of one host share beside the subscriber store, the API's address and the SMF's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedHost {
+    /// They have one SCTP endpoint, one after the other.
+    pub(crate) shares_n2: bool,
 }
 
 impl Cluster {
@@ -69,6 +78,11 @@ impl Cluster {
             return Err(format!("`areas`: there is no region {at}: name it in `regions`"));
         }
         Ok(cluster)
+    }
+
+    /// What this CTA shares with the other one of its unit.
+    pub(crate) fn host(&self) -> Option<SharedHost> {
+        self.pair.as_ref()?.host
     }
 
     /// Bounds of the UEs' logs at the CTA.
@@ -182,8 +196,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             ca_file,
             certificate: certificate_file.zip(certificate_key_file),
             user: user.zip(password_file),
+            local: None,
         };
-        let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
+        let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease, host: None });
         let most = Configuration::BACKUPS_MAX;
         if replicas > most {
             s.refuse("replicas", format!("{replicas} replicas of a UE are of no use"), format!("write 0 to {most}"));

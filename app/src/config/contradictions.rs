@@ -29,6 +29,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     super::open::check(config, pass);
     super::peer_amfs::check(config, pass);
     cluster(config, pass);
+    super::unit::check(config, pass);
 }
 
 fn cluster(config: &Config, pass: &mut Pass) {

@@ -28,6 +28,7 @@ mod section;
 mod service;
 mod timers;
 pub(crate) mod typed;
+mod unit;
 mod upf;
 pub(crate) mod value;
 pub(crate) mod yaml;
@@ -43,7 +44,7 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_ids::FiveQi;
 use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
-pub(crate) use cluster::{Cluster, PairOf};
+pub(crate) use cluster::{Cluster, PairOf, SharedHost};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
@@ -54,12 +55,14 @@ pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
+pub(crate) use unit::conflict as unit_conflict;
 pub(crate) use upf::Upf;
 
 use self::amf::Amf;
 use self::problem::Problem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
+use crate::unit::Place;
 
 /// Default paths of the file; the first that exists is read.
 pub(crate) const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
@@ -84,6 +87,7 @@ pub(crate) struct Config {
     pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
+    pub(crate) unit: unit::Unit,
     pub(crate) open: Option<open::Open>,
     pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
@@ -95,6 +99,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
+    /// What this process is in a unit; the rest is configured for that.
+    pub(crate) place: Option<Place>,
 }
 
 /// Why there is no configuration.
@@ -171,6 +177,9 @@ pub(crate) struct Reloaded {
 /// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
 pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
     let (mut config, _) = load(file).map_err(|e| e.to_string())?;
+    if let Some(place) = &running.place {
+        config = place.configure(config);
+    }
     let mut kept = Vec::new();
     macro_rules! keep {
         ($($key:literal $($field:ident).+),* $(,)?) => {$(
@@ -183,7 +192,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "open" open, "store" store, "api" api, "log" log,
+        "cluster" cluster, "unit" unit, "open" open, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -223,6 +232,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
+        unit: unit::read(&mut root),
         open: open::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
@@ -234,6 +244,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         limits: limits::read(&mut root),
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
+        place: None,
     };
     root.finish();
     config

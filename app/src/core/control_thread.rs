@@ -99,7 +99,12 @@ pub(crate) struct Parts {
     /// N4 with external UPFs, if any are configured.
     pub(crate) smf_n4: Option<SmfN4>,
     pub(crate) capture: Option<PathBuf>,
+    /// What a CTA of a unit opens when it becomes the primary, because the primary before it had it.
+    pub(crate) at_promotion: Option<Opening>,
 }
+
+/// Opens what only the primary of a unit has. Errors: one sentence.
+pub(crate) type Opening = Box<dyn FnOnce(&mut Parts) -> Result<(), String> + Send>;
 
 /// How UEs are served (docs/cluster.md).
 pub(crate) enum Deployment {
@@ -165,7 +170,12 @@ pub(crate) fn start(parts: Parts, deployment: Deployment) -> Result<ControlThrea
 
 /// A CTA of a pair is the replica until it takes over, and again after the other CTA has taken over.
 fn serve_as_pair(mut parts: Parts, mut replica: Box<PairReplica>, stop: &StopRequest) {
-    while let Some((ready, takeover)) = replica::run_as_replica(parts, *replica, stop) {
+    while let Some((mut ready, takeover)) = replica::run_as_replica(parts, *replica, stop) {
+        if let Some(open) = ready.at_promotion.take()
+            && let Err(sentence) = open(&mut ready)
+        {
+            return error!("this CTA cannot serve: {sentence}");
+        }
         let serves = Serves::Pair(Box::new(takeover));
         match ControlLoop::new(ready, serves).and_then(|control_loop| control_loop.run(stop)) {
             Ok(Some(next)) => (parts, replica) = next,

@@ -13,9 +13,9 @@ mod subscribers;
 mod upf;
 mod view;
 
-pub(crate) use control_thread::{ControlThread, Deployment, Parts, start};
-pub(crate) use n2::open_n2;
+pub(crate) use control_thread::{ControlThread, Deployment, Opening, Parts, start};
+pub(crate) use n2::{inherit_n2, open_n2};
 pub(crate) use n4::open_n4;
 pub(crate) use smf_n4::open_smf_n4;
 pub(crate) use subscribers::subscription;
-pub(crate) use upf::LocalUpf;
+pub(crate) use upf::{Inherited, LocalUpf, open_state};

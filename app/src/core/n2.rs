@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use tracing::info;
@@ -10,12 +11,16 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{AssociationId as SctpAssociation, Events, Mode, OpenError, Settings, Transport};
+use whimbrel_sctp_io::{
+    AssociationId as SctpAssociation, Events, Inheritance, Mode, OpenError, Settings, Sockets, Successor,
+    Transport, create_store,
+};
 
 use super::control_thread::StopRequest;
 use crate::clock;
 use crate::config::{Config, SctpChoice};
 use crate::entropy::SystemEntropy;
+use crate::unit::descriptors;
 
 /// Payload protocol identifier of NGAP (TS 38.412 §7).
 pub(super) const NGAP_PPID: u32 = 60;
@@ -50,6 +55,46 @@ pub(crate) struct Link {
 pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
     Transport::open(&settings(config), entropy.octets(), clock::now())
 }
+
+/// N2 of a unit: the sockets and associations of the primary before this one, or new sockets, which the unit's manager keeps from then on. The
+/// associations are to be resumed before anything is sent or received. Errors: a sentence.
+pub(crate) fn inherit_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Successor, String> {
+    let settings = settings(config);
+    let mut sockets = descriptors::all(N2_SOCKETS);
+    let mut store = descriptors::take(N2_STORE);
+    if store.is_none() {
+        let created = create_store(&settings.endpoint, entropy.octets());
+        let created = created.map_err(|e| format!("the memory for associations cannot be had: {e}"))?;
+        descriptors::keep(N2_STORE, created.as_fd());
+        store = Some(created);
+    }
+    if sockets.is_empty() {
+        let opened = Sockets::open(&settings).map_err(|e| e.to_string())?;
+        let mode = opened.report().chosen;
+        for (local, fd) in opened.fds() {
+            descriptors::keep(&format!("{N2_SOCKETS}{mode} {local}"), fd);
+        }
+        sockets = descriptors::all(N2_SOCKETS);
+        // The lock on the port stays until the process ends.
+        std::mem::forget(opened);
+    }
+    let of = |(name, fd): (String, OwnedFd)| {
+        let (mode, local) = name.strip_prefix(N2_SOCKETS)?.split_once(' ')?;
+        Some((mode.parse::<Mode>().ok()?, local.parse::<IpAddr>().ok()?, fd))
+    };
+    let sockets: Vec<(Mode, IpAddr, OwnedFd)> = sockets.into_iter().filter_map(of).collect();
+    let (Some((mode, ..)), Some(store)) = (sockets.first(), store) else {
+        return Err("the unit's manager has no sockets of N2".into());
+    };
+    let mode = *mode;
+    let sockets = sockets.into_iter().map(|(_, local, fd)| (local, fd)).collect();
+    Transport::inherit(&settings, Inheritance { mode, sockets, store }, clock::now())
+        .map_err(|e| format!("the associations of gNBs cannot be continued: {e}"))
+}
+
+/// How the names begin under which the manager of a unit keeps the sockets, and the name of the memory of their associations.
+const N2_SOCKETS: &str = "cta/n2 ";
+const N2_STORE: &str = "cta/n2-associations";
 
 /// SCTP as the configuration asks for it.
 fn settings(config: &Config) -> Settings {

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_pfcp::{Frame, Message};
@@ -43,7 +43,11 @@ pub(crate) struct N4Socket {
 impl N4Socket {
     /// Listens at `at`. Errors: those of `bind`.
     fn bind(at: SocketAddr, within: IpAddr) -> std::io::Result<Self> {
-        let socket = UdpSocket::bind(at)?;
+        Self::of(UdpSocket::bind(at)?, within)
+    }
+
+    /// Of a socket that is bound. Errors: those of fcntl(2) and getsockname(2).
+    fn of(socket: UdpSocket, within: IpAddr) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let at = socket.local_addr()?;
         Ok(Self { socket, at, within, buffer: vec![0; DATAGRAM_OCTETS_MAX], counters: N4Counters::default() })
@@ -90,14 +94,20 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for external SMFs, if configured; `alone`: there is no SMF in this program. Errors: those of `bind`,
-/// with the address.
+/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one; `alone`: there is no SMF in this
+/// program. Errors: those of `bind`, with the address.
 pub(crate) fn open_n4(
     config: &Config,
     alone: bool,
+    given: Option<OwnedFd>,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    N4Socket::bind(at, if alone { UNSPECIFIED } else { config.n4.node_id }).map(Some).map_err(|e| (at, e))
+    let within = if alone { UNSPECIFIED } else { config.n4.node_id };
+    let opened = match given {
+        Some(socket) => N4Socket::of(socket.into(), within),
+        None => N4Socket::bind(at, within),
+    };
+    opened.map(Some).map_err(|e| (at, e))
 }
 
 /// Whether a message of the datagram claims to be from `node`: it could then end that node's association and sessions.

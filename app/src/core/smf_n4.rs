@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_control::UpfId;
 use whimbrel_user::Config as UpfConfig;
@@ -38,7 +38,10 @@ pub(crate) struct SmfN4 {
 
 impl SmfN4 {
     fn bind(at: SocketAddr, upfs: Vec<Option<SocketAddr>>) -> std::io::Result<Self> {
-        let socket = UdpSocket::bind(at)?;
+        Self::over(UdpSocket::bind(at)?, upfs)
+    }
+
+    fn over(socket: UdpSocket, upfs: Vec<Option<SocketAddr>>) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let at = socket.local_addr()?;
         let buffer = vec![0; DATAGRAM_OCTETS_MAX];
@@ -116,14 +119,22 @@ impl AsFd for SmfN4 {
     }
 }
 
-/// Opens N4 towards UPFs elsewhere, if there are such. Errors: those of `bind`, with the address.
-pub(crate) fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, (SocketAddr, std::io::Error)> {
+/// Opens N4 towards UPFs elsewhere, if there are such. `former`: the socket of the CTA of this unit that this one replaces, with the datagrams
+/// that wait in it. Errors: those of `bind`, with the address.
+pub(crate) fn open_smf_n4(
+    config: &Config,
+    former: Option<OwnedFd>,
+) -> Result<Option<SmfN4>, (SocketAddr, std::io::Error)> {
     let upfs: Vec<Option<SocketAddr>> = config.upfs.iter().map(|u| u.address).collect();
     if upfs.iter().all(Option::is_none) {
         return Ok(None);
     }
     let at = SocketAddr::new(config.n4.node_id, UpfConfig::PFCP_PORT);
-    SmfN4::bind(at, upfs).map(Some).map_err(|e| (at, e))
+    let opened = match former {
+        Some(socket) => SmfN4::over(socket.into(), upfs),
+        None => SmfN4::bind(at, upfs),
+    };
+    opened.map(Some).map_err(|e| (at, e))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +12,17 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
     AssociationEnd, Config, DataNetwork, DropReason, Event, FirewallCounters, Input, Ipv4Net, Ipv6Net,
-    Outbox, PointToPoint, ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
+    Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
+    DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile, Tapped,
+    UserPlane, boot,
 };
 
 use super::n4::{N4Socket, UNSPECIFIED};
 use crate::config::typed::sixes;
 use crate::console::{Level, Metric, Sample};
+use crate::unit::descriptors;
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
@@ -114,8 +118,11 @@ impl LocalUpf {
         seed: u64,
         n4: Option<N4Socket>,
         alone: bool,
+        inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
+        let Inherited { state, of_unit, .. } = inherited;
+        let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
             bridge: n.ethernet_bridge.clone(),
@@ -126,7 +133,7 @@ impl LocalUpf {
             link: n.n6_link.clone(),
             frames: n.ethernet.then(|| frames(i, n)),
         };
-        let plane = UserPlane::start(whimbrel_user_io::Config {
+        let plane_config = whimbrel_user_io::Config {
             devices: c.data_networks.iter().enumerate().map(device).collect(),
             port: c.n3.port,
             n3_io: match c.n3.io {
@@ -138,18 +145,34 @@ impl LocalUpf {
             busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),
+            keeps_state: state.is_some(),
             clock: Arc::new(clock::now),
             user: user.clone(),
-        })?;
+        };
+        let plane = match of_unit {
+            true => {
+                let ports = ports_of_unit(&plane_config)?;
+                UserPlane::start_on(plane_config, ports)?
+            }
+            false => UserPlane::start(plane_config)?,
+        };
         let networks = user.data_networks.clone();
         let threads = std::mem::replace(&mut user.shards, plane.threads());
-        let endpoint = UpfC::new(user, clock::now())?;
+        let mut out = Outbox::default();
+        let endpoint = match state {
+            None => UpfC::new(user, clock::now())?,
+            Some(state) => {
+                let (endpoint, restored) = UpfC::with_state(user, clock::now(), state, &mut out)?;
+                log_restored(restored);
+                endpoint
+            }
+        };
         let address = SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT);
-        Ok(Self {
+        let mut upf = Self {
             endpoint,
             plane,
             threads,
-            out: Outbox::default(),
+            out,
             address,
             n4,
             smfs: c.n4.smfs.clone(),
@@ -157,7 +180,15 @@ impl LocalUpf {
             bad_messages: 0,
             tapped: None,
             networks,
-        })
+        };
+        upf.drain(clock::now(), &mut Vec::new());
+        upf.plane.begin();
+        Ok(upf)
+    }
+
+    /// Whether it leaves its sessions to a successor.
+    pub(super) fn keeps_state(&self) -> bool {
+        self.endpoint.keeps_state()
     }
 
     /// Whether an SMF outside the program has an association.
@@ -446,6 +477,63 @@ impl LocalUpf {
     }
 }
 
+/// What a UPF goes on with that has stood before.
+#[derive(Default)]
+pub(crate) struct Inherited {
+    /// Where its sessions are kept.
+    pub(crate) state: Option<StateFile>,
+    /// Its socket of N4, if another process has held it.
+    pub(crate) n4: Option<OwnedFd>,
+    /// It is the UPF of a unit, whose manager holds its sockets and devices.
+    pub(crate) of_unit: bool,
+}
+
+/// The sockets and devices of the UPF that this one replaces, or new ones, which the manager holds from then on: with the last of the two
+/// they end. Errors: those of opening them.
+fn ports_of_unit(c: &whimbrel_user_io::Config) -> Result<Descriptors, StartError> {
+    let name = |i: usize| format!("{}{i}", descriptors::UPF_PORTS);
+    let former: Vec<OwnedFd> = (0..).map_while(|i| descriptors::take(&name(i))).collect();
+    if !former.is_empty() {
+        let other = || {
+            std::io::Error::other(
+                "the number of packet threads or devices has changed: restart the whole unit",
+            )
+        };
+        return Descriptors::from_list(former, c).ok_or_else(|| StartError::System(other()));
+    }
+    let mut fleeting = c.clone();
+    fleeting.keeps_state = false;
+    let opened = Descriptors::open(&fleeting)?;
+    let held = opened.try_clone().map_err(StartError::System)?;
+    for (i, descriptor) in held.into_list().iter().enumerate() {
+        descriptors::keep(&name(i), descriptor.as_fd());
+    }
+    Ok(opened)
+}
+
+/// Opens the file in which the UPF's sessions are kept. Errors: a sentence for the operator.
+pub(crate) fn open_state(c: &config::Config, path: &Path) -> Result<StateFile, String> {
+    StateFile::open(path, &config(c, 0)).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => format!("another UPF runs with the state file {}", path.display()),
+        _ => format!("the state file {} cannot be opened: {e}", path.display()),
+    })
+}
+
+fn log_restored(restored: Restored) {
+    let Restored { sessions, lost, associations, refusal } = restored;
+    if let Some(refusal) = refusal {
+        return warn!("the state file is not taken over: {refusal}; the UPF starts without sessions");
+    }
+    if lost > 0 {
+        warn!(
+            "{lost} sessions of the state file could not be restored: their records are damaged, or do not fit the configuration"
+        );
+    }
+    if associations > 0 {
+        info!("N4: the UPF goes on with {sessions} sessions of {associations} SMFs from its state file");
+    }
+}
+
 /// What happened on N3 or N4, in one sentence, and how much it matters.
 fn sentence(event: &Event) -> (Level, String) {
     let deleted = |sessions: usize| match sessions {
@@ -501,6 +589,15 @@ fn sentence(event: &Event) -> (Level, String) {
                 format!(
                     "N4: a session request of the SMF at {peer} was refused with PFCP cause {cause}: {refusal}"
                 ),
+            )
+        }
+        Event::StateFull { session } => {
+            let what = session.map_or("the associations and applications".to_string(), |s| {
+                format!("the session with SEID {:#018x}", s.seid().0)
+            });
+            (
+                Level::Warn,
+                format!("N4: the state file has no room for {what}: a restart would lose the last change"),
             )
         }
         Event::ReportUnanswered { peer } => {

@@ -24,7 +24,7 @@ use whimbrel_store::{Format, OnExisting, Store};
 use crate::client::Client;
 use crate::console::Metric;
 
-pub(crate) use servers::{NAME, Servers};
+pub(crate) use servers::{Gaps, NAME, Servers};
 
 /// The core's end of the data network: its DNS and web server are the playground's.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
@@ -97,6 +97,8 @@ pub(crate) struct Wish {
     /// The regions of CPFs that are processes of their own, on the core's processor: one for each time that a region is named. The
     /// configuration says where they come to, and which gNBs are where.
     pub(crate) cpfs: Vec<&'static str>,
+    /// The core is a unit: [`Playground::unit_directory`].
+    pub(crate) unit: bool,
 }
 
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
@@ -164,6 +166,8 @@ pub(crate) struct Playground {
     gnbs: u8,
     suci: SuciScheme,
     slices: Vec<SNssai>,
+    /// The core is a unit.
+    unit: bool,
 }
 
 impl Playground {
@@ -176,7 +180,11 @@ impl Playground {
         let configuration = folder.join("whimbrel.yaml");
         let slices: Vec<String> = wish.slices.iter().map(|s| format!("\"{s}\"")).collect();
         let more = format!("slices: [{}]\n{}{}", slices.join(", "), wish.suci.yaml(), wish.configuration);
-        fs::write(&configuration, yaml(&folder, &more))
+        let unit = match wish.unit {
+            true => format!("unit: {{ directory: {} }}\n", unit_of(&folder).display()),
+            false => String::new(),
+        };
+        fs::write(&configuration, yaml(&folder, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
         let mut playground = Self {
@@ -190,6 +198,7 @@ impl Playground {
             gnbs: wish.gnbs,
             suci: wish.suci,
             slices: wish.slices.clone(),
+            unit: wish.unit,
         };
         playground.await_ready()?;
         for region in &wish.cpfs {
@@ -277,6 +286,20 @@ impl Playground {
         }
     }
 
+    /// The runtime directory of the core's unit.
+    pub(crate) fn unit_directory(&self) -> PathBuf {
+        unit_of(&self.folder)
+    }
+
+    /// The core's process, the manager where it is a unit, dies as by `kill -9`, and another one is started. Errors: one sentence.
+    pub(crate) fn lose_core(&mut self, wish: &Wish) -> Result<(), String> {
+        let cannot = |e| format!("the core cannot be killed: {e}");
+        self.core.kill().map_err(cannot)?;
+        self.core.wait().map_err(cannot)?;
+        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        Ok(())
+    }
+
     /// What the core logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("core.log")).unwrap_or_default().trim().to_owned()
@@ -358,6 +381,14 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
+        // The functions of a unit outlive its manager, so that one is asked to end them.
+        if self.unit && matches!(self.core.try_wait(), Ok(None)) {
+            let _ = Command::new("kill").args(["-TERM", &self.core.id().to_string()]).status();
+            let until = Instant::now() + STOPPED_WITHIN;
+            while matches!(self.core.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         for process in self.cpfs.iter_mut().map(|cpf| &mut cpf.process).chain([&mut self.core]) {
             let _ = process.kill();
             let _ = process.wait();
@@ -421,14 +452,19 @@ fn yaml(folder: &Path, more: &str) -> String {
 }
 
 fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, String> {
-    let log = fs::File::create(folder.join("core.log")).map_err(|e| format!("the core's log: {e}"))?;
+    let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
+    let log = log.map_err(|e| format!("the core's log: {e}"))?;
     let mut command = this_program(wish.core_cpu)?;
-    command.arg("run").arg("--strict").arg("--config").arg(configuration);
+    command.arg("run").arg(if wish.unit { "--unit" } else { "--strict" }).arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
+}
+
+fn unit_of(folder: &Path) -> PathBuf {
+    folder.join("unit")
 }
 
 /// This program, on the processor that is the core's.

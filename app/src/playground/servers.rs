@@ -1,9 +1,10 @@
 //! A DNS server, a web server and a server of streams on the data network, for UEs to use.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use whimbrel_ran::user_plane::StreamServer;
@@ -24,6 +25,30 @@ const BIND_WITHIN: Duration = Duration::from_secs(5);
 /// The running servers; they end with the process.
 pub(crate) struct Servers {
     served: Arc<Served>,
+    gaps: Gaps,
+}
+
+/// When each UE's last packet of a stream came, and the longest time between two of any UE.
+#[derive(Clone, Default)]
+pub(crate) struct Gaps(Arc<Mutex<(BTreeMap<SocketAddr, Instant>, Duration)>>);
+
+impl Gaps {
+    fn received(&self, from: SocketAddr) {
+        let now = Instant::now();
+        let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = gaps.0.insert(from, now) {
+            gaps.1 = gaps.1.max(now - last);
+        }
+    }
+
+    /// The longest time without a packet of a UE since the last call, and how many UEs send: one that is silent still counts.
+    pub(crate) fn longest(&self) -> (Duration, usize) {
+        let now = Instant::now();
+        let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let silent = gaps.0.values().map(|last| now - *last).max().unwrap_or_default();
+        let longest = std::mem::take(&mut gaps.1).max(silent);
+        (longest, gaps.0.len())
+    }
 }
 
 /// How often each was asked.
@@ -39,12 +64,19 @@ impl Servers {
         let dns = bind(|| UdpSocket::bind(SocketAddr::from((address, 53))))?;
         let web = bind(|| TcpListener::bind(SocketAddr::from((address, 80))))?;
         let stream = bind(|| UdpSocket::bind(SocketAddr::from((address, STREAM_PORT))))?;
-        std::thread::spawn(move || streams(&stream));
+        let gaps = Gaps::default();
+        let seen = gaps.clone();
+        std::thread::spawn(move || streams(&stream, &seen));
         let served = Arc::new(Served::default());
         let (names, pages) = (served.clone(), served.clone());
         std::thread::spawn(move || resolve(&dns, address, &names.names));
         std::thread::spawn(move || serve(&web, &pages));
-        Ok(Self { served })
+        Ok(Self { served, gaps })
+    }
+
+    /// The gaps of the streams at this end.
+    pub(crate) fn gaps(&self) -> Gaps {
+        self.gaps.clone()
     }
 
     /// Names resolved and pages served.
@@ -67,7 +99,7 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
 }
 
 /// The other end of the UEs' streams.
-fn streams(socket: &UdpSocket) {
+fn streams(socket: &UdpSocket, gaps: &Gaps) {
     // A machine that has much to do must not lose packets here: it is the core that is looked at.
     let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);
     let clock = whimbrel_ran::edge::Clock::default();
@@ -83,6 +115,7 @@ fn streams(socket: &UdpSocket) {
         // Zero would mean to wait for ever.
         let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(100))));
         if let Ok((n, from)) = socket.recv_from(&mut octets) {
+            gaps.received(from);
             server.receive(clock.now(), from, octets.get(..n).unwrap_or_default(), &mut send);
         }
     }

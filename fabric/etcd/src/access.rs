@@ -12,6 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use crate::gateway::{BadEndpoint, Endpoint};
+use crate::local::LocalAccess;
 
 /// How etcd is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Access {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The user in etcd, and the file with the password.
     pub user: Option<(String, PathBuf)>,
+    /// The manager of a unit, in etcd's place: the other fields have no meaning then.
+    pub local: Option<LocalAccess>,
 }
 
 impl Access {

@@ -14,6 +14,7 @@ use whimbrel_resilience::membership::{
 use super::access::Access;
 use super::gateway::Gateway;
 use super::json;
+use super::local::LocalAccess;
 
 /// Inputs that may wait: an answer, a few changes of a watch, commands of an operator.
 const INPUTS_MAX: usize = 256;
@@ -43,11 +44,14 @@ impl Agent {
         access: &Access,
         on_update: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
     ) -> Result<Self, String> {
-        let gateway = Gateway::new(access.clone())?;
+        let way = match &access.local {
+            Some(local) => Way::Manager(local.clone()),
+            None => Way::Etcd(Arc::new(Gateway::new(access.clone())?)),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
         let (inputs, incoming) = channel(INPUTS_MAX);
-        let carrier = Carrier { gateway: Arc::new(gateway), at: 0, watch: None, inputs: inputs.downgrade() };
+        let carrier = Carrier { way, at: 0, watch: None, inputs: inputs.downgrade() };
         std::thread::Builder::new()
             .name("etcd".into())
             .spawn(move || runtime.block_on(run(Membership::new(settings), carrier, incoming, on_update)))
@@ -95,9 +99,15 @@ async fn run(
     }
 }
 
+/// Where requests go.
+enum Way {
+    Etcd(Arc<Gateway>),
+    Manager(LocalAccess),
+}
+
 /// Sends requests to the present endpoint.
 struct Carrier {
-    gateway: Arc<Gateway>,
+    way: Way,
     at: usize,
     watch: Option<JoinHandle<()>>,
     inputs: WeakSender<Input>,
@@ -109,14 +119,42 @@ impl Carrier {
     }
 
     fn carry(&mut self, id: u64, request: Request) {
-        let (gateway, at) = (self.gateway.clone(), self.at);
+        match &self.way {
+            Way::Etcd(gateway) => self.carry_to_etcd(gateway.clone(), id, request),
+            Way::Manager(local) => self.carry_to_manager(local.clone(), id, request),
+        }
+    }
+
+    fn carry_to_manager(&mut self, local: LocalAccess, id: u64, request: Request) {
+        let inputs = self.inputs.clone();
+        if let Request::Watch { .. } = request {
+            return self.replace_watch(tokio::spawn(async move {
+                let on_changes = |changes| {
+                    let inputs = inputs.upgrade();
+                    inputs.is_some_and(|inputs| inputs.try_send(Input::Watched(id, changes)).is_ok())
+                };
+                local.watch(request, on_changes).await;
+                deliver(&inputs, Input::WatchEnded(id)).await;
+            }));
+        }
+        tokio::spawn(async move {
+            let answer = local.ask(request).await;
+            deliver(&inputs, Input::Answered(id, answer)).await;
+        });
+    }
+
+    fn replace_watch(&mut self, watch: JoinHandle<()>) {
+        if let Some(earlier) = self.watch.replace(watch) {
+            earlier.abort();
+        }
+    }
+
+    fn carry_to_etcd(&mut self, gateway: Arc<Gateway>, id: u64, request: Request) {
+        let at = self.at;
         let inputs = self.inputs.clone();
         let (path, body) = json::request(&request);
         if let Request::Watch { .. } = request {
-            if let Some(earlier) = self.watch.take() {
-                earlier.abort();
-            }
-            self.watch = Some(tokio::spawn(async move {
+            return self.replace_watch(tokio::spawn(async move {
                 if let Ok(opened) = gateway.listen(at, path, &body).await {
                     let on_line = |line: &[u8]| match json::watched(line) {
                         // A full queue ends the watch: everything is read again.
@@ -129,7 +167,6 @@ impl Carrier {
                 }
                 deliver(&inputs, Input::WatchEnded(id)).await;
             }));
-            return;
         }
         tokio::spawn(async move {
             let answer = match gateway.ask(at, path, &body).await {

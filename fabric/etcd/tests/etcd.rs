@@ -401,6 +401,7 @@ fn over_tls_both_ends_check_certificates() {
         .collect();
     let Some(etcds) = etcds_with(1, "https", &options) else { return };
     let access = Access {
+        local: None,
         endpoints: endpoints(&etcds),
         ca_file: Some(made.file("ca.pem")),
         certificate: Some((made.file("process.pem"), made.file("process.key"))),

@@ -1,7 +1,10 @@
-//! Requests to etcd: the few operations of its version 3 that membership needs. `fabric/etcd` carries them.
+//! Requests to etcd: the few operations of its version 3 that membership needs. `fabric/etcd` carries them, to etcd or to the manager of a
+//! unit, which takes etcd's place on one host.
+
+use serde::{Deserialize, Serialize};
 
 /// A key, its value and what etcd says of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kv {
     /// The key.
     pub key: String,
@@ -14,7 +17,7 @@ pub struct Kv {
 }
 
 /// Something for etcd to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// A lease of so many seconds.
     Grant {
@@ -57,7 +60,7 @@ pub enum Request {
 }
 
 /// An answer of etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// Which etcd: the number of its cluster.
     pub cluster: u64,
@@ -68,7 +71,7 @@ pub struct Answered {
 }
 
 /// What an answer says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// To a grant.
     Granted {
@@ -93,7 +96,7 @@ pub enum Answer {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
     /// No answer: it may have been done all the same.
     Unreachable(String),
@@ -102,7 +105,7 @@ pub enum Failure {
 }
 
 /// What happened to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Watched {
     /// It was written.
     Put(Kv),

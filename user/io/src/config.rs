@@ -99,6 +99,8 @@ pub struct Config {
     pub forwarding: bool,
     /// A file that notes which settings of the host are changed while they are, for the case of a kill.
     pub journal: Option<PathBuf>,
+    /// A state is kept for a successor: what sessions have counted is reported for it, and packets are taken from [`begin`](crate::Handle::begin) on.
+    pub keeps_state: bool,
     /// The program's clock.
     pub clock: Clock,
 }
@@ -121,6 +123,7 @@ impl Config {
             busy_poll: Duration::ZERO,
             forwarding: false,
             journal: None,
+            keeps_state: false,
             clock: system_clock(),
         }
     }

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use whimbrel_user::{
-    Change, Counters, HostAddresses, REPORTS_MAX, Report, SessionCounters, SessionId, Steering, UpfU,
-    packet_room,
+    COUNTED_EVERY, Change, Counters, HostAddresses, REPORTS_MAX, Report, SessionCounters, SessionId,
+    Steering, UpfU, packet_room,
 };
 
 use crate::channel::Receiver;
@@ -22,6 +22,7 @@ use crate::host::addresses::{self, Watch};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
+use crate::ports::descriptors::Descriptors;
 #[cfg(feature = "measure")]
 use crate::ports::memory::{Memory, ports};
 #[cfg(feature = "measure")]
@@ -63,7 +64,7 @@ pub(crate) struct Host {
     obstacle: Option<Obstacle>,
 }
 
-pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
+pub(crate) fn start(mut config: Config, given: Option<Descriptors>) -> Result<Handle, StartError> {
     config.user.check()?;
     let (devices, networks) = (config.devices.len(), config.user.data_networks.len());
     if devices != networks {
@@ -74,7 +75,7 @@ pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
     if !fronts.is_empty() {
         config.user.shards = fronts.len() as u8; // queues may be fewer than the threads that were asked for
     }
-    let (systems, unsteered) = System::open(&config)?;
+    let (systems, unsteered) = System::open(&config, given)?;
     let mut host = Host { obstacle, ..Host::default() };
     if !config.busy_poll.is_zero() {
         let refused = fronts.iter_mut().filter_map(|front| front.poll_busily(config.busy_poll).err()).last();
@@ -159,6 +160,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
     let room = packet_room(most_of(&config));
     let (shared, ends, reports) = Shared::new(pipelines.len(), room).map_err(StartError::System)?;
     reports.sleep();
+    shared.waits.store(config.keeps_state, Ordering::Release);
     let mut handle = Handle {
         shared: Arc::new(shared),
         steering: pipelines[0].steering(),
@@ -170,6 +172,9 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
     };
     let addresses = handle.host.addresses.take();
     for (n, ((mut upf, ports), ends)) in pipelines.into_iter().zip(ports).zip(ends).enumerate() {
+        if config.keeps_state {
+            upf.keep_counted(COUNTED_EVERY);
+        }
         addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
@@ -202,6 +207,12 @@ impl Handle {
     /// Packet threads: as many as were asked for, or as AF_XDP has queues.
     pub fn threads(&self) -> u8 {
         self.threads.len() as u8
+    }
+
+    /// Lets packets come, where a state is kept: the changes that restore its sessions have been applied before. Until then they wait in the
+    /// kernel's queues.
+    pub fn begin(&self) {
+        self.shared.waits.store(false, Ordering::Release);
     }
 
     /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path releases the session before this

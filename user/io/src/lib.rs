@@ -17,6 +17,7 @@ mod inter_thread_queues;
 pub mod measure;
 mod ports;
 mod queue;
+mod state;
 mod sys;
 mod tap;
 mod thread;
@@ -31,10 +32,12 @@ pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;
+pub use ports::descriptors::Descriptors;
 #[cfg(feature = "measure")]
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
+pub use state::{StateFile, boot};
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
@@ -45,7 +48,12 @@ impl UserPlane {
     /// Starts it on sockets and TUN devices. Errors: a [`StartError`], a sentence for the operator each; nothing stays
     /// set then.
     pub fn start(config: Config) -> Result<Handle, StartError> {
-        handle::start(config)
+        handle::start(config, None)
+    }
+
+    /// Starts it on sockets and TUN devices that are open: those that the process before it had, or another one holds. Errors: likewise.
+    pub fn start_on(config: Config, descriptors: Descriptors) -> Result<Handle, StartError> {
+        handle::start(config, Some(descriptors))
     }
 
     /// Starts it on files instead, with one packet thread: frames of a capture are received when [`Replay::begin`] says so, those that

@@ -31,6 +31,8 @@ const SPINS: u32 = 8;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Pause after a failed reception, so that a deleted device does not keep a core busy.
 const ERROR_PAUSE: Duration = Duration::from_millis(5);
+/// Between two looks for sessions of a former process, before packets are taken.
+const WAIT_PAUSE: Duration = Duration::from_micros(50);
 /// How long an end marker waits where there is a fast path: packets to the same tunnel that a driver has decided on may still be in its
 /// hands, and it comes behind the last (TS 23.501 §5.8.2.9). A burst of 64, many times over.
 const END_MARKER_AFTER: Duration = Duration::from_micros(100);
@@ -115,6 +117,8 @@ pub(crate) struct Shared {
     pub(crate) threads: Vec<Public>,
     pub(crate) tap: Tap,
     pub(crate) stop: AtomicBool,
+    /// No packet is taken yet: sessions of a former process come first.
+    pub(crate) waits: AtomicBool,
 }
 
 impl Shared {
@@ -136,6 +140,7 @@ impl Shared {
             threads: to.into_iter().map(public).collect(),
             tap: Tap::new()?,
             stop: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
         };
         Ok((shared, ends.collect(), from_threads))
     }
@@ -200,6 +205,12 @@ pub(crate) fn run<P: Ports>(
         own,
         copies: Vec::new(),
     };
+    while shared.waits.load(Ordering::Acquire) && !shared.stop.load(Ordering::Acquire) {
+        if w.requests(clock()) == 0 {
+            std::thread::sleep(WAIT_PAUSE);
+        }
+    }
+    while w.requests(clock()) > 0 {}
     let busy_poll = w.ports.busy_poll();
     let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
@@ -255,8 +266,11 @@ fn is_end_marker(to: Destination, packet: &Packet) -> bool {
 }
 
 impl<P: Ports> Worker<'_, P> {
-    fn requests(&mut self, now: Instant) {
+    /// Sees to some requests; to how many.
+    fn requests(&mut self, now: Instant) -> usize {
+        let mut requests = 0;
         for request in self.ends.requests.take(CHANGES_AT_ONCE) {
+            requests += 1;
             match request {
                 Request::Change(change) => self.upf.apply(now, change),
                 Request::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
@@ -267,6 +281,7 @@ impl<P: Ports> Worker<'_, P> {
                 }
             }
         }
+        requests
     }
 
     /// Copies the datagrams of a burst, before the pipeline takes their headers off.

@@ -33,6 +33,7 @@ impl UpfC {
     ) {
         let (cause, offending_ie) = match self.take_pfds(key, m) {
             Ok(changed) => {
+                self.applications_touched = true;
                 self.renew(&changed);
                 out.events.push(Event::PfdsProvisioned { peer: key.peer, applications: changed.len() });
                 (Cause::RequestAccepted, None)
@@ -79,6 +80,7 @@ impl UpfC {
     /// An association ends, and with it the PFDs of its SMF.
     pub(super) fn forget_applications(&mut self, association: u32) {
         let gone = self.applications.provisioned(Some(association));
+        self.applications_touched |= !gone.is_empty();
         gone.iter().for_each(|id| _ = self.applications.remove(id));
         self.renew(&gone);
     }

@@ -33,7 +33,7 @@ impl When {
 /// How long a predicted session may wait for its UE: as long as the prediction lives in the pipeline, and time for its report.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(6);
 /// How long a session whose UE has arrived may wait for the SMF to say so too: a handover's signalling, generously.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
 impl UpfC {
     /// A session stands for its UE alone, until the SMF confirms it.
@@ -79,7 +79,7 @@ impl UpfC {
                 self.sessions.set_rules(session, Arc::clone(rules));
                 self.await_ue(now, session);
             }
-            When::OnArrival => s.predicted = Some(Arc::clone(rules)),
+            When::OnArrival => s.predicted = Some((now, Arc::clone(rules))),
         }
     }
 
@@ -88,7 +88,7 @@ impl UpfC {
         let Some(s) = self.sessions.get_mut(session) else { return };
         if s.provisional_until.is_some() {
             self.await_until(now + CONFIRMED_WITHIN, session);
-        } else if let Some(rules) = s.predicted.take() {
+        } else if let Some((_, rules)) = s.predicted.take() {
             self.sessions.set_rules(session, rules);
         }
     }

@@ -17,6 +17,7 @@ use whimbrel_pfcp::msg::{
 
 use whimbrel_pfcp::{SEQUENCE_MAX, message_type};
 
+use super::kept::StoredAssociation;
 use super::load::LastReported;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC, is_request};
@@ -85,6 +86,8 @@ fn addresses(reported: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> 
 pub(super) struct Associations {
     by_node: BTreeMap<NodeId, Association>,
     next_id: u32,
+    /// Something has changed that a successor is to know.
+    pub(super) touched: bool,
 }
 
 impl Associations {
@@ -94,6 +97,19 @@ impl Associations {
 
     pub(super) fn get(&self, node: &NodeId) -> Option<&Association> {
         self.by_node.get(node)
+    }
+
+    /// What a successor is to know: the last number that was given, and the associations.
+    pub(super) fn stored(&self) -> (u32, Vec<StoredAssociation>) {
+        let stored = |(node, a): (&NodeId, &Association)| StoredAssociation {
+            node: node.clone(),
+            id: a.id,
+            peer: a.peer,
+            alternatives: a.alternatives.clone(),
+            recovery: a.recovery,
+            features: a.features,
+        };
+        (self.next_id, self.by_node.iter().map(stored).collect())
     }
 
     /// The other addresses of the SMF that speaks from this one.
@@ -169,6 +185,24 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
+    /// The associations of a former process, the one before this `life`.
+    pub(super) fn restore_associations(
+        &mut self,
+        now: Instant,
+        next_id: u32,
+        all: Vec<StoredAssociation>,
+        life: u32,
+    ) {
+        self.associations.next_id = next_id;
+        for a in all.into_iter().take(ASSOCIATIONS_MAX) {
+            self.seat(now, a.peer, a.id, a.node.clone(), a.recovery, Some(a.features));
+            if let Some(seated) = self.associations.by_node.get_mut(&a.node) {
+                seated.alternatives = a.alternatives;
+                seated.reported = LastReported::of_life(life);
+            }
+        }
+    }
+
     fn seat(
         &mut self,
         now: Instant,
@@ -191,6 +225,7 @@ impl UpfC {
             reported: LastReported::default(),
         };
         self.associations.by_node.insert(node, association);
+        self.associations.touched = true;
     }
 
     /// An association that an SMF has granted (TS 29.244 §6.2.6.3): it replaces an earlier one of that node.
@@ -247,6 +282,7 @@ impl UpfC {
                 }
             }
         }
+        self.associations.touched |= known;
         let response = AssociationUpdateResponse {
             node_id: self.config.node_id.clone(),
             cause: if known { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation },
@@ -269,6 +305,7 @@ impl UpfC {
         let cause =
             if known.is_some() { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation };
         if let Some(a) = known {
+            self.associations.touched = true;
             let sessions_deleted = self.drop_sessions(a.id, out);
             out.events.push(Event::AssociationEnded {
                 node: m.node_id,
@@ -310,6 +347,7 @@ impl UpfC {
             a.alternatives.retain(|at| *at != peer.ip());
             a.alternatives.push(former.ip());
             a.silent = None;
+            self.associations.touched = true;
             self.requests.forget(former.ip(), message_type::ASSOCIATION_SETUP_REQUEST); // it stands
             self.requests.redirect(former.ip(), peer.ip(), out);
             self.replies.redirect(former, peer);
@@ -337,6 +375,7 @@ impl UpfC {
         let Some((node, a)) = self.associations.by_node.iter_mut().find(older) else { return };
         a.recovery = at;
         let (node, id) = (node.clone(), a.id);
+        self.associations.touched = true;
         let sessions_deleted = self.drop_sessions(id, out);
         out.events.push(Event::AssociationEnded { node, sessions_deleted, why: AssociationEnd::Restarted });
     }
@@ -358,6 +397,7 @@ impl UpfC {
         let lost = self.associations.iter().filter(|(_, a)| lost(a)).map(|(node, _)| node.clone());
         for node in lost.collect::<Vec<_>>() {
             let Some(a) = self.associations.by_node.remove(&node) else { continue };
+            self.associations.touched = true;
             let sessions_deleted = self.drop_sessions(a.id, out);
             out.events.push(Event::AssociationEnded { node, sessions_deleted, why: AssociationEnd::Silent });
         }

@@ -56,5 +56,6 @@ impl UpfC {
             _ => {}
         }
         self.answer(now, w.key, Some(w.cp_seid), &w.response, out);
+        self.keep_sessions(w.touched, Some(w.key), out);
     }
 }

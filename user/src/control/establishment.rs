@@ -7,6 +7,7 @@ use whimbrel_pfcp::ie::{Cause, Choice, FSeid, OffendingIe};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 
 use super::arrival::When;
+use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
@@ -139,9 +140,15 @@ impl UpfC {
             (base.ue_ipv4, base.ue_ipv6) = (old.rules.ue_ipv4, old.rules.ue_ipv6);
         }
         let mut draft = Draft::open(&base);
+        let state = StateRoom::of(self.keeper.as_ref(), known.is_some());
         let mut allocator =
             Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
-        match allocator.establish(&mut draft, m).and_then(|()| draft.close()).and_then(|r| room.judge(r)) {
+        match allocator
+            .establish(&mut draft, m)
+            .and_then(|()| draft.close())
+            .and_then(|r| room.judge(r))
+            .and_then(|r| state.judge(r))
+        {
             Ok(rules) => Ok((session, rules, allocator.keep())),
             Err(refusal) => {
                 allocator.undo(network);

@@ -29,6 +29,13 @@ pub(super) struct LastReported {
     sequence: u32,
 }
 
+impl LastReported {
+    /// Nothing yet, in the life of this number of a UPF that goes on: sequence numbers are above those of the life before.
+    pub(super) fn of_life(life: u32) -> Self {
+        Self { sequence: life << 16, ..Self::default() }
+    }
+}
+
 /// What goes into one answer.
 pub(super) type Information = (Option<LoadControlInformation>, Option<OverloadControlInformation>);
 

@@ -6,6 +6,7 @@ mod arrival;
 mod association;
 mod deletion;
 mod establishment;
+mod kept;
 mod load;
 mod modification;
 mod node;
@@ -34,6 +35,8 @@ use crate::limits::WAITING_MAX;
 use crate::rules::{Far, Known};
 use crate::session_id::SessionId;
 use association::Associations;
+use kept::Keeper;
+pub use kept::Restored;
 use replies::{Replies, ReplyKey};
 use requests::Requests;
 use sessions::Sessions;
@@ -78,6 +81,8 @@ struct Waiting {
     cp_seid: Seid,
     response: Message,
     deadline: Instant,
+    /// Places of sessions whose records are written with the response.
+    touched: Vec<u32>,
 }
 
 /// The PFCP endpoint of the UP function.
@@ -95,6 +100,10 @@ pub struct UpfC {
     applications: Known,
     /// Sessions whose rules name applications with new definitions.
     outdated: BTreeSet<SessionId>,
+    /// Definitions of applications by SMFs have changed since they were written last.
+    applications_touched: bool,
+    /// The state for a successor, where one is kept.
+    keeper: Option<Keeper>,
 }
 
 impl UpfC {
@@ -112,6 +121,8 @@ impl UpfC {
             provisional: BTreeSet::new(),
             applications: Known::new(&config.applications.known),
             outdated: BTreeSet::new(),
+            applications_touched: false,
+            keeper: None,
             config,
         })
     }
@@ -162,6 +173,7 @@ impl UpfC {
             Input::Report(report) => self.report(now, report, out),
             Input::Tick => self.tick(now, out),
         }
+        self.keep_changes(None, out);
     }
 
     /// When [`Input::Tick`] is due.
@@ -191,6 +203,9 @@ impl UpfC {
             match Frame::parse(rest) {
                 Ok(frame) => {
                     self.message(now, peer, &frame, out);
+                    let header = frame.header;
+                    let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
+                    self.keep_changes(Some(key).filter(|_| is_request(header.message_type)), out);
                     if !frame.header.follow_on || frame.rest.is_empty() {
                         return;
                     }
@@ -304,7 +319,8 @@ impl UpfC {
         let token = Token(self.next_token);
         self.next_token = self.next_token.wrapping_add(1);
         self.replies.keep(now, key, None);
-        self.waiting.insert(token, Waiting { key, cp_seid, response, deadline: now + FIGURES_WITHIN });
+        let (deadline, touched) = (now + FIGURES_WITHIN, self.sessions.take_touched());
+        self.waiting.insert(token, Waiting { key, cp_seid, response, deadline, touched });
         Some(token)
     }
 

@@ -8,6 +8,7 @@ use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse
 
 use super::arrival::When;
 use super::association::Association;
+use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
@@ -113,9 +114,14 @@ impl UpfC {
         let addresses = (s.rules.ue_ipv4, s.rules.ue_ipv6);
         let room = self.room_to_promise(Some(session));
         let mut draft = Draft::open(&s.rules);
+        let state = StateRoom::of(self.keeper.as_ref(), true);
         let mut allocator =
             Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
-        let rules = allocator.modify(&mut draft, m).and_then(|()| draft.close()).and_then(|r| room.judge(r));
+        let rules = allocator
+            .modify(&mut draft, m)
+            .and_then(|()| draft.close())
+            .and_then(|r| room.judge(r))
+            .and_then(|r| state.judge(r));
         let stays = |r: &SessionRules| when == When::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
         match rules.and_then(|r| if stays(&r) { Ok(r) } else { Err(RuleRefusal::PredictedAddress) }) {
             Ok(rules) => Ok((rules, allocator.keep())),

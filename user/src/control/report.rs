@@ -30,6 +30,7 @@ impl UpfC {
             return;
         }
         let (session, request) = match report {
+            Report::Counted { session, counted } => return self.keep_counted(session, counted, out),
             Report::Usage { token: Some(token), reports, .. } => {
                 return self.figures(now, token, reports, out);
             }

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::exchange::{Change, Effects};
 use crate::limits::{REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX};
 use crate::session_id::{SessionId, mix};
+use crate::state::stored;
 
 /// T1: how long to wait for an answer. The clause leaves it open; 3 s is what deployments use.
 const T1: Duration = Duration::from_secs(3);
@@ -26,20 +27,85 @@ struct Request {
     sent: u8,
     deadline: Instant,
     session: Option<SessionId>,
+    /// It reports usage that is recorded in no other place: a successor repeats it.
+    usage: bool,
 }
+
+/// One that a successor repeats.
+pub(super) struct StoredRequest {
+    peer: SocketAddr,
+    message_type: u8,
+    octets: Vec<u8>,
+    /// Of its session, or zero.
+    pub(super) session: u64,
+}
+
+stored!(StoredRequest { peer, message_type, octets, session });
 
 /// What awaits an answer.
 pub(super) struct Requests {
     by_sequence: BTreeMap<u32, Request>,
     by_deadline: BTreeSet<(Instant, u32)>,
     next_sequence: u32,
+    /// Requests with usage that were sent, or are done, since they were taken last.
+    touched: Vec<u32>,
 }
 
 impl Requests {
     pub(super) fn new(seed: u64) -> Self {
         // Not from one, so that a restart does not meet answers to its former self.
         let next_sequence = mix(seed ^ 0x0053_4551) as u32 & SEQUENCE_MAX;
-        Self { by_sequence: BTreeMap::new(), by_deadline: BTreeSet::new(), next_sequence }
+        Self {
+            by_sequence: BTreeMap::new(),
+            by_deadline: BTreeSet::new(),
+            next_sequence,
+            touched: Vec::new(),
+        }
+    }
+
+    /// Sequence numbers far from those of former lives, whose answers an SMF may still have.
+    pub(super) fn skip(&mut self, seed: u64, life: u32) {
+        self.next_sequence = mix(seed ^ 0x0053_4551 ^ u64::from(life) << 32) as u32 & SEQUENCE_MAX;
+    }
+
+    /// The requests with usage that have changed since the last call; `None` where one is done.
+    pub(super) fn take_touched(&mut self) -> Vec<(u32, Option<StoredRequest>)> {
+        let stored = |r: &Request| StoredRequest {
+            peer: r.peer,
+            message_type: r.message_type,
+            octets: r.octets.to_vec(),
+            session: r.session.map_or(0, |s| s.seid().0),
+        };
+        let of = |sequence| (sequence, self.by_sequence.get(&sequence).map(stored));
+        std::mem::take(&mut self.touched).into_iter().map(of).collect()
+    }
+
+    /// Repeats a request of a former process.
+    pub(super) fn restore(
+        &mut self,
+        now: Instant,
+        sequence: u32,
+        r: StoredRequest,
+        session: Option<SessionId>,
+        out: &mut Outbox,
+    ) {
+        let deadline = now + T1;
+        out.datagrams.push((r.peer, r.octets.clone()));
+        self.by_deadline.insert((deadline, sequence));
+        let StoredRequest { peer, message_type, octets, .. } = r;
+        let octets = octets.into();
+        let request = Request { peer, message_type, octets, sent: 1, deadline, session, usage: true };
+        self.by_sequence.insert(sequence, request);
+    }
+
+    /// A request is done.
+    fn remove(&mut self, sequence: u32) -> Option<Request> {
+        let r = self.by_sequence.remove(&sequence)?;
+        self.by_deadline.remove(&(r.deadline, sequence));
+        if r.usage {
+            self.touched.push(sequence);
+        }
+        Some(r)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -76,7 +142,11 @@ impl Requests {
             sent: 1,
             deadline,
             session,
+            usage: matches!(message, Message::SessionReportRequest(m) if !m.usage_reports.is_empty()),
         };
+        if request.usage {
+            self.touched.push(sequence);
+        }
         self.by_sequence.insert(sequence, request);
         true
     }
@@ -92,9 +162,7 @@ impl Requests {
         if r.peer.ip() != peer.ip() || r.message_type != message_type {
             return None;
         }
-        let r = self.by_sequence.remove(&sequence)?;
-        self.by_deadline.remove(&(r.deadline, sequence));
-        Some(r.session)
+        self.remove(sequence).map(|r| r.session)
     }
 }
 
@@ -112,9 +180,7 @@ impl Requests {
         let of_it = |r: &Request| r.peer.ip() == peer && r.message_type == message_type;
         let gone: Vec<u32> = self.by_sequence.iter().filter(|(_, r)| of_it(r)).map(|(s, _)| *s).collect();
         for sequence in gone {
-            if let Some(r) = self.by_sequence.remove(&sequence) {
-                self.by_deadline.remove(&(r.deadline, sequence));
-            }
+            self.remove(sequence);
         }
     }
 }
@@ -140,7 +206,7 @@ impl UpfC {
                 }
                 continue;
             }
-            let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };
+            let Some(r) = self.requests.remove(sequence) else { continue };
             match r.message_type {
                 message_type::HEARTBEAT_REQUEST => self.silent(now, r.peer, out),
                 message_type::ASSOCIATION_SETUP_REQUEST => {}

@@ -1,6 +1,6 @@
 //! The sessions as the control side knows them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
-    /// What the rules will be when the UE has moved, as predicted.
-    pub(super) predicted: Option<Arc<SessionRules>>,
+    /// What the rules will be when the UE has moved, as predicted, and since when.
+    pub(super) predicted: Option<(Instant, Arc<SessionRules>)>,
     /// It stands for a predicted UE, until then unless the SMF confirms it.
     pub(super) provisional_until: Option<Instant>,
     generation: u32,
@@ -60,6 +60,23 @@ pub(super) struct Sessions {
     /// To flows of guaranteed rate.
     promised: Promised,
     len: usize,
+    /// Places that have changed since they were taken last, where a state is kept.
+    touched: Option<Vec<u32>>,
+}
+
+/// A place, and the session there.
+pub(super) struct Place<'a> {
+    pub(super) generation: u32,
+    pub(super) session: Option<&'a Session>,
+}
+
+/// A session of a former process.
+pub(super) struct Kept {
+    pub(super) association: u32,
+    pub(super) cp_f_seid: FSeid,
+    pub(super) provisional_until: Option<Instant>,
+    pub(super) rules: Arc<SessionRules>,
+    pub(super) predicted: Option<(Instant, Arc<SessionRules>)>,
 }
 
 impl Sessions {
@@ -86,7 +103,79 @@ impl Sessions {
             seed: config.seed,
             len: 0,
             promised: Promised::default(),
+            touched: None,
         }
+    }
+
+    /// From now on places that change are noted.
+    pub(super) fn keep_touched(&mut self) {
+        self.touched = Some(Vec::new());
+    }
+
+    /// The places that have changed since the last call.
+    pub(super) fn take_touched(&mut self) -> Vec<u32> {
+        self.touched.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn touch(&mut self, index: u32) {
+        self.touched.iter_mut().for_each(|t| t.push(index));
+    }
+
+    /// A place that was made.
+    pub(super) fn place(&self, index: u32) -> Option<Place<'_>> {
+        let session = self.slots.get(index as usize)?.as_deref();
+        let generation = session.map_or(self.generations[index as usize], |s| s.generation);
+        Some(Place { generation, session })
+    }
+
+    /// Seats the sessions of a former process at their places; the others are free, those that were freed first first. A session whose address
+    /// another one has is left out.
+    pub(super) fn restore(&mut self, places: Vec<(SessionId, Option<Kept>)>) {
+        let made = places.iter().map(|(id, _)| id.index + 1).max().unwrap_or(0);
+        for index in self.slots.len() as u32..made {
+            self.slots.push(None);
+            self.generations.push(self.first_generation(index));
+        }
+        let mut vacated = Vec::new();
+        for (id, kept) in places {
+            self.generations[id.index as usize] = id.generation;
+            match kept.filter(|k| self.take_addresses(&k.rules)) {
+                None => vacated.push(id.index),
+                Some(kept) => {
+                    let Kept { association, cp_f_seid, provisional_until, rules, predicted } = kept;
+                    self.promised = self.promised.with(Promised::of(&rules));
+                    self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
+                    self.len += 1;
+                    let generation = id.generation;
+                    let session =
+                        Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
+                    self.slots[id.index as usize] = Some(Box::new(session));
+                }
+            }
+        }
+        let known: BTreeSet<u32> = vacated.iter().copied().collect();
+        let never = (0..made).filter(|i| self.slots[*i as usize].is_none() && !known.contains(i));
+        for index in never.collect::<Vec<_>>().into_iter().chain(vacated) {
+            self.free_of(index).push_back(index);
+        }
+    }
+
+    /// Takes the addresses of rules from their pools; none if one of them is taken.
+    fn take_addresses(&mut self, rules: &SessionRules) -> bool {
+        let Some(pools) = self.pools.get_mut(usize::from(rules.data_network.0)) else { return false };
+        let ipv4 = rules.ue_ipv4.map(|a| u64::from(a.to_bits()));
+        if ipv4.is_some_and(|n| !pools.ipv4.take(n)) {
+            return false;
+        }
+        let fits = rules.ue_ipv6.is_none_or(|a| pools.ipv6.take(upper(a)));
+        if !fits && let Some(n) = ipv4 {
+            pools.ipv4.give_back(n);
+        }
+        fits
+    }
+
+    fn first_generation(&self, index: u32) -> u32 {
+        mix(self.seed ^ u64::from(index) << 32) as u32
     }
 
     /// What all sessions together are promised.
@@ -127,7 +216,7 @@ impl Sessions {
             }
             let index = self.slots.len() as u32;
             self.slots.push(None);
-            self.generations.push(mix(self.seed ^ u64::from(index) << 32) as u32);
+            self.generations.push(self.first_generation(index));
             self.free_of(index).push_back(index);
         }
     }
@@ -147,6 +236,7 @@ impl Sessions {
     }
 
     pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.touch(id.index);
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|s| s.generation == id.generation)
     }
 
@@ -180,6 +270,7 @@ impl Sessions {
             }
             self.len += 1;
         }
+        self.touch(id.index);
         self.promised = self.promised.with(Promised::of(&rules));
         self.slots[id.index as usize] = Some(Box::new(Session {
             rules,
@@ -219,6 +310,7 @@ impl Sessions {
     /// Ends a session; its addresses are free again.
     pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
         self.get(id)?;
+        self.touch(id.index);
         let s = self.slots.get_mut(id.index as usize)?.take()?;
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         let generation = &mut self.generations[id.index as usize];

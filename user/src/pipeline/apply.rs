@@ -15,9 +15,9 @@ use super::predicted::Future;
 use super::session::{SessionCounters, SessionU, State};
 use super::shared::Shared;
 use super::stages::Ingress;
-use super::timers::{advertise, is_active};
+use super::timers::{advertise, is_active, readvertise};
 use super::usage::Usage;
-use super::{Destination, DropReason, UpfU, Verdict, ethernet, stages, unstructured};
+use super::{Destination, DropReason, UpfU, Verdict, ethernet, kept, stages, unstructured};
 use crate::exchange::{Change, Effects, Query, Report, Token};
 use crate::limits::SESSIONS_MAX;
 use crate::rules::{Qer, SessionKind, SessionRules};
@@ -29,6 +29,9 @@ impl UpfU {
         match change {
             Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
             Change::Remove { session, token } => self.remove(now, session, token),
+            Change::Restore { session, rules, counted } => {
+                self.restore(now, session, rules, counted.as_deref())
+            }
             Change::NoSession { lead, .. } => self.turn_away_strays(now, lead),
             Change::Predict { session, rules, effects } => {
                 self.predict(now, Future { session, rules, effects });
@@ -37,6 +40,18 @@ impl UpfU {
     }
 
     pub(super) fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
+        self.seat(now, id, rules, effects, false);
+    }
+
+    /// `restored`: the UE knows the session, which stood before this process did.
+    pub(super) fn seat(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        rules: Arc<SessionRules>,
+        effects: Effects,
+        restored: bool,
+    ) {
         let index = id.index;
         if index >= SESSIONS_MAX || !self.shard.is_own(index) {
             return; // UPF-C gives no such index, and whoever takes changes here knows whose they are
@@ -83,6 +98,10 @@ impl UpfU {
         if let Some(firewall) = self.shared.firewall(rules.data_network).filter(|_| rules.firewalled) {
             firewall.welcome(index);
         }
+        self.looks.set(index, Some(&rules));
+        if let Some(s) = self.sessions.get(index).filter(|_| effects.token.is_some()) {
+            kept::report(&mut self.shared, &s.rules, &s.state);
+        }
         if let Some(token) = effects.token {
             self.shared.report(Report::Usage { session: id, token: Some(token), reports });
         }
@@ -91,7 +110,11 @@ impl UpfU {
             && is_active(&rules)
             && !was_active
         {
-            advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
+            if restored {
+                readvertise(&s.rules, &mut s.state, now);
+            } else {
+                advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
+            }
         }
         self.drain(now, index, effects.drop_buffered);
         self.place_waiting(now, index);
@@ -114,6 +137,7 @@ impl UpfU {
             && let Some(mut s) = self.sessions.take(id.index)
         {
             self.shared.counters.sessions -= 1;
+            self.looks.set(id.index, None);
             self.drop_waiting(id.index);
             self.forget(now, id.index, &s.rules);
             self.forget_flows(id.index, &s.rules);

@@ -21,7 +21,7 @@ use super::session::State;
 use super::shard::PerSecond;
 use super::shared::Shared;
 use super::stages::{self, Ingress, Pdu};
-use super::{Destination, DropReason, UpfU, Verdict};
+use super::{Destination, DropReason, UpfU, Verdict, kept};
 use crate::config::DnIndex;
 use crate::exchange::Report;
 use crate::limits::{FLOODED_SESSIONS_MAX, FLOODS_PER_SECOND_MAX, MACS_PER_SESSION_MAX};
@@ -281,6 +281,7 @@ fn report(
     if let Some(last) = reports.last_mut() {
         last.ethernet_traffic_information = Some(traffic);
     }
+    kept::report(shared, rules, state);
     shared.report(Report::Usage { session: state.id(), token: None, reports });
 }
 

@@ -3,6 +3,7 @@
 use whimbrel_ids::Instant;
 
 use crate::rules::Qer;
+use crate::state::stored;
 
 /// Depth of a bucket, in time at full rate, where the SMF gives no averaging window. TS 23.501 §5.7.3.6
 /// averages over 2 s; a tenth of that lets TCP grow without letting bursts flood a gNB.
@@ -75,6 +76,9 @@ pub(crate) struct Meter {
     /// What of each direction is guaranteed.
     guaranteed: [Bucket; 2],
 }
+
+stored!(Bucket { tokens, filled });
+stored!(Meter { ul, dl, guaranteed });
 
 impl Meter {
     /// With full buckets.

@@ -19,6 +19,7 @@ mod guard;
 mod guesses;
 mod held;
 mod inner;
+mod kept;
 mod lookup;
 mod meter;
 mod naming;
@@ -66,6 +67,7 @@ pub use packet::{PACKET_HEADROOM, Packet};
 pub use path::PathUse;
 use path::Paths;
 use predicted::Predictions;
+pub(crate) use predicted::prediction_stands;
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
@@ -210,6 +212,8 @@ pub struct UpfU {
     strays: Strays,
     /// Packets from gNBs that no session names yet.
     unplaced: peers::Waiting,
+    /// When what sessions have counted is kept.
+    looks: kept::Looks,
     shared: Shared,
 }
 
@@ -248,6 +252,7 @@ impl UpfU {
             predictions: Predictions::new(config.seed),
             strays: Strays::new(&config.buffering, shard.of()),
             unplaced: peers::Waiting::default(),
+            looks: kept::Looks::default(),
             shared: Shared::new(config, common, shard, packet_room(mtu)),
         }
     }

@@ -12,6 +12,7 @@ use super::usage::Usage;
 use crate::exchange::Report;
 use crate::rules::SessionRules;
 use crate::session_id::SessionId;
+use crate::state::stored;
 
 /// What one session sent, received and lost. Octets of inner packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct SessionCounters {
     /// Packets of the session that were dropped.
     pub dropped: u64,
 }
+
+stored!(SessionCounters { ul_packets, ul_octets, dl_packets, dl_octets, dropped });
 
 /// A session: its rules, which are shared and immutable, and what changes with every packet.
 #[repr(C)]

@@ -248,6 +248,19 @@ impl Sessions {
         }
     }
 
+    /// Does something with a session as it is now, folded or not, which it stays.
+    pub(super) fn with_snapshot<T>(&self, index: u32, f: impl FnOnce(&SessionU) -> T) -> Option<T> {
+        match self.rest.get(index)? {
+            Rest::Vacant => None,
+            Rest::Full(s) => Some(f(s)),
+            Rest::Plain(cold) => {
+                let hot = self.hot.get(index)?;
+                let offloaded = self.offloader.as_ref().and_then(|l| l.snapshot(index, hot));
+                Some(f(&cold.unfold(offloaded.as_ref().unwrap_or(hot), index)))
+            }
+        }
+    }
+
     /// Which of the sessions that stood at this index it is.
     pub(super) fn generation(&self, index: u32) -> Option<u32> {
         match self.rest.get(index)? {

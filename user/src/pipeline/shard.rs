@@ -291,9 +291,9 @@ impl Steering {
     pub fn of_change(&self, change: &Change) -> usize {
         let (session, rules) = match change {
             Change::NoSession { shard, .. } => return usize::from(*shard),
-            Change::Put { session, rules, .. } | Change::Predict { session, rules, .. } => {
-                (session, Some(rules))
-            }
+            Change::Put { session, rules, .. }
+            | Change::Predict { session, rules, .. }
+            | Change::Restore { session, rules, .. } => (session, Some(rules)),
             Change::Remove { session, .. } => (session, None),
         };
         let shard = shard_of(session.index.into(), self.shards);

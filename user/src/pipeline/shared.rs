@@ -56,6 +56,8 @@ pub(super) struct Shared {
     resolvers: Box<[IpAddr]>,
     /// Addresses and flows that are known by name, at most.
     names_max: u64,
+    /// What sessions have counted is reported to UPF-C, which keeps it.
+    pub(super) keeps_counted: bool,
     spare: Vec<Packet>,
     room: usize,
 }
@@ -83,6 +85,7 @@ impl Shared {
             buffering: config.buffering,
             resolvers: config.applications.resolvers.as_slice().into(),
             names_max: NAMES_KNOWN_MAX / u64::from(shard.of()),
+            keeps_counted: false,
             spare: Vec::new(),
             room,
         }

@@ -14,7 +14,7 @@ use super::session::State;
 use super::shared::Shared;
 use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
-use super::{advertise, held, naming, unstructured};
+use super::{advertise, held, kept, naming, unstructured};
 use crate::exchange::Report;
 use crate::limits::URRS_PER_PDR_MAX;
 use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
@@ -421,6 +421,7 @@ pub(super) fn report_usage(
             last.application_detection_information = detected(rules, at, trigger);
         }
     }
+    kept::report(shared, rules, state);
     shared.report(Report::Usage { session: state.id(), token: None, reports });
 }
 

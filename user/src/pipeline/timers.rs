@@ -27,6 +27,7 @@ impl UpfU {
             self.strays_deadline(),
             self.waiting_deadline(),
             self.shared.common.peers.due(),
+            self.looks.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -40,6 +41,7 @@ impl UpfU {
         self.expire_waiting(now);
         self.shared.common.peers.forget(now);
         self.shared.firewalls.iter_mut().flatten().for_each(|b| b.tick(now));
+        self.look_at_some(now);
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, index)) = self.deadlines.first() else { return };
             if at > now {
@@ -126,6 +128,13 @@ pub(super) fn is_active(rules: &SessionRules) -> bool {
     fars.into_iter().any(|f| {
         f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access && f.tunnel.is_some()
     })
+}
+
+/// A UE that had an advertisement before this process began gets the next one in time, not all UEs at once.
+pub(super) fn readvertise(rules: &SessionRules, state: &mut State, now: Instant) {
+    if rules.ue_ipv6.is_some() && rules.kind == SessionKind::Ip {
+        state.next_advertisement = Some(now + ADVERTISE_EVERY / 64 * (state.index % 64 + 1));
+    }
 }
 
 /// Sends a router advertisement, if the UE is reached now; else the activation that follows does.

@@ -9,6 +9,7 @@ use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{MeasurementMethod, NtpTime, ReportingTriggers, UsageReportTrigger};
 
 use crate::rules::Urr;
+use crate::state::stored;
 
 /// Silence after which traffic has stopped, where the SMF gives no Inactivity Detection Time: that of a UDP flow (RFC 4787 §4.3).
 const SILENCE: Duration = Duration::from_secs(120);
@@ -28,6 +29,8 @@ pub(super) struct Traffic {
     since_report: u32,
     of_quota: u32,
 }
+
+stored!(Traffic { last, times, since_report, of_quota });
 
 impl Traffic {
     /// Of a rule that asks for any of it.

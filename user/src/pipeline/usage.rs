@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{
-    DurationMeasurement, MeasurementInformation, MeasurementMethod, NtpTime, ReportingTriggers, UrSeqn,
-    UrrId, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
+    DurationMeasurement, MeasurementInformation, MeasurementMethod, NtpTime, ReportType, ReportingTriggers,
+    UrSeqn, UrrId, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
 };
+use whimbrel_pfcp::msg::SessionReportRequest;
 use whimbrel_pfcp::rule::UsageReport;
+use whimbrel_pfcp::{Frame, Message};
 
 use super::traffic::Traffic;
 use crate::rules::Urr;
+use crate::state::{Source, Stored, stored};
 
 /// Octets of both directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +100,53 @@ impl Monitoring {
     }
 }
 
+stored!(Octets { ul, dl });
+stored!(Monitoring { at, ahead, before, carried, carried_us });
+stored!(Usage {
+    urr_id,
+    revision,
+    exhausted,
+    since_report,
+    packets,
+    of_quota,
+    duration_us,
+    duration_of_quota_us,
+    start,
+    first_packet,
+    last_packet,
+    running,
+    next_period,
+    seqn,
+    monitoring,
+    traffic,
+});
+
+/// As in a message.
+impl Stored for UsageReport {
+    fn store(&self, to: &mut Vec<u8>) {
+        let m = SessionReportRequest {
+            usage_reports: vec![self.clone()],
+            ..SessionReportRequest::new(ReportType::USAR)
+        };
+        Message::from(m).to_octets(Some(Seid(0)), 0).store(to);
+    }
+    fn restore(from: &mut Source<'_>) -> Option<Self> {
+        let octets: Vec<u8> = Stored::restore(from)?;
+        match Message::parse(&Frame::parse(&octets).ok()?).ok()? {
+            Message::SessionReportRequest(mut m) => m.usage_reports.pop(),
+            _ => None,
+        }
+    }
+}
+
 impl Usage {
+    /// Of a rule that stood before this process did. The rule may have been updated since; no timer waits longer than it would from now on.
+    pub(crate) fn restored(mut self, urr: &Urr, now: Instant) -> Self {
+        self.next_period = self.next_period.zip(period(urr)).map(|(at, p)| at.min(now + p));
+        self.update(urr, now);
+        self
+    }
+
     pub(crate) fn new(urr: &Urr, now: Instant) -> Self {
         let immediately = urr.information.has(MeasurementInformation::ISTM);
         Self {

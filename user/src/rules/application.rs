@@ -8,6 +8,7 @@ use whimbrel_classifier::{Classifier, Pdi, Rank, Rule};
 use super::index::{ONE_BY_ONE_MAX, key};
 use super::{Filter, Flow};
 use crate::applications::{self, DomainName, DomainNameProtocol, Pfd};
+use crate::state::{Source, Stored, stored};
 
 /// Names that one flow, or one address, is known by.
 const NAMES_AT_ONCE: usize = 4;
@@ -111,6 +112,19 @@ impl PartialEq for Flows {
 
 impl Eq for Flows {}
 
+impl Stored for Flows {
+    fn store(&self, to: &mut Vec<u8>) {
+        (self.filters().len() as u32).store(to);
+        self.filters().iter().for_each(|f| f.store(to));
+    }
+    fn restore(from: &mut Source<'_>) -> Option<Self> {
+        Stored::restore(from).map(Self::of)
+    }
+}
+
+stored!(Named { number, flows, names });
+stored!(Application { id, number, flows, named });
+
 impl Application {
     /// With numbers that `next` gives. A description that `former` has as well keeps its number, so that flows stay known by it.
     pub(crate) fn new(
@@ -135,6 +149,11 @@ impl Application {
     /// One that no packet is of: its descriptions have gone.
     pub(crate) fn nothing(id: &str, number: u32) -> Self {
         Self { id: id.into(), number, flows: Flows::Few([].into()), named: [].into() }
+    }
+
+    /// Writes its definition into a record.
+    pub(crate) fn store_definition(&self, to: &mut Vec<u8>) {
+        self.store(to);
     }
 
     /// Whether it has names to be listened for.
@@ -218,6 +237,20 @@ impl Known {
         let former = self.get(&definition.id);
         let application = Arc::new(Application::new(definition, former.as_deref(), || self.next()));
         self.all.entry(definition.id.clone()).or_default().provisioned = Some((association, application));
+    }
+
+    /// Definitions of applications by SMFs, each with its association.
+    pub(crate) fn by_smfs(&self) -> impl Iterator<Item = &(u32, Arc<Application>)> {
+        self.all.values().filter_map(|known| known.provisioned.as_ref())
+    }
+
+    /// The same, restored.
+    pub(crate) fn restore(&mut self, association: u32, mut application: Application) {
+        // The operator's definitions have numbers of this process.
+        application.number = self.next();
+        application.named.iter_mut().for_each(|n| n.number = self.next());
+        let id = application.id.clone();
+        self.all.entry(id).or_default().provisioned = Some((association, Arc::new(application)));
     }
 
     /// Removes the PFDs of an application that SMFs have provisioned. Whether there were any.

@@ -7,6 +7,7 @@ use whimbrel_pfcp::ie::SdfFilter;
 
 use super::frame::FrameFilter;
 use crate::limits::PORT_RANGES_MAX;
+use crate::state::{Source, Stored, stored};
 
 /// What a filter looks at in a packet: fields of the inner headers, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,35 @@ impl Ports {
         self.0.is_empty() || self.0.iter().any(|(a, b)| (*a..=*b).contains(&port))
     }
 }
+
+impl Stored for Net {
+    fn store(&self, to: &mut Vec<u8>) {
+        match *self {
+            Self::Any => 0u8.store(to),
+            Self::V4 { address, mask } => (4u8, (address, mask)).store(to),
+            Self::V6 { address, mask } => (6u8, (address, mask)).store(to),
+        }
+    }
+    fn restore(from: &mut Source<'_>) -> Option<Self> {
+        match u8::restore(from)? {
+            0 => Some(Self::Any),
+            4 => Stored::restore(from).map(|(address, mask)| Self::V4 { address, mask }),
+            6 => Stored::restore(from).map(|(address, mask)| Self::V6 { address, mask }),
+            _ => None,
+        }
+    }
+}
+
+impl Stored for Ports {
+    fn store(&self, to: &mut Vec<u8>) {
+        self.0.store(to);
+    }
+    fn restore(from: &mut Source<'_>) -> Option<Self> {
+        Stored::restore(from).map(Self)
+    }
+}
+
+stored!(Filter { remote, local, protocol, remote_ports, local_ports, tos, flow_label, spi, id, frame });
 
 /// One packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use whimbrel_pfcp::ie::{EthernetFilterProperties, MacAddress, VlanTag};
 use whimbrel_pfcp::rule::EthernetPacketFilter;
 
 use super::filter::{Filter, Flow};
+use crate::state::stored;
 
 /// A MAC address.
 pub(crate) type Mac = [u8; 6];
@@ -148,6 +149,9 @@ impl FrameFilter {
             && (self.ip.is_empty() || flow.is_some_and(|flow| self.ip.iter().any(|f| f.matches(flow))))
     }
 }
+
+stored!(Tag { value, mask });
+stored!(FrameFilter { addresses, ethertype, c_tag, s_tag, ip, id, both_directions });
 
 /// Whether a frame has these addresses; an upper one makes a range of it and the lower one.
 fn has(a: &MacAddress, frame: &Frame) -> bool {

@@ -82,6 +82,8 @@ pub enum RuleRefusal {
     CpSeid,
     /// All sessions are in use.
     NoSession,
+    /// The state that is kept for a successor has no room for it.
+    StateFull,
 }
 
 /// Types of the information elements named in answers (TS 29.244 table 8.1.2-1).
@@ -156,7 +158,7 @@ impl RuleRefusal {
             Self::Duplication(f) => (Cause::ServiceNotSupported, Some(ie::DUPLICATING_PARAMETERS), far(f)),
             Self::PdnType => (Cause::ServiceNotSupported, Some(ie::PDN_TYPE), None),
             Self::CpSeid => (Cause::MandatoryIeIncorrect, Some(ie::F_SEID), None),
-            Self::NoSession => (Cause::NoResourcesAvailable, None, None),
+            Self::NoSession | Self::StateFull => (Cause::NoResourcesAvailable, None, None),
         }
     }
 }
@@ -233,6 +235,7 @@ impl fmt::Display for RuleRefusal {
                 f.write_str("the data network does not carry sessions of that type (unstructured, Ethernet)")
             }
             Self::CpSeid => f.write_str("the SMF's own SEID is zero, which names no session"),
+            Self::StateFull => f.write_str("the UPF's state file is full"),
             Self::NoSession => f.write_str("all sessions of the UPF are in use"),
         }
     }

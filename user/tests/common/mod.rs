@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 use whimbrel_gtpu::{GpduHeader, Gtpu, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, SNssai, Seid, Teid};
@@ -130,6 +131,44 @@ impl Plane for Upf {
     fn session_counters(&mut self, id: SessionId) -> Option<SessionCounters> {
         self.u.session_counters(id)
     }
+}
+
+/// Memory that outlives a UPF.
+#[derive(Clone)]
+pub(crate) struct Memory(pub(crate) Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    pub(crate) fn of(octets: u64) -> Self {
+        Self(Arc::new(Mutex::new(vec![0; octets as usize])))
+    }
+}
+
+impl StateMemory for Memory {
+    fn octets(&self) -> u64 {
+        self.0.lock().unwrap().len() as u64
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) {
+        to.copy_from_slice(&self.0.lock().unwrap()[at as usize..][..to.len()]);
+    }
+
+    fn write(&mut self, at: u64, octets: &[u8]) {
+        self.0.lock().unwrap()[at as usize..][..octets.len()].copy_from_slice(octets);
+    }
+}
+
+/// The time since this host was started.
+pub(crate) const BOOT: [u8; 16] = [7; 16];
+
+/// A UPF that keeps its sessions there, and goes on with those that are there.
+pub(crate) fn with_state(
+    mut config: Config,
+    now: Instant,
+    memory: &Memory,
+    out: &mut Outbox,
+) -> (Upf, Restored) {
+    let state = State::open(Box::new(memory.clone()), &mut config, BOOT, now);
+    Upf::with_state(config, now, state, out).unwrap()
 }
 
 /// A UPF, and what came out of it.

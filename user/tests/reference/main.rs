@@ -10,6 +10,7 @@ mod common;
 mod model;
 mod pair;
 
+use common::Memory;
 use pair::{Pair, SEATS};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -37,6 +38,33 @@ proptest! {
         shards in 1..4u32,
     ) {
         whole_life(Pair::of_shards(1 << shards), &steps);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// A UPF that dies now and then: its successor decides on every packet as it would have, and counts and reports as it would have.
+    #[test]
+    fn a_successor_decides_as_the_model_of_the_one_that_died(
+        steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
+        deaths in proptest::collection::btree_set(0..60usize, 1..6),
+        shards in 0..2u32,
+        plain: bool,
+    ) {
+        let shards = 1 << (2 * shards);
+        let memory = Memory::of(1 << 20);
+        let mut pair = Pair::keeping_state(shards, &memory).of_both_families();
+        pair = if plain { pair.mostly_plain() } else { pair };
+        for (n, step) in steps.into_iter().enumerate() {
+            if deaths.contains(&n) {
+                pair.restart(shards, &memory);
+            }
+            pair.step(step);
+        }
+        for at in 0..SEATS {
+            pair.delete(at);
+        }
     }
 }
 

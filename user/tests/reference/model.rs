@@ -242,6 +242,17 @@ impl Seat {
         std::mem::take(&mut self.held)
     }
 
+    /// The UPF goes on as another process: what it held is gone, and the next packet is reported as the first. What was predicted may come again
+    /// for as long as at first; the end marker that was to be sent then is not known any more.
+    #[allow(dead_code, reason = "of UPFs that keep a state")]
+    pub(crate) fn restarted(&mut self, now: Instant, reports: &mut Reports) {
+        self.take_held(reports);
+        self.notified = false;
+        self.unplaced.clear();
+        self.awaited =
+            self.awaited.filter(|a| a.stands(now)).map(|a| Awaited { since: now, marker: false, ..a });
+    }
+
     fn held_octets(&self) -> usize {
         self.held.iter().map(|(_, p)| p.octets.len()).sum()
     }

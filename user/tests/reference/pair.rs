@@ -145,6 +145,10 @@ struct Decided {
 }
 
 impl Decided {
+    fn none() -> Self {
+        Self { passed: [0; 2], relayed: 0, waiting: Waiting::default(), dropped: vec![0; DropReason::COUNT] }
+    }
+
     fn add(&mut self, fate: &Fate) {
         match fate {
             Fate::Sent(Destination::N3 { .. }, _) => self.passed[1] += 1,
@@ -220,11 +224,44 @@ impl Pair {
         Self::made(1, driver)
     }
 
+    /// Of a UPF that keeps its sessions in a state.
+    #[allow(dead_code, reason = "of UPFs that keep a state")]
+    pub(crate) fn keeping_state(shards: u8, memory: &Memory) -> Self {
+        let mut out = Outbox::default();
+        let (upf, _) = with_state(Self::config(shards), START, memory, &mut out);
+        let mut net = Net::on(upf);
+        net.associate();
+        let judge = each(Box::new(|u, now, slots| u.burst(now, slots)));
+        net.upf.u.set_host_addresses([IpNetwork::host(HOST.into())].into_iter().collect());
+        Self::of(net, Scope::ALL, judge)
+    }
+
+    /// The UPF dies, after what it had counted was written, and another one goes on with its state.
+    #[allow(dead_code, reason = "of UPFs that keep a state")]
+    pub(crate) fn restart(&mut self, shards: u8, memory: &Memory) {
+        let now = self.net.now;
+        self.net.upf.keep_all_counted(now, &mut self.net.out);
+        let (upf, restored) = with_state(Self::config(shards), now, memory, &mut self.net.out);
+        assert_eq!((restored.sessions, restored.lost), (self.seats.iter().flatten().count(), 0));
+        self.net.upf = upf;
+        self.net.upf.u.set_host_addresses([IpNetwork::host(HOST.into())].into_iter().collect());
+        assert_eq!(self.net.upf.outputs(0), [], "UEs have their advertisements");
+        for (_, seat) in self.seats.iter_mut().flatten() {
+            seat.restarted(now, &mut self.reports);
+        }
+        self.reports.slice = self.scope.sliced.then(|| Slice::new(now, [SLICE.ul_kbps, SLICE.dl_kbps]));
+        // The counters of all sessions together begin at zero.
+        self.decided = Decided::none();
+    }
+
+    fn config(shards: u8) -> Config {
+        let path_failure = Duration::from_secs(1_000_000);
+        let (slices, isolation) = (vec![SLICE], isolation());
+        Config { shards, buffering: BUFFERING, slices, isolation, path_failure, ..config() }
+    }
+
     fn made(shards: u8, driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
-        let mut config =
-            Config { shards, buffering: BUFFERING, slices: vec![SLICE], isolation: isolation(), ..config() };
-        config.path_failure = Duration::from_secs(1_000_000);
-        let mut net = Net::with(config);
+        let mut net = Net::with(Self::config(shards));
         let judge = each(driver(&mut net.upf.u));
         net.upf.u.set_host_addresses([IpNetwork::host(HOST.into())].into_iter().collect());
         Self::of(net, Scope::ALL, judge)
@@ -243,12 +280,7 @@ impl<U: Plane> Pair<U> {
             cp_seid: 0,
             both_families: false,
             seen: BTreeSet::new(),
-            decided: Decided {
-                passed: [0; 2],
-                relayed: 0,
-                waiting: Waiting::default(),
-                dropped: vec![0; DropReason::COUNT],
-            },
+            decided: Decided::none(),
             fragments: 0,
             drained: Vec::new(),
             scope,

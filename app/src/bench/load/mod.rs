@@ -218,6 +218,7 @@ pub(crate) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         cpfs,
+        unit: false,
     };
     let mut playground = Playground::start(&wish)?;
     print(&format!("{}, {} UEs, {} gNBs; microseconds\n", what(options), scenario.ues, options.gnbs))?;

@@ -273,7 +273,8 @@ fn rings_and_configuration_follow_etcd_without_a_restart() {
 #[test] // two regions of one name, and the same again
 fn an_invalid_record_is_counted() {
     let Some(etcd) = Etcd::new("ignored") else { return };
-    let pair = PairOf { etcd: etcd.access(), name: "west".into(), number: 1, home: 1, lease: LEASE };
+    let pair =
+        PairOf { etcd: etcd.access(), name: "west".into(), number: 1, home: 1, lease: LEASE, host: None };
     let mut witness =
         Witness::start(&pair, &config::default().cluster, "127.0.0.1:9".parse().unwrap()).unwrap();
     let twice = r#"{"regions":["north/harbour","south/harbour"]}"#;

@@ -142,7 +142,14 @@ fn messages_for_a_disconnected_cpf_wait_until_it_resumes_and_come_once() {
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
     let etcd = etcd.map_or_else(|| "http://127.0.0.1:9".into(), |etcd| etcd.client.clone());
     let access = whimbrel_etcd::Access { endpoints: vec![etcd], ..Default::default() };
-    PairOf { etcd: access, name: "west".into(), number: 1, home: 1, lease: Duration::from_secs(5) }
+    PairOf {
+        etcd: access,
+        name: "west".into(),
+        number: 1,
+        home: 1,
+        lease: Duration::from_secs(5),
+        host: None,
+    }
 }
 
 #[test] // a CTA replica that panics on what it gets, and is restarted again and again

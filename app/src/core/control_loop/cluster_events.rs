@@ -99,6 +99,9 @@ impl ControlLoop {
     pub(super) fn copy_subscribers(&mut self, now: Instant) {
         let Role::Pair(pair) = &mut self.role else { return };
         let saved = self.active.subscribers().saved();
+        if self.config.cluster.host().is_some() {
+            return; // both CTAs have one store
+        }
         let copies_to = pair.primary.other().or(pair.pool.successor());
         if pair.copies_to != copies_to {
             pair.copies_to = copies_to;

@@ -255,6 +255,10 @@ impl ControlLoop {
                 self.block(clock::now());
             }
         }
+        if self.role.is_replaced() && self.config.cluster.host().is_some() {
+            self.end_as_replaced();
+            return Ok(None);
+        }
         if self.role.is_replaced() {
             return self.become_replica().map(Some);
         }

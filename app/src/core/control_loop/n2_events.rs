@@ -38,6 +38,17 @@ pub(super) struct N2 {
     pub(super) unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
 }
 
+impl N2 {
+    /// Aborts all associations, because another CTA has taken over. What they have not acknowledged goes to that one: the gNBs send it again.
+    pub(super) fn abort_all(&mut self) {
+        let Some(transport) = &mut self.transport else { return };
+        let now = crate::clock::now();
+        self.links.all().for_each(|link| transport.abort(now, link.sctp));
+        transport.hold_acknowledgements(false);
+        transport.flush(now);
+    }
+}
+
 impl ControlLoop {
     /// Takes what SCTP reports. Returns whether there was anything.
     pub(super) fn receive_n2(&mut self, now: Instant) -> bool {

@@ -34,13 +34,7 @@ impl ControlLoop {
         let Self { config, console, role, mut n2, upfs, .. } = self;
         let Role::Pair(pair) = role else { return Err("`cluster.etcd` is not configured".into()) };
         drop(pair.pool);
-        if let Some(transport) = &mut n2.transport {
-            let now = clock::now();
-            // Unacknowledged messages go to the new primary: the gNBs send them again.
-            n2.links.all().for_each(|link| transport.abort(now, link.sctp));
-            transport.hold_acknowledgements(false);
-            transport.flush(now);
-        }
+        n2.abort_all();
         let of = config.cluster.pair.as_ref().ok_or("`cluster.etcd` is not configured")?;
         let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
         let before = Some(pair.primary);
@@ -55,8 +49,17 @@ impl ControlLoop {
             console,
             n2: n2.transport,
             remembered_in: n2.remembered_in,
+            at_promotion: None,
         };
         Ok((parts, Box::new(replica)))
+    }
+
+    /// Another CTA of this unit has taken over: this process ends, and the manager starts it again.
+    pub(super) fn end_as_replaced(mut self) {
+        warn!("another CTA of this unit has taken over: this one ends, and is started again as its replica");
+        if !self.config.cluster.host().is_some_and(|host| host.shares_n2) {
+            self.n2.abort_all();
+        }
     }
 
     /// Has the CTA replica take over before this CTA stops, if there is one: UEs then notice nothing.
@@ -72,6 +75,9 @@ impl ControlLoop {
         while !pair.replaced && clock::now() < until && !stop.is_at_once() {
             std::thread::sleep(Duration::from_millis(1));
             pair.replaced = pair.primary.has_handed_over();
+        }
+        if self.config.cluster.host().is_some_and(|host| host.shares_n2) {
+            return; // the new primary has this endpoint from now on
         }
         let Some(transport) = self.n2.transport.as_mut().filter(|_| pair.replaced) else { return };
         // The new primary tells gNBs to leave this CTA. Those that are not connected to it learn it by the end of their association.
@@ -166,7 +172,9 @@ impl ControlLoop {
     /// Asks external SMFs to move their sessions to other UPFs, and waits for them (TS 29.244 §6.2.8.3).
     fn release_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + SMFS_LEAVE_WITHIN;
-        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others()) else { return };
+        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others() && !u.keeps_state()) else {
+            return;
+        };
         info!("SMFs are asked to move their sessions to other UPFs");
         upf.retire(clock::now(), SMFS_LEAVE_WITHIN);
         let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);

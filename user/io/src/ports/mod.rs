@@ -2,6 +2,7 @@
 
 pub(crate) mod af_xdp;
 pub(crate) mod checksum;
+pub(crate) mod descriptors;
 #[cfg(feature = "measure")]
 pub(crate) mod memory;
 #[cfg(feature = "measure")]

@@ -6,15 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot};
 
+use super::descriptors::Descriptors;
 use super::segments::Segments;
 use super::{BURST, Ports};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::sys::bpf::Program;
 use crate::sys::datagrams::{BATCH, Datagrams};
-use crate::sys::tun::{Kind, Tun};
+use crate::sys::tun::Tun;
 use crate::thread::IoCounters;
-use crate::xdp::chooser::by_ue;
 
 /// Octets of a packet that is to be cut, at most: what IP can say.
 const BEYOND_OCTETS: usize = 64 << 10;
@@ -33,43 +32,34 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Binds and makes devices, for each packet thread its own sockets and queues of devices; and why the kernel does not steer packets
-    /// to them, where it does not.
+    /// For each packet thread its own sockets and queues of devices, of `given` descriptors or of new ones; and why the kernel does not steer
+    /// packets to them, where it does not.
     ///
     /// Errors: the first that fails; what was made before is gone then.
-    pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<io::Error>), StartError> {
-        let threads = config.user.shards.into();
-        let empty = || Self {
-            n3: Vec::new(),
+    pub(crate) fn open(
+        config: &Config,
+        given: Option<Descriptors>,
+    ) -> Result<(Vec<Self>, Option<io::Error>), StartError> {
+        let Descriptors { n3, packets, frames, unsteered } = match given {
+            Some(given) => given,
+            None => Descriptors::open(config)?,
+        };
+        let own = |n3| Self {
+            n3,
             n6: Vec::new(),
             frames: Vec::new(),
             first: 0,
             beyond: vec![0; BEYOND_OCTETS].into(),
             segments: Segments::default(),
         };
-        let mut all: Vec<Self> = std::iter::repeat_with(empty).take(threads).collect();
-        for address in config.n3_addresses() {
-            let sockets = Datagrams::bind(address, threads, &config.user.teids())
-                .map_err(|error| StartError::Bind { address, error })?;
-            all.iter_mut().zip(sockets).for_each(|(of, socket)| of.n3.push(socket));
+        let mut all: Vec<Self> = Descriptors::n3(n3, config)?.into_iter().map(own).collect();
+        let threads = all.len();
+        for (n, queue) in packets.into_iter().enumerate() {
+            all[n % threads].n6.push(Tun::from(queue));
         }
-        let mut unsteered = None;
-        for d in &config.devices {
-            let device = &d.device;
-            let of = |error| StartError::Tun { device: device.clone(), error };
-            let queues = Tun::open(device, Kind::Packets, threads).map_err(of)?;
-            if threads > 1 {
-                let steered = Program::load_chooser(&by_ue(threads as u32)).and_then(|p| queues[0].steer(&p));
-                unsteered = steered.err().or(unsteered);
-            }
-            all.iter_mut().zip(queues).for_each(|(of, queue)| of.n6.push(queue));
-        }
-        // Ethernet sessions are the first thread's.
-        for (i, f) in config.devices.iter().enumerate().filter_map(|(i, d)| Some((i, d.frames.as_ref()?))) {
-            let of = |error| StartError::Tun { device: f.device.clone(), error };
-            let taps = Tun::open(&f.device, Kind::Frames, 1).map_err(of)?;
-            all[0].frames.extend(taps.into_iter().map(|tap| (DnIndex(i as u8), tap)));
-        }
+        let with_frames = config.devices.iter().enumerate().filter(|(_, d)| d.frames.is_some());
+        let taps = with_frames.zip(frames).map(|((i, _), tap)| (DnIndex(i as u8), Tun::from(tap)));
+        all[0].frames.extend(taps);
         Ok((all, unsteered))
     }
 

@@ -9,6 +9,7 @@ mod mapping;
 pub(crate) mod netlink;
 pub(crate) mod poll;
 pub(crate) mod ring;
+pub(crate) mod shared_file;
 pub(crate) mod tun;
 pub(crate) mod xsk;
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::bpf::Program;
@@ -33,15 +33,22 @@ pub(crate) enum Kind {
     Frames,
 }
 
-/// A TUN or TAP device that ends when it is dropped.
+/// A queue of a TUN or TAP device, which ends with its last queue unless it is to stay.
 #[derive(Debug)]
 pub(crate) struct Tun(File);
 
 impl Tun {
-    /// Makes a device, with so many queues. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has
+    /// Makes a device, or takes the one that stayed, with so many queues; whether it `stays` when all descriptors of it are closed. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has
     /// it).
-    pub(crate) fn open(name: &str, kind: Kind, queues: usize) -> io::Result<Vec<Self>> {
-        (0..queues).map(|_| Self::open_queue(name, kind, queues > 1)).collect()
+    pub(crate) fn open(name: &str, kind: Kind, queues: usize, stays: bool) -> io::Result<Vec<Self>> {
+        let all: Vec<Self> =
+            (0..queues).map(|_| Self::open_queue(name, kind, queues > 1)).collect::<io::Result<_>>()?;
+        if stays {
+            let stays: libc::c_ulong = 1;
+            // SAFETY: TUNSETPERSIST takes a plain value.
+            super::check(unsafe { libc::ioctl(all[0].0.as_raw_fd(), libc::TUNSETPERSIST as _, stays) })?;
+        }
+        Ok(all)
     }
 
     /// Makes a device, or one more queue of one that has several.
@@ -121,6 +128,18 @@ impl Tun {
     /// Gives a frame.
     pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         self.0.write(frame).map(drop)
+    }
+}
+
+impl From<OwnedFd> for Tun {
+    fn from(queue: OwnedFd) -> Self {
+        Self(queue.into())
+    }
+}
+
+impl From<Tun> for OwnedFd {
+    fn from(tun: Tun) -> Self {
+        tun.0.into()
     }
 }
 

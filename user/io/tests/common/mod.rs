@@ -17,7 +17,7 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::{
-    DataNetwork, Input, Ipv4Net, Ipv6Net, Isolation, Outbox, SessionCounters, SessionId, UpfC,
+    DataNetwork, Input, Ipv4Net, Ipv6Net, Isolation, Outbox, SessionCounters, SessionId, State, UpfC,
 };
 use whimbrel_user_io::{Config, Handle, N3Io, Obstacle, StartError, UserPlane};
 
@@ -377,7 +377,28 @@ impl Control {
         config.user.shards = handle.threads();
         let c = UpfC::new(config.user.clone(), (config.clock)()).unwrap();
         let mut it = Self { c, handle, config, sequence: 1, sessions: 1 };
-        it.ask(
+        it.associate();
+        it
+    }
+
+    /// On a user plane that waits for the sessions of a state: how many there are.
+    pub(crate) fn keeping(handle: Handle, config: Config, state: State) -> (Self, usize) {
+        let mut out = Outbox::default();
+        let user = whimbrel_user::Config { shards: handle.threads(), ..config.user.clone() };
+        let (c, restored) = UpfC::with_state(user, (config.clock)(), state, &mut out).unwrap();
+        for change in out.changes {
+            handle.apply(change).unwrap();
+        }
+        handle.begin();
+        let mut it = Self { c, handle, config, sequence: 1, sessions: 1 };
+        if restored.associations == 0 {
+            it.associate();
+        }
+        (it, restored.sessions)
+    }
+
+    fn associate(&mut self) {
+        self.ask(
             None,
             AssociationSetupRequest {
                 node_id: NodeId::from(SMF.ip()),
@@ -390,7 +411,6 @@ impl Control {
             }
             .into(),
         );
-        it
     }
 
     pub(crate) fn ask(&mut self, seid: Option<Seid>, m: Message) -> Message {

@@ -101,6 +101,11 @@ enum Look {
     Nothing,
 }
 
+/// Whether what was predicted then may still come true.
+pub(crate) fn prediction_stands(since: Instant, now: Instant) -> bool {
+    period_of(now) < period_of(since) + u64::from(FILTERS)
+}
+
 fn period_of(now: Instant) -> u64 {
     now.0 / PERIOD.as_micros() as u64
 }

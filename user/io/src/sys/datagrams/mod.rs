@@ -56,24 +56,22 @@ unsafe impl Send for Datagrams {}
 
 impl Datagrams {
     /// Binds one socket to an address. Errors: those of `bind`.
+    #[cfg(any(test, feature = "measure"))]
     pub(crate) fn bind_one(address: SocketAddr) -> io::Result<Self> {
-        let mut only = Self::of(UdpSocket::bind(address)?, address)?;
-        only.join();
-        Ok(only)
+        Self::of(UdpSocket::bind(address)?, address, true)
     }
 
     /// Binds so many sockets to one address. What comes for a tunnel goes to the one whose number the lowest bits of its session's index
     /// say. Errors: those of `bind`.
-    pub(crate) fn bind(address: SocketAddr, sockets: usize, teids: &Teids) -> io::Result<Vec<Self>> {
+    pub(crate) fn sockets(address: SocketAddr, sockets: usize, teids: &Teids) -> io::Result<Vec<UdpSocket>> {
         if sockets == 1 {
-            return Self::bind_one(address).map(|only| vec![only]);
+            return UdpSocket::bind(address).map(|only| vec![only]);
         }
         if in_use(address) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
-        let all = (0..sockets).map(|_| Self::of(bind_shared(address)?, address));
-        let all: Vec<_> = all.collect::<io::Result<_>>()?;
-        steer_by_tunnel(&all[0].socket, sockets, teids)?;
+        let all: Vec<_> = (0..sockets).map(|_| bind_shared(address)).collect::<io::Result<_>>()?;
+        steer_by_tunnel(&all[0], sockets, teids)?;
         Ok(all)
     }
 
@@ -96,7 +94,8 @@ impl Datagrams {
         }
     }
 
-    fn of(socket: UdpSocket, address: SocketAddr) -> io::Result<Self> {
+    /// A socket that is bound to an address; the `only` one there, or one of several. Errors: those of fcntl(2).
+    pub(crate) fn of(socket: UdpSocket, address: SocketAddr, only: bool) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let set = |level, name, value: libc::c_int| {
             // SAFETY: the option's value is one int, which lives through the call. What the kernel does not grant is
@@ -122,7 +121,7 @@ impl Datagrams {
         };
         // SAFETY: for these plain C structs all zeroes are values.
         let (name, part, header) = unsafe { (zeroed(), zeroed::<libc::iovec>(), zeroed::<libc::mmsghdr>()) };
-        Ok(Self {
+        let mut it = Self {
             socket,
             local: address.ip(),
             names: vec![name; BATCH].into(),
@@ -133,7 +132,11 @@ impl Datagrams {
             pairs: vec![[part; 2]; BATCH].into(),
             joined: Joined::default(),
             headers: vec![header; BATCH].into(),
-        })
+        };
+        if only {
+            it.join();
+        }
+        Ok(it)
     }
 
     /// The address at which datagrams arrive.

@@ -1,0 +1,294 @@
+//! `whimbrel demo --scenario survive`: UEs send, receive and move while each process of a unit is killed in turn, and replaced.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use whimbrel_nas::ie::RegistrationKind;
+use whimbrel_ran::UeId;
+use whimbrel_ran::edge::{self, RunnerConfig, Watch};
+use whimbrel_ran::report::Report;
+use whimbrel_ran::ue;
+use whimbrel_sctp_io::Mode;
+
+use super::{Done, Options, print, table};
+use crate::console::Metric;
+use crate::playground::{GATEWAY, Gaps, Playground, Servers, SuciScheme, Wish};
+use crate::unit::{self, Status};
+
+/// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
+const SCENARIO: &str = include_str!("survive.yaml");
+/// How long the UEs have to register before the first process is killed.
+const SETTLE: Duration = Duration::from_secs(6);
+/// How long UEs are watched after a kill at least; the unit is complete again before.
+const WATCHED: Duration = Duration::from_secs(4);
+/// How long the unit may take to be complete, at the start and after each kill.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the replacement of all functions may take.
+const UPGRADE_WITHIN: Duration = Duration::from_secs(40);
+
+/// What is done to the unit, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    Cpf,
+    Replica,
+    Primary,
+    Manager,
+    Upgrade,
+    Upf,
+}
+
+const BLOWS: [Blow; 6] = [Blow::Cpf, Blow::Replica, Blow::Primary, Blow::Manager, Blow::Upgrade, Blow::Upf];
+
+impl Blow {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cpf => "CPF",
+            Self::Replica => "CTA replica",
+            Self::Primary => "primary CTA",
+            Self::Manager => "manager",
+            Self::Upgrade => "upgrade",
+            Self::Upf => "UPF",
+        }
+    }
+}
+
+/// What came of it.
+struct Outcome {
+    blow: Blow,
+    /// The longest time without a packet of a UE at the server.
+    gap: Duration,
+    /// UEs that sent.
+    ues: usize,
+    /// Until the unit was complete again.
+    complete: Duration,
+    registrations: u64,
+    sessions: u64,
+}
+
+/// What the UEs report.
+#[derive(Default)]
+struct Noticed {
+    /// Initial registrations of UEs that had registered before.
+    registrations: u64,
+    /// Sessions that ended although no UE asked for it.
+    sessions: u64,
+    registered: BTreeMap<UeId, u32>,
+}
+
+struct Observer<'a> {
+    noticed: &'a Mutex<Noticed>,
+    over: &'a Mutex<bool>,
+}
+
+impl Watch for Observer<'_> {
+    fn ue(&mut self, ue: UeId, event: &ue::Event) {
+        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            ue::Event::Registered { kind: RegistrationKind::Initial, .. } => {
+                let times = noticed.registered.entry(ue).or_default();
+                *times += 1;
+                if *times > 1 {
+                    noticed.registrations += 1;
+                }
+            }
+            ue::Event::SessionReleased { since: None, .. } => noticed.sessions += 1,
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self) -> bool {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn run(options: &Options) -> Done {
+    let read = crate::command::ran::scenario::parse(SCENARIO);
+    let mut scenario = read.map_err(|(at, what)| format!("survive.yaml:{at}: {what}"))?;
+    let groups = scenario.groups.len().max(1) as u32;
+    for (i, group) in scenario.groups.iter_mut().enumerate() {
+        group.ues = options.ues / groups + u32::from((i as u32) < options.ues % groups);
+    }
+    scenario.groups.retain(|group| group.ues > 0);
+    scenario.gnbs = options.gnbs.max(2).into();
+    let wish = Wish {
+        ues: scenario.count(),
+        gnbs: options.gnbs.max(2),
+        slices: ["1"].iter().filter_map(|s| s.parse().ok()).collect(),
+        configuration: format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n"),
+        capture: None,
+        core_cpu: None,
+        suci: SuciScheme::Null,
+        cpfs: Vec::new(),
+        unit: true,
+    };
+    if options.capture.is_some() {
+        return Err("a unit writes no capture: leave --capture out".into());
+    }
+    print("starting a unit and its servers in a network namespace of their own\n")?;
+    let mut playground = Playground::start(&wish)?;
+    let directory = playground.unit_directory();
+    await_complete(&playground, None)?;
+    let servers = Servers::start(GATEWAY)?;
+    print(&crate::command::unit::text(&unit::status(&directory)?))?;
+    let config = RunnerConfig {
+        amf: vec![playground.amf()],
+        amf_port: 38412,
+        sctp: Mode::Auto,
+        sctp_udp_ports: (9900, 9899),
+        gnbs: playground.gnb_places(),
+        ues: playground.ues(),
+        scenario,
+        seed: 1,
+        namespace: None,
+        hold: false,
+        spin: Duration::from_micros(20),
+    };
+    print(&format!(
+        "{} UEs on {} gNBs; each process of the unit is killed (kill -9) in turn\n",
+        wish.ues, wish.gnbs
+    ))?;
+    let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
+    let gaps = servers.gaps();
+    let (outcomes, reports) = std::thread::scope(|scope| {
+        let blows = scope.spawn(|| {
+            let outcomes = blows(&mut playground, &wish, &directory, &gaps, &noticed);
+            *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            outcomes
+        });
+        let mut observer = Observer { noticed: &noticed, over: &over };
+        let reports = edge::run(&config, &mut observer);
+        (blows.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into())), reports)
+    });
+    let log = playground.log();
+    let (outcomes, reports) =
+        (outcomes.map_err(|e| format!("{e}\n{log}"))?, reports.map_err(|e| format!("{e}\n{log}"))?);
+    let Some(report) = reports.first() else { return Err("no UE arrived".into()) };
+    let stopped = playground.stop();
+    show(&outcomes, report)?;
+    let again: u64 = outcomes.iter().map(|o| o.registrations).sum();
+    let lost: u64 = outcomes.iter().map(|o| o.sessions).sum();
+    if again + lost + report.failed > 0 {
+        return Err(format!(
+            "{again} UEs registered again, {lost} sessions were lost, {} UEs failed at a step\n{log}",
+            report.failed
+        ));
+    }
+    stopped
+}
+
+fn show(outcomes: &[Outcome], report: &Report) -> Done {
+    let rows: Vec<Vec<String>> = outcomes
+        .iter()
+        .map(|o| {
+            vec![
+                o.blow.name().to_owned(),
+                o.ues.to_string(),
+                o.gap.as_millis().to_string(),
+                o.complete.as_millis().to_string(),
+                o.registrations.to_string(),
+                o.sessions.to_string(),
+            ]
+        })
+        .collect();
+    let heads =
+        ["killed", "UEs", "longest gap ms", "complete again ms", "registrations again", "sessions lost"];
+    print(&table(&heads, &rows))?;
+    for failure in report.failures.iter().take(10) {
+        print(&format!("failed: {} at step {}: {}\n", failure.supi, failure.step, failure.reason))?;
+    }
+    for violation in report.violations.iter().take(10) {
+        print(&format!("violation: {violation}\n"))?;
+    }
+    let kinds: serde_json::Map<String, serde_json::Value> = outcomes
+        .iter()
+        .map(|o| {
+            let of = json!({"longest_gap_ms": o.gap.as_millis() as u64, "complete_ms": o.complete.as_millis() as u64,
+                "registrations": o.registrations, "sessions_lost": o.sessions});
+            (o.blow.name().to_owned(), of)
+        })
+        .collect();
+    print(&format!(
+        "{}\n",
+        json!({"bench": "survive", "figures": {"ues": report.arrived, "failed": report.failed,
+            "violations": report.violated, "kinds": kinds}})
+    ))
+}
+
+/// Kills each process in turn, and replaces all of them once.
+fn blows(
+    playground: &mut Playground,
+    wish: &Wish,
+    directory: &Path,
+    gaps: &Gaps,
+    noticed: &Mutex<Noticed>,
+) -> Result<Vec<Outcome>, String> {
+    std::thread::sleep(SETTLE);
+    let mut outcomes = Vec::new();
+    for blow in BLOWS {
+        let before = seen(noticed);
+        gaps.longest();
+        let begun = Instant::now();
+        let mut killed = None;
+        match blow {
+            Blow::Cpf => killed = kill(directory, |f| f.name.starts_with("cpf-"))?,
+            Blow::Upf => killed = kill(directory, |f| f.name == "upf")?,
+            Blow::Primary => killed = kill(directory, |f| f.state == "primary")?,
+            Blow::Replica => killed = kill(directory, |f| f.state == "replica")?,
+            Blow::Manager => playground.lose_core(wish)?,
+            Blow::Upgrade => unit::upgrade(directory, None, |_| match begun.elapsed() < UPGRADE_WITHIN {
+                true => Ok(()),
+                false => Err("the functions are not replaced in time".into()),
+            })?,
+        }
+        await_complete(playground, killed)?;
+        let complete = begun.elapsed();
+        std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
+        let (gap, ues) = gaps.longest();
+        let after = seen(noticed);
+        let (registrations, sessions) = (after.0 - before.0, after.1 - before.1);
+        outcomes.push(Outcome { blow, gap, ues, complete, registrations, sessions });
+    }
+    Ok(outcomes)
+}
+
+fn seen(noticed: &Mutex<Noticed>) -> (u64, u64) {
+    let noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
+    (noticed.registrations, noticed.sessions)
+}
+
+/// `kill -9` of the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
+fn kill(directory: &Path, is: impl Fn(&unit::FunctionStatus) -> bool) -> Result<Option<i32>, String> {
+    let status = unit::status(directory)?;
+    let function = status.functions.iter().find(|f| is(f)).and_then(|f| Pid::from_raw(f.pid?));
+    let pid = function.ok_or("the unit has no such function")?;
+    kill_process(pid, Signal::KILL).map_err(|e| format!("a function cannot be killed: {e}"))?;
+    Ok(Some(pid.as_raw_nonzero().get()))
+}
+
+/// Waits until each function runs, in another process than the one that was killed, the primary CTA has a replica, and so has each UE.
+/// Errors: it takes too long.
+fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
+    let is_complete = |status: &Status| {
+        let all =
+            status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));
+        let has = |state: &str| status.functions.iter().any(|f| f.state == state);
+        let gone = killed.is_none() || status.functions.iter().all(|f| f.pid != killed);
+        gone && all && has("primary") && has("replica")
+    };
+    let directory = playground.unit_directory();
+    let without_replica = || playground.client().metric(Metric::UesWithoutBackup, None);
+    let until = Instant::now() + COMPLETE_WITHIN;
+    while Instant::now() < until {
+        let complete = unit::status(&directory).is_ok_and(|status| is_complete(&status));
+        if complete && without_replica().is_ok_and(|ues| ues == 0.0) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err("the unit is not complete in time".into())
+}

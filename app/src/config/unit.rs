@@ -1,0 +1,112 @@
+//! A unit: the functions of this host as processes under a manager (docs/unit.md).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use super::Config;
+use super::section::{Pass, Section};
+
+/// Most CPFs of one host.
+const CPFS_MAX: u16 = 64;
+/// Where the CTAs reach the UPF: a loopback address that no other server has by default.
+const UPF_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 88)), 8805);
+
+/// The unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    pub(crate) enabled: bool,
+    pub(crate) directory: PathBuf,
+    pub(crate) cpfs: u16,
+    pub(crate) upf_address: SocketAddr,
+    pub(crate) replica_n2_addresses: Vec<IpAddr>,
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
+    let doc = "A unit: CTA, its replica, CPFs and UPF as processes of this host, of which each may die (docs/unit.md).";
+    root.section("unit", doc, |s| {
+        let unit = Unit {
+            enabled: s.value("enabled", false, "Run as a unit, as `whimbrel run --unit` does."),
+            directory: s.value(
+                "directory",
+                "/run/whimbrel".into(),
+                "Runtime directory of the manager, which only its user may read. A reboot must empty it, and a restart of the manager \
+                 must not.",
+            ),
+            cpfs: s.value("cpfs", 2, "CPFs, 2 to 64: each UE is served by one and has its replica at another one."),
+            upf_address: s.value(
+                "upf_address",
+                UPF_ADDRESS,
+                "Address and UDP port at which the CTAs reach the UPF of this host, if `n4.listen` names none.",
+            ),
+            replica_n2_addresses: s.list(
+                "replica_n2_addresses",
+                vec![],
+                "Addresses of this host for the second CTA, if gNBs support several SCTP endpoints of an AMF (TS 38.412 §7): they then stay \
+                 connected when a CTA dies. Without them both CTAs have the endpoint of `n2.addresses`, one after the other.",
+            ),
+        };
+        if !(2..=CPFS_MAX).contains(&unit.cpfs) {
+            let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
+            s.refuse("cpfs", what, format!("write 2 to {CPFS_MAX}"));
+        }
+        unit
+    })
+}
+
+/// What contradicts a unit in a configuration: the key, what is wrong, and the fix.
+pub(crate) fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)> {
+    if config.cluster.listen.is_some() || config.cluster.pair.is_some() {
+        let what = "a unit has links of its own between its functions, and a cluster's cannot be added";
+        return Some(("cluster.listen", what.into(), "leave it out, or do without the unit"));
+    }
+    let node = config.n4.node_id;
+    let upf = config.n4.listen.unwrap_or(config.unit.upf_address);
+    let key = if config.n4.listen.is_some() { "n4.listen" } else { "unit.upf_address" };
+    if upf.ip().is_unspecified() || upf.ip() == node || upf.is_ipv4() != node.is_ipv4() {
+        let what = format!(
+            "the UPF of the unit at {upf} and its SMF at {node} (`n4.node_id`) cannot reach each other"
+        );
+        return Some((key, what, "write an address of this host that is not the SMF's, of the same family"));
+    }
+    let two = &config.unit.replica_n2_addresses;
+    if let Some(both) = two.iter().find(|a| config.n2.addresses.contains(a)) {
+        let what = format!("{both} is in `n2.addresses` too");
+        return Some(("unit.replica_n2_addresses", what, "write other addresses, or none"));
+    }
+    None
+}
+
+/// Reports contradictions with other keys.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    if let Some((key, what, fix)) = conflict(config).filter(|_| config.unit.enabled) {
+        pass.refuse(key, what, fix);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn problems(yaml: &str) -> String {
+        match crate::config::parse(yaml, Path::new("u.yaml")) {
+            Ok(_) => String::new(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_contradicts_a_unit_is_named_with_its_key() {
+        assert_eq!(problems("unit: { enabled: true }"), "");
+        assert_eq!(problems("cluster: { listen: \"127.0.0.1:7380\" }"), "", "without a unit all is well");
+        for (yaml, key) in [
+            ("unit: { enabled: true, cpfs: 1 }", "unit.cpfs"),
+            ("unit: { enabled: true }\ncluster: { listen: \"127.0.0.1:7380\" }", "cluster.listen"),
+            ("unit: { enabled: true, upf_address: \"127.0.0.1:8805\" }", "unit.upf_address"),
+            ("unit: { enabled: true, upf_address: \"[::1]:8805\" }", "unit.upf_address"),
+            ("unit: { enabled: true }\nn4: { listen: \"0.0.0.0:8805\" }", "n4.listen"),
+            ("unit: { enabled: true, replica_n2_addresses: [127.0.0.1] }", "unit.replica_n2_addresses"),
+        ] {
+            assert!(problems(yaml).contains(key), "{yaml}: {}", problems(yaml));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
+//! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
+//!
+//! Names begin with the functions that get them: `cta/` or `upf/`.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{info, warn};
+use whimbrel_resilience::CodeVersion;
+
+use super::channel::{self, Lines};
+use super::function::Place;
+use super::messages::{Descriptors, Hello, Question, Subject};
+
+/// The listener of the API.
+pub(crate) const API: &str = "cta/api";
+/// The SMF's socket of N4.
+pub(crate) const N4: &str = "cta/n4";
+
+/// The UPF's socket of N4.
+pub(crate) const UPF_N4: &str = "upf/n4";
+/// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
+pub(crate) const UPF_PORTS: &str = "upf/port-";
+
+/// Between two attempts to reach the manager.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long the first connection may take: the manager listens before it starts a function.
+const JOINED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The descriptors that this process has, by their names.
+struct Held {
+    descriptors: BTreeMap<String, OwnedFd>,
+    /// The connection to the manager.
+    manager: Option<UnixStream>,
+    /// The manager has sent what it keeps for this function.
+    joined: bool,
+    /// This process is a function of a unit.
+    in_unit: bool,
+}
+
+static HELD: Mutex<Held> =
+    Mutex::new(Held { descriptors: BTreeMap::new(), manager: None, joined: false, in_unit: false });
+static CHANGED: Condvar = Condvar::new();
+
+fn held() -> MutexGuard<'static, Held> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A duplicate of the descriptor of this name; `None` if none is kept, or this process is not in a unit.
+pub(crate) fn take(name: &str) -> Option<OwnedFd> {
+    held().descriptors.get(name)?.try_clone().ok()
+}
+
+/// Duplicates of all descriptors whose names begin so, with their names.
+pub(crate) fn all(prefix: &str) -> Vec<(String, OwnedFd)> {
+    let held = held();
+    let of = held.descriptors.iter().filter(|(name, _)| name.starts_with(prefix));
+    of.filter_map(|(name, descriptor)| Some((name.clone(), descriptor.try_clone().ok()?))).collect()
+}
+
+/// Has a descriptor kept for the process that replaces this one. In a process that is not in a unit this has no effect. A descriptor of
+/// this name that was kept before is replaced.
+pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {
+    let mut held = held();
+    if !held.in_unit {
+        return;
+    }
+    let Ok(duplicate) = descriptor.try_clone_to_owned() else { return };
+    if let Some(manager) = &held.manager {
+        let names = serde_json::to_vec(&Descriptors(vec![name.into()])).unwrap_or_default();
+        // A manager that is gone gets it with the next connection.
+        let _ = channel::send(manager, &names, &[duplicate.as_fd()]);
+    }
+    held.descriptors.insert(name.into(), duplicate);
+}
+
+/// Connects to the manager, and keeps connecting while this process lives: a new manager gets the descriptors again. Errors: one sentence.
+pub(crate) fn join(place: &Place) -> Result<(), String> {
+    held().in_unit = true;
+    let place = place.clone();
+    std::thread::Builder::new()
+        .name("unit".into())
+        .spawn(move || {
+            loop {
+                let _ = connect(&place);
+                held().manager = None;
+                std::thread::sleep(RETRY);
+            }
+        })
+        .map_err(|e| format!("the thread that talks to the unit's manager cannot be started: {e}"))?;
+    let waited = CHANGED.wait_timeout_while(held(), JOINED_WITHIN, |held| !held.joined);
+    if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+        return Err("the unit's manager does not answer, so this function has no descriptors".into());
+    }
+    Ok(())
+}
+
+/// One connection to the manager, until it ends.
+fn connect(place: &Place) -> std::io::Result<()> {
+    let stream = UnixStream::connect(place.directory.socket())?;
+    let again = {
+        let mut held = held();
+        let names = held.descriptors.keys().cloned().collect();
+        let hello = Hello {
+            function: place.function.to_string(),
+            code: CodeVersion::own().to_string(),
+            descriptors: Descriptors(names),
+        };
+        let question = Question { token: place.token.clone(), subject: Subject::Hello(hello) };
+        let descriptors: Vec<BorrowedFd<'_>> = held.descriptors.values().map(AsFd::as_fd).collect();
+        channel::send(&stream, &serde_json::to_vec(&question)?, &descriptors)?;
+        held.manager = Some(stream.try_clone()?);
+        held.joined
+    };
+    if again {
+        info!("this function is connected to a new manager of its unit");
+    }
+    let mut lines = Lines::of(&stream);
+    while let Some(line) = lines.next()? {
+        let Descriptors(names) = serde_json::from_slice(&line)?;
+        let descriptors = lines.take_descriptors(names.len())?;
+        let mut held = held();
+        held.descriptors.extend(names.into_iter().zip(descriptors));
+        held.joined = true;
+        CHANGED.notify_all();
+    }
+    if held().joined {
+        warn!("the unit's manager is gone: this function continues, and connects to the next manager");
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The runtime directory of a unit: what its manager leaves for the next one. It is on a file system that a reboot empties, as /run is.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::entropy::SystemEntropy;
+
+/// Longest path of the socket: that of `sockaddr_un`, less the closing zero.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// A unit's runtime directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory(PathBuf);
+
+/// Held by the manager while it lives; the kernel releases it with the process.
+pub(super) struct ManagerLock(#[allow(dead_code, reason = "it is held")] File);
+
+impl Directory {
+    pub(crate) fn of(path: &Path) -> Self {
+        Self(path.to_path_buf())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The manager's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("manager")
+    }
+
+    /// The key of the links between the functions.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.0.join("links.key")
+    }
+
+    /// The sessions of the UPF.
+    pub(crate) fn upf_state(&self) -> PathBuf {
+        self.0.join("upf.state")
+    }
+
+    /// Beside this file the primary CTA writes the associations of gNBs down.
+    pub(crate) fn associations(&self) -> PathBuf {
+        self.0.join("n2")
+    }
+
+    /// The processes that the manager has started.
+    pub(super) fn functions(&self) -> PathBuf {
+        self.0.join("functions")
+    }
+
+    /// The records by which the functions agree.
+    pub(super) fn records(&self) -> PathBuf {
+        self.0.join("records")
+    }
+
+    /// Removes what is of the functions that have run: none of them runs.
+    pub(super) fn clear(&self) {
+        let associations = self.associations().with_extension("running");
+        for file in [self.functions(), self.records(), self.socket(), self.upf_state(), associations] {
+            // One that is not there need not go.
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// The unit's token. Errors: one sentence.
+    pub(crate) fn token(&self) -> Result<String, String> {
+        let file = self.0.join("token");
+        let text = fs::read_to_string(&file).map_err(|e| {
+            format!("no unit runs with the directory {}: its token cannot be read: {e}", self.0.display())
+        })?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// Makes the directory and its secrets where they are missing, and takes the manager's lock. Errors: one sentence.
+    pub(super) fn take(&self) -> Result<ManagerLock, String> {
+        let wrong = |what: &str, e: &dyn std::fmt::Display| {
+            format!(
+                "{what} {} cannot be made: {e}; choose a directory that this user may write with `unit.directory`",
+                self.0.display()
+            )
+        };
+        if self.socket().as_os_str().len() > SOCKET_PATH_MAX {
+            return Err(wrong("a socket in", &"the path is too long"));
+        }
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+            .map_err(|e| wrong("the runtime directory", &e))?;
+        let lock = self.0.join("lock");
+        let mut lock = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(|e| wrong("a file in", &e))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(self.0.join("lock")).unwrap_or_default();
+                return Err(format!(
+                    "another manager runs with the directory {} (process {}): stop it first, or choose another directory with \
+                     `unit.directory`",
+                    self.0.display(),
+                    holder.trim()
+                ));
+            }
+            Err(fs::TryLockError::Error(e)) => return Err(wrong("a lock in", &e)),
+        }
+        let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
+        written.map_err(|e| wrong("a file in", &e))?;
+        for secret in [self.0.join("token"), self.key_file()] {
+            if !secret.exists() {
+                let octets: [u8; 32] = SystemEntropy::new()?.octets();
+                let text = octets.iter().fold(String::new(), |text, o| text + &format!("{o:02x}"));
+                replace(&secret, (text + "\n").as_bytes()).map_err(|e| wrong("a file in", &e))?;
+            }
+        }
+        Ok(ManagerLock(lock))
+    }
+}
+
+/// Writes a file that its owner alone may read, as a whole or not at all. Errors: those of the file system.
+pub(super) fn replace(file: &Path, octets: &[u8]) -> std::io::Result<()> {
+    let new = file.with_extension("new");
+    let _ = fs::remove_file(&new);
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?.write_all(octets)?;
+    fs::rename(new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn one_manager_holds_a_directory_and_the_next_one_finds_its_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::of(&folder.path().join("unit"));
+        assert!(directory.token().unwrap_err().contains("no unit runs"));
+        let lock = directory.take().unwrap();
+        let token = directory.token().unwrap();
+        assert_eq!(token.len(), 64);
+        let second = directory.take().err().unwrap();
+        assert!(
+            second.contains("another manager runs") && second.contains(&std::process::id().to_string()),
+            "{second}"
+        );
+        drop(lock);
+        let _lock = directory.take().unwrap();
+        assert_eq!(directory.token().unwrap(), token);
+        for name in ["token", "links.key"] {
+            let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_reported_with_the_key_to_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Directory::of(&file.join("unit")).take().err().unwrap();
+        assert!(error.contains("cannot be made") && error.contains("`unit.directory`"), "{error}");
+        let long = folder.path().join("x".repeat(120));
+        assert!(Directory::of(&long).take().err().unwrap().contains("too long"));
+    }
+}

@@ -1,0 +1,571 @@
+//! The manager of a unit: it starts the functions as processes of this host, witnesses their ends, starts them again, and keeps what has to
+//! outlive them. When it is killed itself, they continue, and the next manager adopts them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
+
+use super::descriptors;
+use super::directory::{self, Directory, ManagerLock};
+use super::function::{Function, FunctionOptions};
+use super::messages::{FunctionStatus, Status};
+use super::process::Process;
+use super::records::{Records, Run};
+use super::restarts::{Restarts, Verdict};
+use super::service::{Order, Service};
+use super::upgrade::Upgrade;
+use crate::api;
+use crate::client::Client;
+use crate::config::Config;
+use crate::console::Metric;
+use crate::entropy::SystemEntropy;
+
+/// How long the functions of an earlier manager have to connect, before what they hold is opened anew.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
+/// How long a function may take to end when it is asked to; a CTA waits ten seconds for SMFs at most.
+const ENDED_WITHIN: Duration = Duration::from_secs(15);
+/// How long the last answer to an operator may take before the manager replaces itself.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
+/// How long the first CTA has to serve before the second one may.
+const FIRST_SERVES_WITHIN: Duration = Duration::from_secs(3);
+/// The longest time without a look at what is due.
+const CHECKED_EVERY: Duration = Duration::from_millis(500);
+
+/// A function of the unit.
+struct Member {
+    process: Option<Process>,
+    /// The program that it runs.
+    program: PathBuf,
+    since: Instant,
+    restarts: Restarts,
+    /// When it is started again; `None` with no process: never.
+    due: Option<Instant>,
+    /// It is asked to end, and is not to start again.
+    leaves: bool,
+    /// It is asked to end, and starts again at once.
+    replaced: bool,
+    ended: u64,
+}
+
+/// What the next manager finds of a function.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    function: String,
+    run: Run,
+    program: PathBuf,
+}
+
+/// The manager.
+pub(super) struct Manager {
+    directory: Directory,
+    config: Config,
+    file: Option<PathBuf>,
+    /// The program of functions that are started.
+    pub(super) program: PathBuf,
+    members: BTreeMap<Function, Member>,
+    pub(super) service: Service,
+    orders: Receiver<Order>,
+    wake: Arc<OwnedFd>,
+    /// The upgrade under way.
+    upgrade: Option<Upgrade>,
+    /// The log has that all functions are there.
+    complete: bool,
+    /// It replaces itself by the program that is in force.
+    renews: Option<Instant>,
+    /// SIGHUP has come.
+    reloads: Arc<AtomicBool>,
+    _lock: ManagerLock,
+}
+
+impl Manager {
+    /// Takes the runtime directory, adopts the functions that run, and starts the others. Errors: one sentence.
+    pub(super) fn start(config: Config, file: Option<PathBuf>) -> Result<Self, String> {
+        let reloads = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, reloads.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
+        let directory = Directory::of(&config.unit.directory);
+        let lock = directory.take()?;
+        let program = own_program()?;
+        let mut members = adopt(&directory);
+        if members.is_empty() {
+            directory.clear();
+        }
+        let records = records_of(&directory, &members)?;
+        let (orders_in, orders) = channel();
+        let no_wake = |e| format!("the system gives no eventfd: {e}");
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
+        let service = Service::start(&directory, records, orders_in, wake.clone())?;
+        for (function, member) in &mut members {
+            let Some(process) = &member.process else { continue };
+            let run = process.run;
+            service.admit(*function, || Ok(run)).map_err(|e| e.to_string())?;
+            info!(%function, process = run.pid, "a function that runs is adopted");
+        }
+        let gone: Vec<Run> = service.records(|records| {
+            let runs =
+                |run: &Run| members.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
+            records.holders().filter(|run| !runs(run)).collect()
+        });
+        gone.into_iter().for_each(|run| service.ended(Function::Upf, run));
+        let mut manager = Self {
+            directory,
+            config,
+            file,
+            program,
+            members,
+            service,
+            orders,
+            wake,
+            upgrade: None,
+            complete: false,
+            renews: None,
+            reloads,
+            _lock: lock,
+        };
+        manager.open_api()?;
+        let functions = manager.functions();
+        for function in functions {
+            if !manager.members.contains_key(&function) {
+                manager.add(function);
+            }
+        }
+        // The first CTA serves first: gNBs are configured with its endpoint.
+        let alone = manager.service.records(Records::home).is_none();
+        if let Some(second) = manager.members.get_mut(&Function::Cta(2)).filter(|m| alone && m.due.is_some())
+        {
+            second.due = Some(Instant::now() + FIRST_SERVES_WITHIN);
+        }
+        manager.start_due();
+        Ok(manager)
+    }
+
+    /// The functions of this unit, in the order in which they start.
+    fn functions(&self) -> Vec<Function> {
+        let cpfs = (1..=self.config.unit.cpfs).map(Function::Cpf);
+        [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().chain(cpfs).collect()
+    }
+
+    /// Opens the API's listener, unless a function of the manager before holds it.
+    fn open_api(&self) -> Result<(), String> {
+        let address = self.config.api.address;
+        let until = Instant::now() + CONNECTED_WITHIN;
+        let adopted = self.members.keys().any(|function| matches!(function, Function::Cta(_)));
+        while adopted && !self.service.keeps(descriptors::API) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if self.service.keeps(descriptors::API) {
+            return Ok(());
+        }
+        let listener =
+            TcpListener::bind(address).map_err(|e| api::cannot_listen("api.address", "TCP", address, &e))?;
+        info!(%address, "the API listens");
+        self.service.keep(descriptors::API, listener.into());
+        Ok(())
+    }
+
+    /// A further function, which is started at once.
+    pub(super) fn add(&mut self, function: Function) {
+        let now = Instant::now();
+        let member = Member {
+            process: None,
+            program: self.program.clone(),
+            since: now,
+            restarts: Restarts::default(),
+            due: Some(now),
+            leaves: false,
+            replaced: false,
+            ended: 0,
+        };
+        self.members.insert(function, member);
+    }
+
+    fn command(&self, function: Function, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        match function {
+            Function::Upf => command.arg("upf"),
+            Function::Cta(_) => command.arg("run"),
+            Function::Cpf(_) => command.args(["cpf", "--region", &self.config.cluster.region.to_string()]),
+        };
+        command.args(FunctionOptions::arguments(function, self.directory.path()));
+        if let (Some(file), Function::Upf | Function::Cta(_)) = (&self.file, function) {
+            command.arg("--config").arg(file);
+        }
+        command
+    }
+
+    /// The second CTA starts when the first one serves.
+    fn start_second_cta(&mut self) {
+        let Some(second) = self.members.get_mut(&Function::Cta(2)) else { return };
+        if second.ended == 0 && second.due.is_some() && self.service.records(Records::home).is_some() {
+            second.due = Some(Instant::now());
+        }
+    }
+
+    /// Starts the functions whose time has come.
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        let due = |m: &Member| m.process.is_none() && m.due.is_some_and(|at| at <= now);
+        let functions: Vec<Function> =
+            self.members.iter().filter(|(_, m)| due(m)).map(|(function, _)| *function).collect();
+        for function in functions {
+            let Some(program) = self.members.get(&function).map(|m| m.program.clone()) else { continue };
+            let command = self.command(function, &program);
+            let mut started = None;
+            let admitted = self.service.admit(function, || {
+                let process = Process::start(command)?;
+                let run = process.run;
+                started = Some(process);
+                Ok(run)
+            });
+            let Some(member) = self.members.get_mut(&function) else { continue };
+            (member.due, member.since) = (None, now);
+            match admitted {
+                Ok(run) => {
+                    info!(%function, process = run.pid, "a function is started");
+                    member.process = started;
+                }
+                Err(e) => {
+                    warn!(%function, "the program {} cannot be started: {e}", program.display());
+                    self.ended(function, Duration::ZERO);
+                }
+            }
+            self.save();
+        }
+    }
+
+    /// What the next manager adopts.
+    fn save(&self) {
+        let left: Vec<Left> = self
+            .members
+            .iter()
+            .filter_map(|(function, m)| {
+                let run = m.process.as_ref()?.run;
+                Some(Left { function: function.to_string(), run, program: m.program.clone() })
+            })
+            .collect();
+        let written = serde_json::to_vec(&left)
+            .map_err(std::io::Error::from)
+            .and_then(|octets| directory::replace(&self.directory.functions(), &octets));
+        if let Err(e) = written {
+            warn!("the list of functions cannot be written, so no later manager can adopt them: {e}");
+        }
+    }
+
+    /// A function has ended after it lived for so long: when it starts again.
+    fn ended(&mut self, function: Function, lived: Duration) {
+        let Some(member) = self.members.get_mut(&function) else { return };
+        member.ended += 1;
+        match member.restarts.ended(lived) {
+            Verdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
+            Verdict::GiveUp => error!(
+                %function,
+                "a function ends each time soon after its start and is not started any more; the lines of its own log above say why: mend \
+                 that, then start the unit again"
+            ),
+        }
+    }
+
+    /// Witnesses the ends of functions.
+    fn witness(&mut self) {
+        let is_over = |m: &Member| m.process.as_ref().is_some_and(has_ended);
+        let over: Vec<Function> =
+            self.members.iter().filter(|(_, m)| is_over(m)).map(|(function, _)| *function).collect();
+        for function in over {
+            let Some(member) = self.members.get_mut(&function) else { continue };
+            let (Some(process), lived) = (member.process.take(), member.since.elapsed()) else { continue };
+            let run = process.run;
+            self.service.ended(function, run);
+            let status = process.reap();
+            if std::mem::take(&mut member.replaced) {
+                info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
+                member.due = Some(Instant::now());
+            } else if member.leaves {
+                info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
+                self.members.remove(&function);
+            } else {
+                warn!(%function, process = run.pid, "a function has ended unasked ({status}): it is started again");
+                self.complete = false;
+                self.ended(function, lived);
+            }
+            self.save();
+        }
+    }
+
+    /// Manages until a signal comes. Errors: one sentence.
+    pub(super) fn run(&mut self, signals: &mut UnixStream) -> Result<(), String> {
+        signals.set_nonblocking(true).map_err(|e| format!("signals cannot be awaited: {e}"))?;
+        let mut octet = [0];
+        loop {
+            match signals.read(&mut octet) {
+                Ok(n) if n > 0 => break,
+                _ => {}
+            }
+            self.witness();
+            self.start_second_cta();
+            self.start_due();
+            while let Ok(order) = self.orders.try_recv() {
+                self.order(order);
+            }
+            if let Some(upgrade) = self.upgrade.take() {
+                self.upgrade = upgrade.step(self);
+            }
+            if self.renews.take_if(|at| *at <= Instant::now()).is_some() {
+                self.become_new();
+            }
+            if self.reloads.swap(false, Ordering::AcqRel) {
+                self.reload();
+            }
+            self.report_complete();
+            let ctas = self.members.iter().filter(|(f, _)| matches!(f, Function::Cta(_)));
+            if ctas.filter(|(_, m)| m.process.is_some() || m.due.is_some()).count() == 0 {
+                self.stop(signals);
+                return Err("no CTA can be started, so no UE can be served".into());
+            }
+            self.wait(signals);
+        }
+        info!("the unit stops: its functions end in order");
+        self.stop(signals);
+        Ok(())
+    }
+
+    /// SIGHUP: the primary CTA reads the configuration anew, and passes it to the CPFs.
+    fn reload(&self) {
+        let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
+        let process = primary.and_then(|function| self.members.get(&function)?.process.as_ref());
+        match process {
+            Some(process) => process.signal(Signal::HUP),
+            None => warn!("no CTA serves now, so the configuration is not reloaded: send SIGHUP again"),
+        }
+    }
+
+    /// Waits until something happens or is due.
+    fn wait(&self, signals: &UnixStream) {
+        let now = Instant::now();
+        let due = self.members.values().filter_map(|m| m.due).map(|at| at.saturating_duration_since(now));
+        let upgrade = self.upgrade.as_ref().map(|_| Duration::from_millis(20));
+        let due = due.chain(self.renews.map(|at| at.saturating_duration_since(now)));
+        let wait = due.chain(upgrade).min().unwrap_or(CHECKED_EVERY).min(CHECKED_EVERY);
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let processes = self.members.values().filter_map(|m| m.process.as_ref()).map(AsFd::as_fd);
+        let fds = [signals.as_fd(), self.wake.as_fd()].into_iter().chain(processes);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wake, &mut count);
+    }
+
+    fn report_complete(&mut self) {
+        if self.complete || self.upgrade.is_some() {
+            return;
+        }
+        let (home, cpfs) = self.service.records(|records| (records.home(), records.cpfs()));
+        let Some(home) = home else { return };
+        let all = self.members.values().all(|m| m.process.is_some());
+        if let (Some(replica), true) = (home.cta_replica, all && cpfs >= usize::from(self.config.unit.cpfs)) {
+            self.complete = true;
+            info!(
+                primary = home.primary.cta,
+                replica = replica.cta,
+                cpfs,
+                "the unit is complete: each of its processes may die"
+            );
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Status(answer) => {
+                // An operator who has gone needs no answer.
+                let _ = answer.send(self.status());
+            }
+            Order::Upgrade(_, lines) if self.upgrade.is_some() => {
+                let _ = lines.send("an upgrade is under way already".into());
+            }
+            Order::Upgrade(program, lines) => self.upgrade = Upgrade::begin(self, program, lines),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let home = self.service.records(Records::home);
+        let (descriptors, refused) = self.service.kept();
+        let functions = self.members.iter().map(|(function, m)| {
+            let state = match (&m.process, function) {
+                (None, _) if m.due.is_none() => "given-up",
+                (None, _) => "starting",
+                (Some(_), _) if m.leaves => "leaving",
+                (Some(_), Function::Cta(n)) => {
+                    match (home, self.service.records(|records| records.cta(*n))) {
+                        (Some(home), Some(cta)) if home.primary == cta => "primary",
+                        (Some(home), Some(cta)) if home.cta_replica == Some(cta) => "replica",
+                        _ => "starting",
+                    }
+                }
+                (Some(_), _) => "running",
+            };
+            FunctionStatus {
+                name: function.to_string(),
+                pid: m.process.as_ref().map(|p| p.run.pid),
+                state: state.into(),
+                code: self.service.code_of(*function).unwrap_or_default(),
+                ended: m.ended,
+                up_s: m.process.as_ref().map_or(0, |_| m.since.elapsed().as_secs()),
+            }
+        });
+        Status { manager: std::process::id() as i32, functions: functions.collect(), descriptors, refused }
+    }
+
+    /// Replaces a function by the program that is in force: it is asked to end, and its successor starts at once.
+    pub(super) fn replace(&mut self, function: Function) {
+        if let Some(member) = self.members.get_mut(&function) {
+            member.program = self.program.clone();
+            member.replaced = true;
+            member.process.iter().for_each(|process| process.signal(Signal::TERM));
+        }
+        self.service.forget(function);
+    }
+
+    /// Has this manager replace itself by the program that is in force, as soon as it has answered. The functions are not touched.
+    pub(super) fn renew(&mut self) {
+        self.renews = Some(Instant::now() + ANSWERED_WITHIN);
+    }
+
+    /// This process becomes a manager of the new program, under the same number: it adopts the functions, which remain its children.
+    fn become_new(&self) {
+        let mut command = Command::new(&self.program);
+        command.args(std::env::args_os().skip(1));
+        info!(program = %self.program.display(), "the manager replaces itself");
+        let error = std::os::unix::process::CommandExt::exec(&mut command);
+        error!("the manager cannot replace itself, and continues as it is: {error}");
+    }
+
+    /// Whether each UE could lose another CPF, as the primary CTA says.
+    pub(super) fn all_ues_have_replicas(&self) -> bool {
+        let client = Client::new(self.config.api.address);
+        client.metric(Metric::UesWithoutBackup, None).is_ok_and(|ues| ues == 0.0)
+    }
+
+    /// Whether a function runs.
+    pub(super) fn runs(&self, function: Function) -> bool {
+        self.members.get(&function).is_some_and(|m| m.process.is_some())
+    }
+
+    /// The functions that there are.
+    pub(super) fn members(&self) -> Vec<Function> {
+        self.members.keys().copied().collect()
+    }
+
+    /// Asks a function to end in order; it is not started again.
+    pub(super) fn ask_to_leave(&mut self, function: Function) {
+        if let Some(member) = self.members.get_mut(&function) {
+            member.leaves = true;
+            match &member.process {
+                Some(process) => process.signal(Signal::TERM),
+                None => drop(self.members.remove(&function)),
+            }
+        }
+    }
+
+    /// Ends the functions in order: the CTA replica, the primary, which says good-bye to gNBs and UPFs, the CPFs, which have no UE to hand
+    /// over then, and the UPF. A second signal ends them at once.
+    fn stop(&mut self, signals: &mut UnixStream) {
+        let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
+        let is_primary = |function: &Function| Some(*function) == primary;
+        let mut ctas: Vec<Function> =
+            self.members.keys().copied().filter(|function| matches!(function, Function::Cta(_))).collect();
+        ctas.sort_by_key(is_primary);
+        let mut at_once = false;
+        for function in ctas.into_iter().chain([Function::Upf]) {
+            self.end(function, signals, &mut at_once);
+        }
+        for (function, member) in std::mem::take(&mut self.members) {
+            if let Some(process) = member.process {
+                let run = process.run;
+                process.signal(Signal::KILL);
+                process.reap();
+                self.service.ended(function, run);
+            }
+        }
+        self.directory.clear();
+    }
+
+    fn end(&mut self, function: Function, signals: &mut UnixStream, at_once: &mut bool) {
+        let Some(process) = self.members.get_mut(&function).and_then(|m| m.process.take()) else { return };
+        process.signal(Signal::TERM);
+        let until = Instant::now() + ENDED_WITHIN;
+        let mut octet = [0];
+        while !has_ended(&process) {
+            *at_once |= signals.read(&mut octet).is_ok_and(|n| n > 0);
+            if *at_once || Instant::now() >= until {
+                process.signal(Signal::KILL);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let run = process.run;
+        let status = process.reap();
+        info!(%function, process = run.pid, "a function has ended ({status})");
+        self.service.ended(function, run);
+    }
+}
+
+fn has_ended(process: &Process) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
+/// The program that this process runs. Errors: one sentence.
+pub(super) fn own_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))
+}
+
+/// The functions that an earlier manager has started and that still run.
+fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
+    let octets = fs::read(directory.functions()).unwrap_or_default();
+    let left: Vec<Left> = serde_json::from_slice(&octets).unwrap_or_default();
+    let members = left.into_iter().filter_map(|Left { function, run, program }| {
+        let process = Process::adopt(run)?;
+        let member = Member {
+            process: Some(process),
+            program,
+            since: Instant::now(),
+            restarts: Restarts::default(),
+            due: None,
+            leaves: false,
+            replaced: false,
+            ended: 0,
+        };
+        Some((function.parse().ok()?, member))
+    });
+    members.collect()
+}
+
+/// The records of the functions that run; new ones if none does. Errors: one sentence.
+fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Result<Records, String> {
+    if !members.is_empty()
+        && let Ok(octets) = fs::read(directory.records())
+    {
+        match serde_json::from_slice(&octets) {
+            Ok(records) => return Ok(records),
+            Err(e) => {
+                warn!("the records of this unit cannot be read, so its CTAs cannot replace each other: {e}")
+            }
+        }
+    }
+    let unit: [u8; 8] = SystemEntropy::new()?.octets();
+    Ok(Records::new(u64::from_ne_bytes(unit)))
+}

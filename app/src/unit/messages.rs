@@ -1,0 +1,67 @@
+//! What processes send to the manager of a unit, and what it answers. The first line of a connection is a [`Question`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_resilience::membership::Request;
+
+/// The first line of a connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// The unit's token.
+    pub(super) token: String,
+    #[serde(flatten)]
+    pub(super) subject: Subject,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Subject {
+    /// A function agrees with the others, as over etcd: [`whimbrel_etcd::LocalRequest`].
+    Request(Request),
+    /// A function is there. Descriptors go both ways over this connection as long as both ends live.
+    Hello(Hello),
+    /// An operator asks for the functions: a [`Status`].
+    Status {},
+    /// An operator replaces the functions by this program, one after the other. Lines of text until it is done.
+    Upgrade { program: PathBuf },
+}
+
+/// A function, and the descriptors that come with this line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) function: String,
+    /// The code that it runs.
+    pub(super) code: String,
+    pub(super) descriptors: Descriptors,
+}
+
+/// The names of the descriptors that come with a line, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Descriptors(pub(super) Vec<String>);
+
+/// The functions of a unit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) manager: i32,
+    pub(crate) functions: Vec<FunctionStatus>,
+    /// Descriptors that are kept for the functions.
+    pub(crate) descriptors: Vec<String>,
+    /// Connections that were refused.
+    pub(crate) refused: u64,
+}
+
+/// One function.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FunctionStatus {
+    pub(crate) name: String,
+    /// `None`: it does not run.
+    pub(crate) pid: Option<i32>,
+    /// primary, replica, running, starting or given-up.
+    pub(crate) state: String,
+    /// The code that it runs, once it has connected to the manager.
+    pub(crate) code: String,
+    /// How often it has ended unasked.
+    pub(crate) ended: u64,
+    pub(crate) up_s: u64,
+}

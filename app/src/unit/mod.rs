@@ -1,0 +1,94 @@
+//! A unit: the functions of one host as processes under a manager, of which each may die (docs/unit.md).
+//!
+//! The manager ([`manage`]) starts two CTAs, of which one is the replica of the other, several CPFs and a UPF, witnesses their ends by
+//! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
+//! ([`descriptors`]).
+
+mod channel;
+pub(crate) mod descriptors;
+mod directory;
+mod function;
+mod manager;
+mod messages;
+mod process;
+mod records;
+mod restarts;
+mod service;
+mod upgrade;
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tracing::info;
+
+use self::channel::Lines;
+use self::directory::Directory;
+pub(crate) use self::function::{CLUSTER, FunctionOptions, HOME, Place};
+use self::manager::Manager;
+pub(crate) use self::messages::{FunctionStatus, Status};
+use self::messages::{Question, Subject};
+use crate::config::Config;
+use crate::{command, logging};
+
+/// How long the manager may take for an answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// An upgrade is silent for a step at most.
+const STEP_WITHIN: Duration = Duration::from_secs(60);
+
+/// Manages a unit until SIGINT or SIGTERM. Errors: one sentence.
+pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
+    if let Some((key, what, fix)) = crate::config::unit_conflict(&config) {
+        return Err(format!("{key}: {what}; {fix}"));
+    }
+    let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+    let mut signals = command::run::signals()?;
+    let _logging = logging::start_as(config.log, Some("manager"))?;
+    let mut manager = Manager::start(config, file)?;
+    info!(process = std::process::id(), "the manager of the unit runs");
+    manager.run(&mut signals)
+}
+
+/// Asks the manager of the unit that runs with this directory for its functions. Errors: one sentence.
+pub(crate) fn status(directory: &Path) -> Result<Status, String> {
+    let stream = ask(directory, Subject::Status {}, ANSWERED_WITHIN)?;
+    let silent = || "the manager of the unit does not answer".to_string();
+    let line = Lines::of(&stream).next().ok().flatten().ok_or_else(silent)?;
+    serde_json::from_slice(&line).map_err(|e| format!("the manager answers something else: {e}"))
+}
+
+/// Has the functions replaced by a program. `say` gets each line of the manager. Errors: one sentence.
+pub(crate) fn upgrade(
+    directory: &Path,
+    program: Option<&Path>,
+    mut say: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let program = match program {
+        Some(program) => program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?,
+        None => manager::own_program()?,
+    };
+    let stream = ask(directory, Subject::Upgrade { program }, STEP_WITHIN)?;
+    let mut lines = Lines::of(&stream);
+    let mut last = String::new();
+    while let Ok(Some(line)) = lines.next() {
+        last = String::from_utf8_lossy(&line).into_owned();
+        say(&last)?;
+    }
+    if last.starts_with("done") { Ok(()) } else { Err("the upgrade did not come to its end".into()) }
+}
+
+fn ask(directory: &Path, subject: Subject, within: Duration) -> Result<UnixStream, String> {
+    let directory = Directory::of(directory);
+    let question = Question { token: directory.token()?, subject };
+    let cannot = |e: std::io::Error| {
+        format!(
+            "no manager answers at {}: {e}; start it with `whimbrel run --unit`",
+            directory.socket().display()
+        )
+    };
+    let stream = UnixStream::connect(directory.socket()).map_err(cannot)?;
+    stream.set_read_timeout(Some(within)).map_err(cannot)?;
+    let line = serde_json::to_vec(&question).map_err(|e| e.to_string())?;
+    channel::send(&stream, &line, &[]).map_err(cannot)?;
+    Ok(stream)
+}

@@ -1,0 +1,123 @@
+//! A process of a unit: its start, and its end by a pidfd, whoever started it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
+
+use super::records::Run;
+
+/// A running process.
+pub(super) struct Process {
+    pub(super) run: Run,
+    pidfd: OwnedFd,
+    /// `None`: an earlier manager has started it.
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts a program. The terminal's signals do not reach it: the manager stops it in its turn. Errors: those of the system.
+    pub(super) fn start(mut command: Command) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        let mut child = command.spawn()?;
+        let opened = pid_of(child.id() as i32).and_then(|(run, pid)| Ok((run, open(pid)?)));
+        match opened {
+            Ok((run, pidfd)) => Ok(Self { run, pidfd, child: Some(child) }),
+            Err(e) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(e)
+            }
+        }
+    }
+
+    /// Takes over a process that an earlier manager has started; `None` if it has ended: another process may have its number.
+    pub(super) fn adopt(run: Run) -> Option<Self> {
+        let pid = Pid::from_raw(run.pid)?;
+        let pidfd = open(pid).ok()?;
+        // After the pidfd was opened, so that it is of this process.
+        (started(run.pid).ok()? == run.started).then_some(Self { run, pidfd, child: None })
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // A process that has ended needs no signal.
+        let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
+    /// It has ended: how, if this manager has started it.
+    pub(super) fn reap(mut self) -> String {
+        match self.child.as_mut().map(Child::wait) {
+            Some(Ok(status)) => status.to_string(),
+            _ => {
+                // A child of this process if the manager has replaced itself since; else its parent has waited for it.
+                let _ =
+                    waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+                "unknown status".into()
+            }
+        }
+    }
+}
+
+impl AsFd for Process {
+    /// Readable when the process has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+fn open(pid: Pid) -> io::Result<OwnedFd> {
+    pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)
+}
+
+fn pid_of(pid: i32) -> io::Result<(Run, Pid)> {
+    let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok((Run { pid, started: started(pid)? }, number))
+}
+
+/// When a process started, in ticks since the boot: field 22 of its `stat` (proc(5)), counted behind the name, which may hold anything. A
+/// process that has ended and is not yet waited for counts as ended.
+fn started(pid: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = behind.split_whitespace();
+    let state = fields.next().unwrap_or("Z");
+    let started = fields.nth(18).and_then(|field| field.parse().ok());
+    started.filter(|_| !matches!(state, "Z" | "X")).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn ends_within(process: &Process, seconds: i64) -> bool {
+        let mut fds = [PollFd::new(process, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_witnessed_by_its_pidfd_also_of_an_adopted_one() {
+        let mut command = Command::new("sleep");
+        command.arg("100");
+        let process = Process::start(command).unwrap();
+        let adopted = Process::adopt(process.run).unwrap();
+        assert!(!ends_within(&adopted, 0));
+        let another = Run { started: process.run.started + 1, ..process.run };
+        assert!(Process::adopt(another).is_none(), "another process has its number");
+        adopted.signal(Signal::KILL);
+        assert!(ends_within(&adopted, 10) && ends_within(&process, 10));
+        assert!(process.reap().contains("signal: 9"));
+        assert_eq!(adopted.reap(), "unknown status");
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_reported() {
+        assert!(Process::start(Command::new("/nonexistent/program")).is_err());
+    }
+}

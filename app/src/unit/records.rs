@@ -1,0 +1,274 @@
+//! The records by which the functions of a unit agree, in etcd's place: which CTA serves, and which CPFs there are. A lease is that of a
+//! process: its records are deleted when the process has ended, which the manager witnesses.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use whimbrel_resilience::detector::Incarnation;
+use whimbrel_resilience::membership::{Answer, Answered, CtaInstance, Failure, Home, Kv, Request, Watched};
+
+use super::function::{CLUSTER, HOME};
+
+/// Changes that are kept for watches that begin a little in the past.
+const CHANGES_KEPT: usize = 256;
+/// Records, and octets of one: a unit has some ten, of some hundred octets each.
+const RECORDS_MAX: usize = 1024;
+const VALUE_OCTETS_MAX: usize = 4096;
+/// A lease that is never renewed would end after this long at etcd; here it ends with its process.
+const LEASE_S_MIN: u32 = 60;
+
+/// One run of a process: numbers of processes are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) pid: i32,
+    /// When it started, in ticks since the boot (proc(5)).
+    pub(super) started: u64,
+}
+
+/// The records.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Records {
+    /// Drawn at random for a unit, so that a process of an earlier unit notices.
+    unit: u64,
+    revision: u64,
+    leases: BTreeMap<i64, Run>,
+    records: BTreeMap<String, Kv>,
+    #[serde(skip)]
+    changes: VecDeque<Watched>,
+}
+
+impl Records {
+    /// No records.
+    pub(super) fn new(unit: u64) -> Self {
+        // Zero is no revision and no unit at etcd.
+        Self {
+            unit: unit.max(1),
+            revision: 1,
+            leases: BTreeMap::new(),
+            records: BTreeMap::new(),
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
+    pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
+        let mut changes = Vec::new();
+        let answer = match request {
+            Request::Grant { ttl_s } => {
+                self.revision += 1;
+                let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
+                self.leases.insert(lease, run);
+                Ok(Answer::Granted { lease, ttl_s: ttl_s.max(LEASE_S_MIN) })
+            }
+            Request::KeepAlive { lease } => {
+                let lives = self.leases.get(&lease) == Some(&run);
+                Ok(Answer::KeptAlive { ttl_s: if lives { LEASE_S_MIN } else { 0 } })
+            }
+            Request::Revoke { lease } => {
+                if self.leases.get(&lease) == Some(&run) {
+                    changes = self.revoke(lease);
+                }
+                Ok(Answer::Revoked)
+            }
+            Request::Swap { lease, .. } if lease != 0 && self.leases.get(&lease) != Some(&run) => {
+                Err(Failure::NoLease)
+            }
+            Request::Swap { key, value, .. }
+                if value.len() > VALUE_OCTETS_MAX
+                    || self.records.len() >= RECORDS_MAX && !self.records.contains_key(&key) =>
+            {
+                Err(Failure::Unreachable("the manager has no room for this record".into()))
+            }
+            Request::Swap { key, expected, value, lease } => {
+                let present = self.records.get(&key);
+                if present.map_or(0, |kv| kv.mod_revision) == expected {
+                    self.revision += 1;
+                    let kv = Kv { key: key.clone(), value, mod_revision: self.revision, lease };
+                    self.records.insert(key, kv.clone());
+                    changes.push(Watched::Put(kv));
+                    Ok(Answer::Swapped)
+                } else {
+                    Ok(Answer::Differs(present.cloned()))
+                }
+            }
+            Request::List { prefix } => {
+                let all = self.records.values().filter(|kv| kv.key.starts_with(&prefix));
+                Ok(Answer::Listed(all.cloned().collect()))
+            }
+            Request::Watch { .. } => Err(Failure::Unreachable("a watch has no answer".into())),
+        };
+        self.keep(&changes);
+        let answered = answer.map(|answer| Answered { cluster: self.unit, revision: self.revision, answer });
+        (answered, changes)
+    }
+
+    /// A process has ended. Returns what has changed.
+    pub(super) fn ended(&mut self, run: Run) -> Vec<Watched> {
+        let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
+        let changes: Vec<Watched> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
+        self.keep(&changes);
+        changes
+    }
+
+    /// The processes that hold leases.
+    pub(super) fn holders(&self) -> impl Iterator<Item = Run> + '_ {
+        self.leases.values().copied()
+    }
+
+    fn revoke(&mut self, lease: i64) -> Vec<Watched> {
+        self.leases.remove(&lease);
+        self.revision += 1;
+        let revision = self.revision;
+        let its = self.records.values().filter(|kv| kv.lease == lease);
+        let gone: Vec<String> = its.map(|kv| kv.key.clone()).collect();
+        self.records.retain(|_, kv| kv.lease != lease);
+        gone.into_iter().map(|key| Watched::Deleted { key, revision }).collect()
+    }
+
+    fn keep(&mut self, changes: &[Watched]) {
+        self.changes.extend(changes.iter().cloned());
+        while self.changes.len() > CHANGES_KEPT {
+            self.changes.pop_front();
+        }
+    }
+
+    /// The changes of keys with this prefix from a revision on; `None` if not all of them are known any more.
+    pub(super) fn since(&self, prefix: &str, from: u64) -> Option<Vec<Watched>> {
+        let known_from = self.changes.front().map_or(self.revision + 1, revision_of);
+        if from < known_from && from <= self.revision {
+            return None;
+        }
+        let later = self.changes.iter().filter(|change| revision_of(change) >= from);
+        Some(later.filter(|change| key_of(change).starts_with(prefix)).cloned().collect())
+    }
+
+    /// Which CTA serves, and its replica.
+    pub(super) fn home(&self) -> Option<Home> {
+        let record = self.records.get(&format!("whimbrel/{CLUSTER}/home/{HOME}"))?;
+        serde_json::from_slice(&record.value).ok()
+    }
+
+    /// A CTA that is listed, in the life in which it is.
+    pub(super) fn cta(&self, number: u16) -> Option<CtaInstance> {
+        #[derive(Deserialize)]
+        struct Life {
+            incarnation: Option<u64>,
+        }
+        let record = self.records.get(&format!("whimbrel/{CLUSTER}/member/cta-{number}"))?;
+        let Life { incarnation } = serde_json::from_slice(&record.value).ok()?;
+        Some(CtaInstance {
+            cta: number,
+            incarnation: Incarnation(incarnation.unwrap_or(record.mod_revision)),
+        })
+    }
+
+    /// The number of CPFs that are listed.
+    pub(super) fn cpfs(&self) -> usize {
+        let of_cpf = format!("whimbrel/{CLUSTER}/member/cpf-");
+        self.records.keys().filter(|key| key.starts_with(&of_cpf)).count()
+    }
+}
+
+fn revision_of(change: &Watched) -> u64 {
+    match change {
+        Watched::Put(kv) => kv.mod_revision,
+        Watched::Deleted { revision, .. } => *revision,
+    }
+}
+
+/// The key that has changed.
+pub(super) fn key_of(change: &Watched) -> &str {
+    match change {
+        Watched::Put(kv) => &kv.key,
+        Watched::Deleted { key, .. } => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Run = Run { pid: 10, started: 1 };
+    const TWO: Run = Run { pid: 10, started: 2 };
+
+    fn lease_of(records: &mut Records, run: Run) -> i64 {
+        match records.handle(run, Request::Grant { ttl_s: 5 }).0.unwrap().answer {
+            Answer::Granted { lease, .. } => lease,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn swap(
+        records: &mut Records,
+        run: Run,
+        key: &str,
+        expected: u64,
+        lease: i64,
+    ) -> Result<Answered, Failure> {
+        records.handle(run, Request::Swap { key: key.into(), expected, value: vec![1], lease }).0
+    }
+
+    #[test]
+    fn of_two_that_write_one_record_one_succeeds_and_the_other_learns_what_is_there() {
+        let mut records = Records::new(7);
+        let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap();
+        assert_eq!((first.cluster, first.answer), (7, Answer::Swapped));
+        let Answer::Differs(Some(there)) = swap(&mut records, TWO, "a/x", 0, 0).unwrap().answer else {
+            panic!("it was written twice")
+        };
+        assert_eq!(there.mod_revision, first.revision);
+        let second = swap(&mut records, TWO, "a/x", there.mod_revision, 0).unwrap();
+        assert_eq!((second.answer, second.revision > first.revision), (Answer::Swapped, true));
+    }
+
+    #[test]
+    fn the_records_of_a_process_are_deleted_when_it_ends_and_those_of_its_successor_stay() {
+        let mut records = Records::new(7);
+        let (first, second) = (lease_of(&mut records, ONE), lease_of(&mut records, TWO));
+        swap(&mut records, ONE, "a/one", 0, first).unwrap();
+        swap(&mut records, TWO, "a/two", 0, second).unwrap();
+        swap(&mut records, ONE, "a/home", 0, 0).unwrap();
+        assert_eq!(swap(&mut records, TWO, "a/three", 0, first), Err(Failure::NoLease), "another's lease");
+        let changes = records.ended(ONE);
+        assert_eq!(changes.iter().map(key_of).collect::<Vec<_>>(), ["a/one"]);
+        assert_eq!(records.holders().collect::<Vec<_>>(), [TWO]);
+        let gone = records.handle(ONE, Request::KeepAlive { lease: first }).0.unwrap().answer;
+        assert_eq!(gone, Answer::KeptAlive { ttl_s: 0 });
+        let Answer::Listed(all) =
+            records.handle(TWO, Request::List { prefix: "a/".into() }).0.unwrap().answer
+        else {
+            panic!("no list")
+        };
+        assert_eq!(all.iter().map(|kv| kv.key.as_str()).collect::<Vec<_>>(), ["a/home", "a/two"]);
+    }
+
+    #[test]
+    fn a_watch_gets_the_changes_from_its_revision_on_or_none_if_they_are_forgotten() {
+        let mut records = Records::new(7);
+        let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap().revision;
+        swap(&mut records, ONE, "b/x", 0, 0).unwrap();
+        let keys = |records: &Records, from| {
+            records.since("a/", from).map(|all| all.iter().map(|c| key_of(c).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&records, first), Some(vec!["a/x".into()]));
+        assert_eq!(keys(&records, first + 2), Some(vec![]));
+        // The next manager reads the records, not the changes.
+        let text = serde_json::to_vec(&records).unwrap();
+        let again: Records = serde_json::from_slice(&text).unwrap();
+        assert_eq!(keys(&again, first), None);
+        assert_eq!(keys(&again, first + 2), Some(vec![]));
+        assert_eq!((again.unit, again.revision), (records.unit, records.revision));
+    }
+
+    #[test]
+    fn records_without_room_are_refused() {
+        let mut records = Records::new(7);
+        let long =
+            Request::Swap { key: "k".into(), expected: 0, value: vec![0; VALUE_OCTETS_MAX + 1], lease: 0 };
+        assert!(records.handle(ONE, long).0.is_err());
+        for n in 0..RECORDS_MAX {
+            swap(&mut records, ONE, &format!("k{n}"), 0, 0).unwrap();
+        }
+        assert!(swap(&mut records, ONE, "one more", 0, 0).is_err());
+    }
+}

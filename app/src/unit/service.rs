@@ -1,0 +1,383 @@
+//! The manager's socket: the functions agree over it, give and get descriptors, and operators ask over it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::{info, warn};
+use whimbrel_resilience::membership::{Request, Watched};
+
+use super::channel::{self, Lines};
+use super::directory::{self, Directory};
+use super::function::Function;
+use super::messages::{Descriptors, Hello, Question, Status, Subject};
+use super::records::{Records, Run, key_of};
+use crate::clock;
+use crate::log_limiter::LogLimiter;
+
+/// Connections at once: each function has two, and one for a moment.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a peer may take for its question, and for an answer that does not fit into its buffer.
+const PEER_WITHIN: Duration = Duration::from_secs(2);
+
+/// An order of an operator, for the manager.
+pub(super) enum Order {
+    /// The functions, for an operator.
+    Status(Sender<Status>),
+    /// Replace the functions by this program. Each line goes to the operator.
+    Upgrade(PathBuf, Sender<String>),
+}
+
+/// A watch of a function.
+struct Watch {
+    prefix: String,
+    stream: UnixStream,
+}
+
+/// A function that has connected.
+struct Joined {
+    stream: UnixStream,
+    code: String,
+}
+
+struct State {
+    token: String,
+    directory: Directory,
+    records: Records,
+    watches: Vec<Watch>,
+    /// The processes of the unit.
+    admitted: BTreeMap<i32, (Function, Run)>,
+    joined: BTreeMap<Function, Joined>,
+    descriptors: BTreeMap<String, OwnedFd>,
+    refused: u64,
+    log: LogLimiter<&'static str>,
+}
+
+/// The socket, with what it serves from.
+#[derive(Clone)]
+pub(super) struct Service {
+    state: Arc<Mutex<State>>,
+    orders: Sender<Order>,
+    /// Wakes the manager.
+    wake: Arc<OwnedFd>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Service {
+    /// Listens at the socket of the directory. `records`: those of the manager before, if functions of it run. Errors: one sentence.
+    pub(super) fn start(
+        directory: &Directory,
+        records: Records,
+        orders: Sender<Order>,
+        wake: Arc<OwnedFd>,
+    ) -> Result<Self, String> {
+        let socket = directory.socket();
+        let _ = std::fs::remove_file(&socket);
+        let cannot = |e: io::Error| format!("the manager cannot listen at {}: {e}", socket.display());
+        let listener = UnixListener::bind(&socket).map_err(cannot)?;
+        let state = State {
+            token: directory.token()?,
+            directory: directory.clone(),
+            records,
+            watches: Vec::new(),
+            admitted: BTreeMap::new(),
+            joined: BTreeMap::new(),
+            descriptors: BTreeMap::new(),
+            refused: 0,
+            log: LogLimiter::new("connections to the unit's manager"),
+        };
+        let state = Arc::new(Mutex::new(state));
+        let service = Self { state, orders, wake, connections: Arc::default() };
+        let accepting = service.clone();
+        let accept = move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => accepting.accept(stream),
+                    // Out of descriptors: the next try would fail at once as well.
+                    Err(_) => std::thread::sleep(Duration::from_millis(50)),
+                }
+            }
+        };
+        std::thread::Builder::new().name("unit".into()).spawn(accept).map_err(cannot)?;
+        Ok(service)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits the process that `start` starts: it may ask before this returns.
+    pub(super) fn admit(
+        &self,
+        function: Function,
+        start: impl FnOnce() -> io::Result<Run>,
+    ) -> io::Result<Run> {
+        let mut state = self.state();
+        let run = start()?;
+        state.admitted.insert(run.pid, (function, run));
+        Ok(run)
+    }
+
+    /// A process has ended: its records are deleted, which the other functions learn at once.
+    pub(super) fn ended(&self, function: Function, run: Run) {
+        let mut state = self.state();
+        state.admitted.retain(|_, (_, of)| *of != run);
+        if !state.admitted.values().any(|(of, _)| *of == function) {
+            state.joined.remove(&function);
+        }
+        let changes = state.records.ended(run);
+        state.publish(&changes);
+    }
+
+    /// What is read from the records.
+    pub(super) fn records<R>(&self, read: impl FnOnce(&Records) -> R) -> R {
+        read(&self.state().records)
+    }
+
+    /// The code of a function that has connected.
+    pub(super) fn code_of(&self, function: Function) -> Option<String> {
+        self.state().joined.get(&function).map(|joined| joined.code.clone())
+    }
+
+    /// A function is replaced: its successor connects anew.
+    pub(super) fn forget(&self, function: Function) {
+        self.state().joined.remove(&function);
+    }
+
+    /// Whether a descriptor of this name is kept.
+    pub(super) fn keeps(&self, name: &str) -> bool {
+        self.state().descriptors.contains_key(name)
+    }
+
+    /// Keeps a descriptor that the manager has opened.
+    pub(super) fn keep(&self, name: &str, descriptor: OwnedFd) {
+        self.state().keep(vec![(name.into(), descriptor)], None);
+    }
+
+    /// The names of the descriptors that are kept, and how many connections were refused.
+    pub(super) fn kept(&self) -> (Vec<String>, u64) {
+        let state = self.state();
+        (state.descriptors.keys().cloned().collect(), state.refused)
+    }
+
+    fn accept(&self, stream: UnixStream) {
+        if self.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+            self.connections.fetch_sub(1, Ordering::AcqRel);
+            return self.state().refuse("crowd", "there are too many connections");
+        }
+        let service = self.clone();
+        let serve = move || {
+            let _ = service.serve(&stream);
+            service.connections.fetch_sub(1, Ordering::AcqRel);
+        };
+        if std::thread::Builder::new().name("unit peer".into()).spawn(serve).is_err() {
+            self.connections.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// One connection, until it ends.
+    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PEER_WITHIN))?;
+        stream.set_write_timeout(Some(PEER_WITHIN))?;
+        let pid = rustix::net::sockopt::socket_peercred(stream)?.pid.as_raw_nonzero().get();
+        let mut lines = Lines::of(stream);
+        let Some(line) = lines.next()? else { return Ok(()) };
+        let question: Question = match serde_json::from_slice(&line) {
+            Ok(question) => question,
+            Err(e) => {
+                self.state().refuse("question", &format!("the process {pid} sends no question: {e}"));
+                return Ok(());
+            }
+        };
+        let admitted = {
+            let mut state = self.state();
+            if !equal_in_constant_time(&question.token, &state.token) {
+                state.refuse("token", &format!("the process {pid} does not have the unit's token"));
+                return Ok(());
+            }
+            state.admitted.get(&pid).copied()
+        };
+        let (function, run) = match (question.subject, admitted) {
+            (Subject::Status {}, _) => return self.show(stream),
+            (Subject::Upgrade { program }, _) => return self.upgrade(stream, program),
+            (Subject::Request(request), Some((_, run))) => return self.answer(stream, run, request),
+            (Subject::Hello(hello), Some((function, run))) if hello.function == function.to_string() => {
+                self.hello(stream, &mut lines, function, hello)?;
+                (function, run)
+            }
+            (Subject::Request(_) | Subject::Hello(_), _) => {
+                let sentence = format!("the process {pid} is not that function of this unit");
+                self.state().refuse("function", &sentence);
+                return Ok(());
+            }
+        };
+        stream.set_read_timeout(None)?;
+        while let Some(line) = lines.next()? {
+            let Descriptors(names) = serde_json::from_slice(&line)?;
+            let descriptors = lines.take_descriptors(names.len())?;
+            let mut state = self.state();
+            if state.admitted.get(&run.pid) == Some(&(function, run)) {
+                state.keep(names.into_iter().zip(descriptors).collect(), Some(function));
+            }
+        }
+        Ok(())
+    }
+
+    /// A function has connected: it gets what is kept for it, and its own descriptors are kept.
+    fn hello(
+        &self,
+        stream: &UnixStream,
+        lines: &mut Lines<'_>,
+        function: Function,
+        hello: Hello,
+    ) -> io::Result<()> {
+        let Hello { code, descriptors: Descriptors(names), .. } = hello;
+        let descriptors = lines.take_descriptors(names.len())?;
+        let mut state = self.state();
+        let missing: Vec<(String, OwnedFd)> = (names.iter().cloned().zip(descriptors))
+            .filter(|(name, _)| !state.descriptors.contains_key(name))
+            .collect();
+        state.joined.insert(function, Joined { stream: stream.try_clone()?, code });
+        state.keep(missing, Some(function));
+        let for_it = state.descriptors.iter();
+        let for_it: Vec<_> = for_it.filter(|(n, _)| is_for(n, function) && !names.contains(n)).collect();
+        let names = Descriptors(for_it.iter().map(|(name, _)| (*name).clone()).collect());
+        let descriptors: Vec<BorrowedFd<'_>> = for_it.iter().map(|(_, d)| d.as_fd()).collect();
+        channel::send(stream, &serde_json::to_vec(&names)?, &descriptors)?;
+        drop(state);
+        self.wake();
+        Ok(())
+    }
+
+    /// Answers a request as etcd would.
+    fn answer(&self, stream: &UnixStream, run: Run, request: Request) -> io::Result<()> {
+        let mut state = self.state();
+        if let Request::Watch { prefix, from } = request {
+            let Some(changes) = state.records.since(&prefix, from) else { return Ok(()) };
+            if !changes.is_empty() {
+                channel::send(stream, &serde_json::to_vec(&changes)?, &[])?;
+            }
+            state.watches.push(Watch { prefix, stream: stream.try_clone()? });
+            drop(state);
+            // Until the peer ends it.
+            stream.set_read_timeout(None)?;
+            let _ = Lines::of(stream).next();
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return Ok(());
+        }
+        let (answer, changes) = state.records.handle(run, request);
+        state.publish(&changes);
+        channel::send(stream, &serde_json::to_vec(&answer)?, &[])?;
+        drop(state);
+        if !changes.is_empty() {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    fn show(&self, stream: &UnixStream) -> io::Result<()> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        if self.orders.send(Order::Status(answer)).is_ok() {
+            self.wake();
+            if let Ok(status) = answered.recv_timeout(PEER_WITHIN) {
+                channel::send(stream, &serde_json::to_vec(&status)?, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn upgrade(&self, stream: &UnixStream, program: PathBuf) -> io::Result<()> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        if self.orders.send(Order::Upgrade(program, answer)).is_ok() {
+            self.wake();
+            for line in answered {
+                channel::send(stream, line.as_bytes(), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&self) {
+        // A counter at its limit is readable already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl State {
+    /// Sends changes to those who watch, and writes the records for the next manager.
+    fn publish(&mut self, changes: &[Watched]) {
+        if changes.is_empty() {
+            return;
+        }
+        self.watches.retain(|watch| {
+            let of = changes.iter().filter(|change| key_of(change).starts_with(&watch.prefix));
+            let of: Vec<&Watched> = of.collect();
+            let line = serde_json::to_vec(&of).unwrap_or_default();
+            let sent = channel::send(&watch.stream, &line, &[]);
+            if sent.is_err() {
+                let _ = watch.stream.shutdown(std::net::Shutdown::Both);
+            }
+            sent.is_ok()
+        });
+        self.save();
+    }
+
+    fn save(&mut self) {
+        let octets = serde_json::to_vec(&self.records).unwrap_or_default();
+        if let Err(e) = directory::replace(&self.directory.records(), &octets)
+            && self.log.allows(clock::now(), "records")
+        {
+            warn!("the records of this unit cannot be written, so they end with this manager: {e}");
+        }
+    }
+
+    /// Keeps descriptors, and hands each to the functions that may need it.
+    fn keep(&mut self, descriptors: Vec<(String, OwnedFd)>, from: Option<Function>) {
+        for (name, descriptor) in descriptors {
+            if self.descriptors.len() >= channel::DESCRIPTORS_MAX && !self.descriptors.contains_key(&name) {
+                self.refuse("room", "more descriptors came than are kept");
+                continue;
+            }
+            if from.is_some() {
+                info!(name, "a descriptor is kept for the function that replaces its owner");
+            }
+            let line = serde_json::to_vec(&Descriptors(vec![name.clone()])).unwrap_or_default();
+            for (function, joined) in &self.joined {
+                if is_for(&name, *function) && Some(*function) != from {
+                    // A function that is gone gets it with its next connection.
+                    let _ = channel::send(&joined.stream, &line, &[descriptor.as_fd()]);
+                }
+            }
+            self.descriptors.insert(name, descriptor);
+        }
+    }
+
+    fn refuse(&mut self, kind: &'static str, why: &str) {
+        self.refused += 1;
+        if self.log.allows(clock::now(), kind) {
+            warn!(
+                "a connection to the unit's manager is refused: {why}; further ones are only counted (`whimbrel unit`)"
+            );
+        }
+    }
+}
+
+/// Whether a function gets the descriptors of this name.
+fn is_for(name: &str, function: Function) -> bool {
+    match name.split('/').next() {
+        Some("cta") => matches!(function, Function::Cta(_)),
+        Some("upf") => function == Function::Upf,
+        _ => false,
+    }
+}
+
+/// Compares secrets without telling by the time where they differ.
+fn equal_in_constant_time(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}

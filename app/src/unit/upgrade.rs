@@ -1,0 +1,213 @@
+//! `whimbrel upgrade`: the functions are replaced one by one by another program, or by the same one, while UEs are served.
+//!
+//! The order is that of a cluster (docs/cluster.md, Upgrading): CPFs of the new code join until there are as many as of the old one, then
+//! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows, and last the
+//! manager itself.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use tracing::info;
+
+use super::function::Function;
+use super::manager::Manager;
+
+/// How long a step may take: a CPF hands its UEs over within ten seconds, a CTA its state within five.
+const STEP_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a step's end is watched: CPFs join their CTA a little after they are listed, and gNBs connect to a new replica.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+/// How long a CTA of other code may take to offer itself to the primary after its start.
+const OFFERED_WITHIN: Duration = Duration::from_secs(2);
+const GNBS_CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The CPFs of the new program are listed.
+    NewCpfs,
+    /// A former CPF has left.
+    OldCpf(Function),
+    /// The former replica has ended.
+    OldReplica(Function),
+    /// The new one is the replica, or waits to take over if it runs other code.
+    NewReplica(Function),
+    /// The former primary has ended, and the new CTA serves.
+    OldPrimary(Function),
+    /// The pair is complete again.
+    LastCta,
+    /// The UPF runs the new program.
+    Upf,
+}
+
+/// An upgrade under way.
+pub(super) struct Upgrade {
+    lines: Sender<String>,
+    old_cpfs: Vec<Function>,
+    /// CPFs that are listed when those of the new program are.
+    listed: usize,
+    step: Step,
+    until: Instant,
+    /// Since when what is waited for is the case.
+    reached: Option<Instant>,
+    /// The code of the new program.
+    code: String,
+}
+
+impl Upgrade {
+    /// Begins to replace the functions by this program. `None` if it cannot be run: the operator has got the reason.
+    pub(super) fn begin(manager: &mut Manager, program: PathBuf, lines: Sender<String>) -> Option<Self> {
+        let say = |text: String| {
+            // An operator who has gone reads the log.
+            let _ = lines.send(text);
+        };
+        let code = match code_of(&program) {
+            Ok(code) => code,
+            Err(sentence) => {
+                say(format!("failed: {sentence}"));
+                return None;
+            }
+        };
+        let home = manager.service.records(super::records::Records::home);
+        if home.is_none_or(|home| home.cta_replica.is_none()) {
+            say("failed: the unit is not complete: it has no CTA replica (`whimbrel unit`)".into());
+            return None;
+        }
+        info!(program = %program.display(), code, "the functions of this unit are replaced one by one");
+        manager.program = program;
+        let old: Vec<Function> =
+            manager.members().into_iter().filter(|f| matches!(f, Function::Cpf(_))).collect();
+        let last = old.iter().map(|f| if let Function::Cpf(n) = f { *n } else { 0 }).max().unwrap_or(0);
+        let new = (1..=old.len() as u16).map(|n| Function::Cpf(last + n));
+        new.for_each(|function| manager.add(function));
+        let listed = 2 * old.len();
+        say(format!("{} CPFs of code {code} are started", old.len()));
+        let until = Instant::now() + STEP_WITHIN;
+        Some(Self { lines, old_cpfs: old, listed, step: Step::NewCpfs, until, reached: None, code })
+    }
+
+    fn say(&self, text: impl Into<String>) {
+        let text = text.into();
+        info!("upgrade: {text}");
+        let _ = self.lines.send(text);
+    }
+
+    fn go(mut self, step: Step) -> Option<Self> {
+        (self.step, self.until, self.reached) = (step, Instant::now() + STEP_WITHIN, None);
+        Some(self)
+    }
+
+    /// Does what is due. Returns what is left to do.
+    pub(super) fn step(mut self, manager: &mut Manager) -> Option<Self> {
+        let home = manager.service.records(super::records::Records::home);
+        let (primary, replica) = home.map_or((None, None), |home| {
+            (Some(Function::Cta(home.primary.cta)), home.cta_replica.map(|r| Function::Cta(r.cta)))
+        });
+        let done = match self.step {
+            Step::NewCpfs => manager.service.records(super::records::Records::cpfs) >= self.listed,
+            Step::OldCpf(function) | Step::OldReplica(function) => !manager.runs(function),
+            Step::NewReplica(function) => {
+                let connected = manager.service.code_of(function);
+                let own = connected.as_ref() == Some(&self.code) && manager.runs(function);
+                // Of other code it is no replica before it takes over: it waits.
+                own && (replica == Some(function) || self.offers_itself())
+            }
+            Step::OldPrimary(function) => !manager.runs(function) && primary.is_some_and(|p| p != function),
+            Step::LastCta => replica.is_some() && replica != primary,
+            Step::Upf => manager.service.code_of(Function::Upf).as_ref() == Some(&self.code),
+        };
+        if !done {
+            self.reached = None;
+        }
+        let since = done.then(|| *self.reached.get_or_insert_with(Instant::now));
+        let settled = match self.step {
+            Step::NewCpfs | Step::OldCpf(_) => SETTLED_AFTER,
+            Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
+            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta | Step::Upf => Duration::ZERO,
+        };
+        let settled = since.is_some_and(|since| since.elapsed() >= settled);
+        let asks = matches!(self.step, Step::NewCpfs | Step::OldCpf(_));
+        if !settled || asks && !manager.all_ues_have_replicas() {
+            if Instant::now() < self.until {
+                return Some(self);
+            }
+            self.say(format!(
+                "failed: {:?} took longer than {} s; the functions continue as they are, and the log says more",
+                self.step,
+                STEP_WITHIN.as_secs()
+            ));
+            return None;
+        }
+        match self.step {
+            Step::NewCpfs | Step::OldCpf(_) => match self.old_cpfs.pop() {
+                Some(function) => {
+                    self.say(format!("{function} hands its UEs over and ends"));
+                    manager.ask_to_leave(function);
+                    self.go(Step::OldCpf(function))
+                }
+                None => {
+                    let Some(replica) = replica else { return Some(self) };
+                    self.say(format!("{replica}, the replica, is replaced"));
+                    manager.ask_to_leave(replica);
+                    self.go(Step::OldReplica(replica))
+                }
+            },
+            Step::OldReplica(function) => {
+                manager.add(function);
+                self.go(Step::NewReplica(function))
+            }
+            Step::NewReplica(_) => {
+                let Some(primary) = primary else { return Some(self) };
+                self.say(format!("{primary}, the primary, hands over and is replaced"));
+                manager.ask_to_leave(primary);
+                self.go(Step::OldPrimary(primary))
+            }
+            Step::OldPrimary(function) => {
+                manager.add(function);
+                self.go(Step::LastCta)
+            }
+            Step::LastCta => {
+                self.say("the UPF leaves its sessions to its successor");
+                manager.replace(Function::Upf);
+                self.go(Step::Upf)
+            }
+            Step::Upf => {
+                self.say(format!("done: the functions run code {}", self.code));
+                manager.renew();
+                None
+            }
+        }
+    }
+
+    /// A CTA of other code has offered itself to the primary by now.
+    fn offers_itself(&self) -> bool {
+        self.until.saturating_duration_since(Instant::now()) < STEP_WITHIN - OFFERED_WITHIN
+    }
+}
+
+/// The code number of a program. Errors: one sentence.
+fn code_of(program: &std::path::Path) -> Result<String, String> {
+    let cannot = |e: &dyn std::fmt::Display| format!("{} is not a whimbrel: {e}", program.display());
+    let output = Command::new(program).arg("--version").output().map_err(|e| cannot(&e))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let code = text.trim().strip_prefix("whimbrel ").and_then(|rest| rest.split_once("(code "));
+    match code.and_then(|(_, code)| code.strip_suffix(')')) {
+        Some(code) if output.status.success() => Ok(code.to_owned()),
+        _ => Err(cannot(&"it does not print its version")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_no_whimbrel_is_refused() {
+        for program in ["/nonexistent/program", "/bin/true", "/bin/ls"] {
+            let error = code_of(std::path::Path::new(program)).unwrap_err();
+            assert!(error.starts_with(&format!("{program} is not a whimbrel")), "{error}");
+        }
+    }
+}

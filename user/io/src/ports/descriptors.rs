@@ -1,0 +1,95 @@
+//! Sockets and devices as descriptors, which another process can hold while the UPF's is restarted: what comes meanwhile waits in them.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::sys::bpf::Program;
+use crate::sys::datagrams::Datagrams;
+use crate::sys::tun::{Kind, Tun};
+use crate::xdp::chooser::by_ue;
+
+/// The GTP-U sockets and the queues of TUN and TAP devices of a user plane, open.
+#[derive(Debug)]
+pub struct Descriptors {
+    /// For each address of N3, one for each packet thread.
+    pub(super) n3: Vec<OwnedFd>,
+    /// For each data network, one for each packet thread.
+    pub(super) packets: Vec<OwnedFd>,
+    /// For each data network that has Ethernet sessions.
+    pub(super) frames: Vec<OwnedFd>,
+    /// Why the kernel does not steer packets to the threads, where it does not.
+    pub(super) unsteered: Option<io::Error>,
+}
+
+impl Descriptors {
+    /// Binds the sockets and makes the devices. The configuration's seed is that of the UPF's state, for it decides which thread has a tunnel.
+    /// Errors: the first that fails; what was made before is gone then.
+    pub fn open(config: &Config) -> Result<Self, StartError> {
+        let threads = config.user.shards.into();
+        let mut it = Self { n3: Vec::new(), packets: Vec::new(), frames: Vec::new(), unsteered: None };
+        for address in config.n3_addresses() {
+            let sockets = Datagrams::sockets(address, threads, &config.user.teids())
+                .map_err(|error| StartError::Bind { address, error })?;
+            it.n3.extend(sockets.into_iter().map(OwnedFd::from));
+        }
+        for d in &config.devices {
+            let of = |error| StartError::Tun { device: d.device.clone(), error };
+            let queues = Tun::open(&d.device, Kind::Packets, threads, config.keeps_state).map_err(of)?;
+            if threads > 1 {
+                let steered = Program::load_chooser(&by_ue(threads as u32)).and_then(|p| queues[0].steer(&p));
+                it.unsteered = steered.err().or(it.unsteered);
+            }
+            it.packets.extend(queues.into_iter().map(OwnedFd::from));
+        }
+        // Ethernet sessions are the first thread's.
+        for f in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
+            let of = |error| StartError::Tun { device: f.device.clone(), error };
+            let taps = Tun::open(&f.device, Kind::Frames, 1, config.keeps_state).map_err(of)?;
+            it.frames.extend(taps.into_iter().map(OwnedFd::from));
+        }
+        Ok(it)
+    }
+
+    /// Duplicates, which name the same sockets and devices. Errors: those of dup(2).
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let all = |of: &[OwnedFd]| of.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let (n3, packets, frames) = (all(&self.n3)?, all(&self.packets)?, all(&self.frames)?);
+        Ok(Self { n3, packets, frames, unsteered: None })
+    }
+
+    /// All of them in one order, to be handed to another process.
+    pub fn into_list(self) -> Vec<OwnedFd> {
+        [self.n3, self.packets, self.frames].into_iter().flatten().collect()
+    }
+
+    /// Those of a list, as [`into_list`](Self::into_list) has them, for a user plane of the same configuration. `None` if they are not as many.
+    pub fn from_list(list: Vec<OwnedFd>, config: &Config) -> Option<Self> {
+        let threads = usize::from(config.user.shards);
+        let [n3, packets] = [config.n3_addresses().count(), config.devices.len()].map(|n| n * threads);
+        let frames = config.devices.iter().filter(|d| d.frames.is_some()).count();
+        if list.len() != n3 + packets + frames {
+            return None;
+        }
+        let mut list = list.into_iter();
+        let mut take = |n| list.by_ref().take(n).collect();
+        let (n3, packets) = (take(n3), take(packets));
+        Some(Self { n3, packets, frames: take(frames), unsteered: None })
+    }
+
+    /// What a packet thread makes of its sockets and devices. Errors: `Bind` where a socket is none of that address.
+    pub(super) fn n3(list: Vec<OwnedFd>, config: &Config) -> Result<Vec<Vec<Datagrams>>, StartError> {
+        let threads = usize::from(config.user.shards);
+        let mut by_thread: Vec<Vec<Datagrams>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut list = list.into_iter();
+        for address in config.n3_addresses() {
+            for (thread, fd) in by_thread.iter_mut().zip(list.by_ref().take(threads)) {
+                let one = Datagrams::of(UdpSocket::from(fd), address, threads == 1);
+                thread.push(one.map_err(|error| StartError::Bind { address, error })?);
+            }
+        }
+        Ok(by_thread)
+    }
+}

@@ -1,0 +1,94 @@
+//! The state file of a UPF: [`whimbrel_user::State`] in a file that is mapped.
+
+use std::fs::{File, OpenOptions, read_to_string};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use whimbrel_user::{Config, State, StateMemory};
+
+use crate::sys::shared_file::SharedFile;
+
+/// The file, or a memory file (memfd) that another process has made.
+pub struct StateFile(SharedFile);
+
+impl StateFile {
+    /// Opens the file for a UPF of this configuration, or makes it, for this user alone. Errors: `WouldBlock` where another process has it, and
+    /// those of opening it.
+    pub fn open(path: &Path, config: &Config) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        Self::of_file(options.open(path)?, config)
+    }
+
+    /// Of a descriptor that was inherited. Errors: `WouldBlock` where another process has it locked, and those of mmap(2).
+    pub fn of(descriptor: OwnedFd, config: &Config) -> io::Result<Self> {
+        Self::of_file(File::from(descriptor), config)
+    }
+
+    fn of_file(file: File, config: &Config) -> io::Result<Self> {
+        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        SharedFile::new(file, octets).map(Self)
+    }
+}
+
+impl StateMemory for StateFile {
+    fn octets(&self) -> u64 {
+        self.0.octets()
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) {
+        self.0.read(at, to);
+    }
+
+    fn write(&mut self, at: u64, octets: &[u8]) {
+        self.0.write(at, octets);
+    }
+
+    fn reserve(&mut self, until: u64) -> bool {
+        self.0.reserve(until).is_ok()
+    }
+}
+
+/// The name of the time since the host was started; zero where the kernel does not say.
+pub fn boot() -> [u8; 16] {
+    let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_has_a_name() {
+        assert_ne!(boot(), [0; 16]);
+        assert_eq!(boot(), boot());
+    }
+
+    #[test]
+    fn what_was_written_is_there_when_the_file_is_opened_again_and_one_process_at_a_time_has_it() {
+        let path = std::env::temp_dir().join(format!("whimbrel-state-{}", std::process::id()));
+        let open = || {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+            SharedFile::new(file, 100_000).map(StateFile)
+        };
+        let mut one = open().unwrap();
+        assert_eq!(open().err().map(|e| e.kind()), Some(io::ErrorKind::WouldBlock));
+        assert!(one.reserve(50_000));
+        one.write(40_000, b"sessions");
+        one.write(99_998, b"beyond the end");
+        drop(one);
+        let one = open().unwrap();
+        let mut read = [1; 10];
+        one.read(40_000, &mut read);
+        assert_eq!(&read, b"sessions\0\0");
+        one.read(99_998, &mut read);
+        assert_eq!(&read, b"be\0\0\0\0\0\0\0\0");
+        one.read(200_000, &mut read);
+        assert_eq!(read, [0; 10]);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

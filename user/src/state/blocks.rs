@@ -1,0 +1,462 @@
+//! Records in blocks of memory that outlives the process.
+//!
+//! A record is written into free blocks first, and its former blocks are freed afterwards: whenever the process dies, either the former or the
+//! new record is whole. Each block has a checksum, the number of its part, and the number of the write that it is of, so that no order of
+//! blocks has to be kept anywhere else: opening reads all blocks, keeps the newest whole record of each name, and frees the others.
+
+use std::collections::BTreeMap;
+
+/// Octets of a block.
+pub(super) const BLOCK_OCTETS: usize = 256;
+/// Octets of a block before its part of the record.
+const HEADER_OCTETS: usize = 24;
+/// Octets of a record in one block.
+pub(super) const PART_OCTETS: usize = BLOCK_OCTETS - HEADER_OCTETS;
+/// Octets before the first block: what the memory is, and how many blocks there are.
+pub(super) const FIRST_BLOCK_AT: u64 = 4096;
+/// Where it says how many blocks may have been used: twice, of which the higher counts, for a write may be torn.
+const MADE_AT: [u64; 2] = [1024, 1032];
+/// So many blocks are made at once, before they are needed.
+const MADE_AT_ONCE: u32 = 2048;
+/// Blocks that a record may have: the parts' numbers have 16 bits.
+const PARTS_MAX: usize = u16::MAX as usize;
+/// Blocks that new sessions leave free, so that the records of those that stand can be written again: a thousand of usual ones, or ten of
+/// sessions with all the filters that they may have.
+pub(crate) const SPARE_BLOCKS: usize = 1024;
+
+/// Memory that outlives the process: a file of a memory file system, mapped.
+pub trait StateMemory: Send {
+    /// How much there is.
+    fn octets(&self) -> u64;
+
+    /// Reads; what is beyond the end reads as zero.
+    fn read(&self, at: u64, to: &mut [u8]);
+
+    /// Writes; what is beyond the end is not written.
+    fn write(&mut self, at: u64, octets: &[u8]);
+
+    /// Sees to it that all up to there can be written. False where the host has no more.
+    fn reserve(&mut self, _until: u64) -> bool {
+        true
+    }
+}
+
+/// What a record is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The UPF: associations, and what it counts.
+    Node = 1,
+    /// An application that an SMF has provisioned.
+    Application = 2,
+    /// A place among the sessions.
+    Session = 3,
+    /// What the pipeline has counted of a session.
+    Counted = 4,
+    /// A request of the UPF's own that awaits its answer.
+    Request = 5,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Node, Self::Application, Self::Session, Self::Counted, Self::Request];
+
+    fn of(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| *k as u8 == code)
+    }
+}
+
+/// A record that was found.
+pub(crate) struct Found {
+    pub(crate) kind: Kind,
+    pub(crate) id: u32,
+    /// Later writes have higher numbers.
+    pub(crate) write: u64,
+    pub(crate) octets: Vec<u8>,
+}
+
+/// There is no room for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// The end of a record's list of blocks.
+const END: u32 = u32::MAX;
+
+/// All records.
+pub(crate) struct Blocks {
+    memory: Box<dyn StateMemory>,
+    /// Checksums begin with it: blocks of a former state are none of this one.
+    salt: u32,
+    /// Blocks that there can be.
+    total: u32,
+    /// Blocks that there are.
+    made: u32,
+    free: Vec<u32>,
+    /// The block behind each one in its record.
+    next: Vec<u32>,
+    first: BTreeMap<(Kind, u32), u32>,
+    writes: u64,
+}
+
+impl Blocks {
+    /// Without records.
+    pub(super) fn empty(mut memory: Box<dyn StateMemory>, salt: u32) -> Self {
+        MADE_AT.iter().for_each(|at| memory.write(*at, &0u64.to_le_bytes()));
+        let mut it = Self::of(memory, salt);
+        it.make();
+        it
+    }
+
+    fn of(memory: Box<dyn StateMemory>, salt: u32) -> Self {
+        let room = memory.octets().saturating_sub(FIRST_BLOCK_AT) / BLOCK_OCTETS as u64;
+        let total = u32::try_from(room).unwrap_or(u32::MAX).min(END - 1);
+        let (free, next) = (Vec::new(), Vec::new());
+        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0 }
+    }
+
+    /// Makes some blocks more, if the host lets them be.
+    fn make(&mut self) {
+        let made = self.made + MADE_AT_ONCE.min(self.total - self.made);
+        if made == self.made || !self.memory.reserve(Self::at(made)) {
+            return;
+        }
+        // Those in front are used first.
+        self.free.splice(0..0, (self.made..made).rev());
+        self.next.resize(made as usize, END);
+        self.made = made;
+        MADE_AT.iter().for_each(|at| self.memory.write(*at, &u64::from(made).to_le_bytes()));
+    }
+
+    /// With the records that are there, in the order in which they were written.
+    pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<Found>) {
+        let mut it = Self::of(memory, salt);
+        let made = MADE_AT.map(|at| {
+            let mut octets = [0; 8];
+            it.memory.read(at, &mut octets);
+            u64::from_le_bytes(octets).min(it.total.into()) as u32
+        });
+        it.made = made[0].max(made[1]);
+        it.next.resize(it.made as usize, END);
+        let mut parts: Vec<Part> =
+            (0..it.made).filter_map(|block| it.read(block).map(|(part, _)| part)).collect();
+        // The newest write of a name first, and its parts in order.
+        parts.sort_unstable_by_key(|p| (p.kind, p.id, u64::MAX - p.write, p.part, p.block));
+        let mut taken = vec![false; it.made as usize];
+        let mut found = Vec::new();
+        for record in parts.chunk_by(|a, b| (a.kind, a.id, a.write) == (b.kind, b.id, b.write)) {
+            let Part { kind, id, write, parts, block, .. } = record[0];
+            it.writes = it.writes.max(write);
+            let in_order = |(n, p): (usize, &Part)| usize::from(p.part) == n && p.parts == parts;
+            let whole = record.len() == usize::from(parts) && record.iter().enumerate().all(in_order);
+            if !whole || it.first.contains_key(&(kind, id)) {
+                continue;
+            }
+            let mut octets = Vec::with_capacity(record.len() * PART_OCTETS);
+            for (n, p) in record.iter().enumerate() {
+                taken[p.block as usize] = true;
+                it.next[p.block as usize] = record.get(n + 1).map_or(END, |p| p.block);
+                octets.extend(it.read(p.block).into_iter().flat_map(|(_, part)| part));
+            }
+            it.first.insert((kind, id), block);
+            found.push(Found { kind, id, write, octets });
+        }
+        found.sort_unstable_by_key(|f| f.write);
+        for block in (0..it.made).rev().filter(|b| !taken[*b as usize]) {
+            it.wipe(block);
+            it.free.push(block);
+        }
+        it.make_ahead();
+        (it, found)
+    }
+
+    /// Makes blocks before they are needed, so that whether there is room is known before a record is to be written.
+    fn make_ahead(&mut self) {
+        if self.free.len() < MADE_AT_ONCE as usize / 2 + SPARE_BLOCKS {
+            self.make();
+        }
+    }
+
+    fn at(block: u32) -> u64 {
+        FIRST_BLOCK_AT + u64::from(block) * BLOCK_OCTETS as u64
+    }
+
+    /// A block and its part of a record, if it has one.
+    fn read(&self, block: u32) -> Option<(Part, Vec<u8>)> {
+        let mut octets = [0; BLOCK_OCTETS];
+        self.memory.read(Self::at(block), &mut octets);
+        let number =
+            |at: usize| u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+        let short = |at: usize| u16::from_le_bytes([octets[at], octets[at + 1]]);
+        let kind = Kind::of(octets[4])?;
+        let end = HEADER_OCTETS + usize::from(short(6));
+        let covered = octets.get(4..end)?;
+        if crc32c(self.salt, covered) != number(0) {
+            return None;
+        }
+        let write = u64::from(number(20)) << 32 | u64::from(number(16));
+        let part = Part { kind, id: number(12), write, part: short(8), parts: short(10), block };
+        Some((part, octets[HEADER_OCTETS..end].to_vec()))
+    }
+
+    /// Whether there is room for a record of so many octets, and for so many blocks besides, or an eighth of all.
+    pub(crate) fn fits(&self, octets: usize, spare: usize) -> bool {
+        parts_of(octets) + spare.min(self.total as usize / 8) <= self.free.len()
+    }
+
+    /// Writes a record in the place of the one of that name. Errors: there is no room, and the former one stands.
+    pub(crate) fn put(&mut self, kind: Kind, id: u32, octets: &[u8]) -> Result<(), Full> {
+        let parts = parts_of(octets.len());
+        let former = self.first.get(&(kind, id)).copied();
+        if parts > PARTS_MAX {
+            return Err(Full);
+        }
+        if parts > self.free.len() {
+            // Rather not whole for a moment than not at all.
+            let behind = |b: &u32| Some(self.next[*b as usize]).filter(|b| *b != END);
+            let own = std::iter::successors(former, behind).count();
+            if parts > self.free.len() + own {
+                return Err(Full);
+            }
+            self.remove(kind, id);
+        }
+        self.writes += 1;
+        let mut begin = END;
+        // From the last part on, so that each knows the one behind it.
+        for part in (0..parts).rev() {
+            let from = part * PART_OCTETS;
+            let own = &octets[from..octets.len().min(from + PART_OCTETS)];
+            let Some(block) = self.free.pop() else { return Err(Full) };
+            let place = Part { kind, id, write: self.writes, part: part as u16, parts: parts as u16, block };
+            self.write(&place, own);
+            self.next[block as usize] = begin;
+            begin = block;
+        }
+        if let Some(former) = self.first.insert((kind, id), begin) {
+            self.free_from(former);
+        }
+        self.make_ahead();
+        Ok(())
+    }
+
+    /// Removes a record, if there is one.
+    pub(crate) fn remove(&mut self, kind: Kind, id: u32) {
+        if let Some(first) = self.first.remove(&(kind, id)) {
+            self.free_from(first);
+        }
+    }
+
+    fn write(&mut self, place: &Part, part: &[u8]) {
+        let mut octets = [0; BLOCK_OCTETS];
+        octets[4] = place.kind as u8;
+        octets[6..8].copy_from_slice(&(part.len() as u16).to_le_bytes());
+        octets[8..10].copy_from_slice(&place.part.to_le_bytes());
+        octets[10..12].copy_from_slice(&place.parts.to_le_bytes());
+        octets[12..16].copy_from_slice(&place.id.to_le_bytes());
+        octets[16..24].copy_from_slice(&place.write.to_le_bytes());
+        let end = HEADER_OCTETS + part.len();
+        octets[HEADER_OCTETS..end].copy_from_slice(part);
+        let crc = crc32c(self.salt, &octets[4..end]);
+        octets[..4].copy_from_slice(&crc.to_le_bytes());
+        self.memory.write(Self::at(place.block), &octets[..end]);
+    }
+
+    fn free_from(&mut self, first: u32) {
+        let mut block = first;
+        while block != END {
+            self.wipe(block);
+            self.free.push(block);
+            block = std::mem::replace(&mut self.next[block as usize], END);
+        }
+    }
+
+    /// A block is of no record any more.
+    fn wipe(&mut self, block: u32) {
+        self.memory.write(Self::at(block) + 4, &[0; 4]);
+    }
+}
+
+/// What a block says of itself.
+#[derive(Clone, Copy)]
+struct Part {
+    kind: Kind,
+    id: u32,
+    write: u64,
+    part: u16,
+    parts: u16,
+    block: u32,
+}
+
+fn parts_of(octets: usize) -> usize {
+    octets.div_ceil(PART_OCTETS).max(1)
+}
+
+/// CRC-32C (RFC 3385), begun with a number of one's own.
+pub(crate) fn crc32c(salt: u32, octets: &[u8]) -> u32 {
+    let mut crc = !salt;
+    let mut eights = octets.chunks_exact(8);
+    for eight in &mut eights {
+        let low = crc ^ u32::from_le_bytes([eight[0], eight[1], eight[2], eight[3]]);
+        let [a, b, c, d] = low.to_le_bytes();
+        let of = |table: usize, octet: u8| TABLES[table][usize::from(octet)];
+        crc = of(7, a) ^ of(6, b) ^ of(5, c) ^ of(4, d);
+        crc ^= of(3, eight[4]) ^ of(2, eight[5]) ^ of(1, eight[6]) ^ of(0, eight[7]);
+    }
+    for octet in eights.remainder() {
+        crc = crc >> 8 ^ TABLES[0][usize::from(crc as u8 ^ octet)];
+    }
+    !crc
+}
+
+/// What an octet makes of the sum, with none to seven octets behind it.
+static TABLES: [[u32; 256]; 8] = tables();
+
+const fn tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
+    let mut octet = 0;
+    while octet < 256 {
+        let mut crc = octet as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+            bit += 1;
+        }
+        tables[0][octet] = crc;
+        octet += 1;
+    }
+    let mut table = 1;
+    while table < 8 {
+        let mut octet = 0;
+        while octet < 256 {
+            let before = tables[table - 1][octet];
+            tables[table][octet] = before >> 8 ^ tables[0][(before & 0xff) as usize];
+            octet += 1;
+        }
+        table += 1;
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Memory that others see, and that stops to be written after so many writes: the process died.
+    #[derive(Clone)]
+    struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Shared {
+        fn of(blocks: usize) -> Self {
+            let octets = vec![0; FIRST_BLOCK_AT as usize + blocks * BLOCK_OCTETS];
+            Self(Arc::new(Mutex::new((octets, usize::MAX))))
+        }
+
+        fn boxed(&self) -> Box<dyn StateMemory> {
+            Box::new(self.clone())
+        }
+    }
+
+    impl StateMemory for Shared {
+        fn octets(&self) -> u64 {
+            self.0.lock().unwrap().0.len() as u64
+        }
+
+        fn read(&self, at: u64, to: &mut [u8]) {
+            let all = self.0.lock().unwrap();
+            to.copy_from_slice(&all.0[at as usize..][..to.len()]);
+        }
+
+        /// The last write may be of its first octets alone.
+        fn write(&mut self, at: u64, octets: &[u8]) {
+            let mut all = self.0.lock().unwrap();
+            let left = all.1.min(octets.len());
+            all.1 -= left;
+            all.0[at as usize..][..left].copy_from_slice(&octets[..left]);
+        }
+    }
+
+    fn records(found: Vec<Found>) -> BTreeMap<(Kind, u32), Vec<u8>> {
+        found.into_iter().map(|f| ((f.kind, f.id), f.octets)).collect()
+    }
+
+    #[test] // RFC 3720 appendix B.4
+    fn the_checksum_is_crc_32c() {
+        assert_eq!(crc32c(0, &[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(0, &(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
+        assert_eq!(crc32c(0, b"123456789"), 0xe306_9283);
+    }
+
+    proptest! {
+        /// Each record is the one before or the one after the write that the process died in, whichever octet was the last.
+        #[test]
+        fn a_process_that_dies_at_any_octet_leaves_every_record_whole(
+            steps in proptest::collection::vec((0..4u32, 0..700usize, any::<u8>()), 1..30),
+            last in 0..20_000usize,
+        ) {
+            let memory = Shared::of(64);
+            let mut blocks = Blocks::empty(memory.boxed(), 7);
+            memory.0.lock().unwrap().1 = last;
+            let mut known = BTreeMap::new();
+            let mut before = BTreeMap::new();
+            for (id, octets, fill) in steps {
+                before = known.clone();
+                if octets < 50 {
+                    blocks.remove(Kind::Session, id);
+                    known.remove(&(Kind::Session, id));
+                } else if blocks.put(Kind::Session, id, &vec![fill; octets]).is_ok() {
+                    known.insert((Kind::Session, id), vec![fill; octets]);
+                }
+                if memory.0.lock().unwrap().1 == 0 {
+                    break;
+                }
+            }
+            let (_, found) = Blocks::open(memory.boxed(), 7);
+            let found = records(found);
+            prop_assert!(found == known || found == before, "{found:?}, not {known:?} or {before:?}");
+        }
+
+        #[test]
+        fn rubbish_is_no_record(rubbish in proptest::collection::vec(any::<u8>(), 0..5_000), at in 0..6_000usize) {
+            let memory = Shared::of(16);
+            let mut blocks = Blocks::empty(memory.boxed(), 7);
+            blocks.put(Kind::Node, 0, &[1; 500]).unwrap();
+            {
+                let mut all = memory.0.lock().unwrap();
+                let room = all.0.len().saturating_sub(at);
+                let n = rubbish.len().min(room);
+                all.0[at..at + n].copy_from_slice(&rubbish[..n]);
+            }
+            let (mut blocks, found) = Blocks::open(memory.boxed(), 7);
+            let found = records(found);
+            prop_assert!(found.is_empty() || found[&(Kind::Node, 0)] == [1; 500]);
+            blocks.put(Kind::Node, 0, &[2; 300]).unwrap();
+            prop_assert_eq!(&records(Blocks::open(memory.boxed(), 7).1)[&(Kind::Node, 0)], &vec![2; 300]);
+        }
+    }
+
+    #[test]
+    fn records_of_a_former_state_are_none_of_the_next() {
+        let memory = Shared::of(16);
+        Blocks::empty(memory.boxed(), 7).put(Kind::Node, 0, &[1; 500]).unwrap();
+        assert_eq!(Blocks::open(memory.boxed(), 7).1.len(), 1);
+        assert!(Blocks::open(memory.boxed(), 8).1.is_empty());
+    }
+
+    #[test]
+    fn a_full_memory_takes_no_new_record_and_keeps_those_that_it_has() {
+        let memory = Shared::of(20);
+        let mut blocks = Blocks::empty(memory.boxed(), 7);
+        let fit = (0..).find(|id| blocks.put(Kind::Session, *id, &[1; 400]).is_err()).unwrap();
+        assert_eq!(fit, 10);
+        assert!(!blocks.fits(1, 1) && !blocks.fits(1, SPARE_BLOCKS));
+        // One that stands can be written again, for it gives its own blocks.
+        blocks.put(Kind::Session, 3, &[2; 400]).unwrap();
+        assert_eq!(blocks.put(Kind::Session, 3, &[3; 700]), Err(Full));
+        let found = records(Blocks::open(memory.boxed(), 7).1);
+        assert_eq!((found.len(), &found[&(Kind::Session, 3)]), (10, &vec![2; 400]));
+        blocks.remove(Kind::Session, 0);
+        blocks.put(Kind::Session, 3, &[3; 700]).unwrap();
+    }
+}
