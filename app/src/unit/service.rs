@@ -145,7 +145,7 @@ impl Service {
         self.state().joined.get(&function).map(|joined| joined.code.clone())
     }
 
-    /// A function is replaced: its successor connects anew.
+    /// A function is replaced: its successor connects then.
     pub(super) fn forget(&self, function: Function) {
         self.state().joined.remove(&function);
     }
@@ -310,7 +310,7 @@ impl Service {
 }
 
 impl State {
-    /// Sends changes to those who watch, and writes the records for the next manager.
+    /// Sends changes to the watches, and writes the records for the next manager.
     fn publish(&mut self, changes: &[Watched]) {
         if changes.is_empty() {
             return;
@@ -377,7 +377,7 @@ fn is_for(name: &str, function: Function) -> bool {
     }
 }
 
-/// Compares secrets without telling by the time where they differ.
+/// Compares secrets in a time that does not depend on where they differ.
 fn equal_in_constant_time(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }
@@ -517,9 +517,10 @@ mod tests {
         assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
         unit.service.ended(CTA, unit.me);
         assert_eq!(unit.service.records(|r| r.cta(1)), None);
-        assert!(until(&|e| matches!(e, Event::Changed(_))), "the others learn of it at once");
+        let notices = |e: &Event| matches!(e, Event::Changed(_) | Event::Expelled(_));
+        assert!(until(&notices), "a watch reports it at once");
         let saved: Records =
             serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
-        assert_eq!(saved.home(), Some(home), "the next manager knows who serves");
+        assert_eq!(saved.home(), Some(home), "the next manager knows the primary");
     }
 }

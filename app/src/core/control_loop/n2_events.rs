@@ -56,7 +56,7 @@ impl N2 {
 
 impl ControlLoop {
     /// Continues the associations of the primary that this CTA replaces. `knows`: it has the primary's state; without that, gNBs have to set
-    /// up anew.
+    /// up again.
     pub(super) fn adopt(&mut self, now: Instant, adopted: Vec<Adopted>, knows: bool) {
         let Some(transport) = &mut self.n2.transport else { return };
         if adopted.is_empty() {
