@@ -109,6 +109,11 @@ impl Sample {
 }
 
 impl Metric {
+    /// Whether parts of the program report its readings.
+    pub(crate) fn is_of_parts(self) -> bool {
+        self.definition().source == Source::Part
+    }
+
     /// Its name, with the label's value where it has one.
     pub(crate) fn series(self, label: Option<&str>) -> String {
         match (self.definition().labels.first(), label) {

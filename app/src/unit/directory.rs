@@ -36,6 +36,11 @@ impl Directory {
         self.0.join("links.key")
     }
 
+    /// What the UPF reports to the CTAs.
+    pub(crate) fn upf_report(&self) -> PathBuf {
+        self.0.join("upf.report")
+    }
+
     /// The sessions of the UPF.
     pub(crate) fn upf_state(&self) -> PathBuf {
         self.0.join("upf.state")
@@ -59,7 +64,14 @@ impl Directory {
     /// Removes what is of the functions that have run: none of them runs.
     pub(super) fn clear(&self) {
         let associations = self.associations().with_extension("running");
-        for file in [self.functions(), self.records(), self.socket(), self.upf_state(), associations] {
+        for file in [
+            self.functions(),
+            self.records(),
+            self.socket(),
+            self.upf_state(),
+            self.upf_report(),
+            associations,
+        ] {
             // One that is not there need not go.
             let _ = fs::remove_file(file);
         }

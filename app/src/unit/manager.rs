@@ -34,7 +34,7 @@ use crate::config::Config;
 use crate::console::Metric;
 use crate::entropy::SystemEntropy;
 
-/// How long the functions of an earlier manager have to connect, before what they hold is opened anew.
+/// How long the functions of an earlier manager have to connect, before what they hold is opened again.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a function may take to end when it is asked to; a CTA waits ten seconds for SMFs at most.
 const ENDED_WITHIN: Duration = Duration::from_secs(15);
@@ -342,7 +342,7 @@ impl Manager {
         Ok(())
     }
 
-    /// SIGHUP: the primary CTA reads the configuration anew, and passes it to the CPFs.
+    /// SIGHUP: the primary CTA reloads the configuration, and passes it to the CPFs.
     fn reload(&self) {
         let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
         let process = primary.and_then(|function| self.members.get(&function)?.process.as_ref());
@@ -390,7 +390,7 @@ impl Manager {
     fn order(&mut self, order: Order) {
         match order {
             Order::Status(answer) => {
-                // An operator who has gone needs no answer.
+                // A connection that has ended needs no answer.
                 let _ = answer.send(self.status());
             }
             Order::Upgrade(_, lines) if self.upgrade.is_some() => {
@@ -480,7 +480,7 @@ impl Manager {
         }
     }
 
-    /// Ends the functions in order: the CTA replica, the primary, which says good-bye to gNBs and UPFs, the CPFs, which have no UE to hand
+    /// Ends the functions in order: the CTA replica, the primary, which releases gNBs and UPFs, the CPFs, which have no UE to hand
     /// over then, and the UPF. A second signal ends them at once.
     fn stop(&mut self, signals: &mut UnixStream) {
         let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));

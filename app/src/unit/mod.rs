@@ -14,6 +14,7 @@ mod process;
 mod records;
 mod restarts;
 mod service;
+mod upf_report;
 mod upgrade;
 
 use std::os::unix::net::UnixStream;
@@ -24,10 +25,11 @@ use tracing::info;
 
 use self::channel::Lines;
 use self::directory::Directory;
-pub(crate) use self::function::{CLUSTER, FunctionOptions, HOME, Place};
+pub(crate) use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
 use self::manager::Manager;
 pub(crate) use self::messages::{FunctionStatus, Status};
 use self::messages::{Question, Subject};
+pub(crate) use self::upf_report::UpfReport;
 use crate::config::Config;
 use crate::{command, logging};
 

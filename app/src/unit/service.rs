@@ -145,7 +145,7 @@ impl Service {
         self.state().joined.get(&function).map(|joined| joined.code.clone())
     }
 
-    /// A function is replaced: its successor connects anew.
+    /// A function is replaced: its successor connects then.
     pub(super) fn forget(&self, function: Function) {
         self.state().joined.remove(&function);
     }
@@ -310,7 +310,7 @@ impl Service {
 }
 
 impl State {
-    /// Sends changes to those who watch, and writes the records for the next manager.
+    /// Sends changes to the watches, and writes the records for the next manager.
     fn publish(&mut self, changes: &[Watched]) {
         if changes.is_empty() {
             return;
@@ -377,7 +377,150 @@ fn is_for(name: &str, function: Function) -> bool {
     }
 }
 
-/// Compares secrets without telling by the time where they differ.
+/// Compares secrets in a time that does not depend on where they differ.
 fn equal_in_constant_time(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::Instant;
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use whimbrel_etcd::{Access, Agent, LocalAccess};
+    use whimbrel_resilience::CodeVersion;
+    use whimbrel_resilience::membership::{Claim, Command, Event, Member, MemberId, Settings};
+
+    use super::*;
+    use crate::unit::directory::ManagerLock;
+    use crate::unit::function::{CLUSTER, HOME};
+
+    const CTA: Function = Function::Cta(1);
+
+    /// A manager's socket, to which this process is the first CTA.
+    struct Unit {
+        _folder: tempfile::TempDir,
+        _lock: ManagerLock,
+        directory: Directory,
+        service: Service,
+        me: Run,
+    }
+
+    fn unit() -> Unit {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::of(&folder.path().join("u"));
+        let lock = directory.take().unwrap();
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+        let (orders, _) = std::sync::mpsc::channel();
+        let service = Service::start(&directory, Records::new(7), orders, wake).unwrap();
+        let me = Run { pid: std::process::id() as i32, started: 1 };
+        Unit { _folder: folder, _lock: lock, directory, service, me }
+    }
+
+    impl Unit {
+        fn admit(&self) {
+            let me = self.me;
+            self.service.admit(CTA, || Ok(me)).unwrap();
+        }
+
+        /// The answer to a first line; `None`: the connection is closed without one.
+        fn ask(&self, line: &str) -> Option<String> {
+            let mut stream = UnixStream::connect(self.directory.socket()).unwrap();
+            stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+            Lines::of(&stream).next().unwrap_or_default().map(|line| String::from_utf8(line).unwrap())
+        }
+
+        fn grant(&self, token: &str) -> Option<String> {
+            self.ask(&format!(r#"{{"token":"{token}","request":{{"Grant":{{"ttl_s":5}}}}}}"#))
+        }
+    }
+
+    #[test]
+    fn a_forged_token_and_a_process_that_is_not_of_the_unit_are_refused_and_counted() {
+        let unit = unit();
+        let token = unit.directory.token().unwrap();
+        assert_eq!(unit.grant(&token), None, "this process was not started by the manager");
+        unit.admit();
+        let answer = unit.grant(&token).unwrap();
+        assert!(answer.contains("Granted"), "{answer}");
+        assert_eq!(unit.grant(&"0".repeat(64)), None, "a forged token");
+        assert_eq!(unit.grant(""), None);
+        assert_eq!(unit.ask("GET / HTTP/1.1"), None, "no question at all");
+        let other = r#"{"function":"upf","code":"1","descriptors":[]}"#;
+        assert_eq!(unit.ask(&format!(r#"{{"token":"{token}","hello":{other}}}"#)), None, "another function");
+        assert_eq!(unit.service.kept().1, 5);
+    }
+
+    #[test]
+    fn a_descriptor_that_a_cta_gives_goes_to_the_other_cta_and_not_to_the_upf() {
+        let unit = unit();
+        unit.admit();
+        let token = unit.directory.token().unwrap();
+        let stream = UnixStream::connect(unit.directory.socket()).unwrap();
+        let question = Question {
+            token,
+            subject: Subject::Hello(Hello {
+                function: "cta-1".into(),
+                code: "1".into(),
+                descriptors: Descriptors(vec!["cta/n4".into()]),
+            }),
+        };
+        let given = tempfile::tempfile().unwrap();
+        channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &[given.as_fd()]).unwrap();
+        let mut lines = Lines::of(&stream);
+        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]), "it has all that is kept");
+        assert_eq!(unit.service.kept().0, ["cta/n4"]);
+        // The other CTA opens something later, and so does the UPF.
+        for name in ["upf/n4", "cta/api"] {
+            unit.service.keep(name, tempfile::tempfile().unwrap().into());
+        }
+        assert_eq!(lines.next().unwrap().as_deref(), Some(&br#"["cta/api"]"#[..]));
+        assert_eq!(lines.take_descriptors(1).unwrap().len(), 1);
+        assert_eq!(unit.service.code_of(CTA).as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_cta_claims_its_home_at_the_manager_and_its_record_ends_with_its_process() {
+        let unit = unit();
+        unit.admit();
+        let token = unit.directory.token().unwrap();
+        let local = LocalAccess { socket: unit.directory.socket(), token };
+        let settings = Settings {
+            cluster: CLUSTER.into(),
+            me: MemberId::Cta(1),
+            member: Member {
+                region: "home/site".into(),
+                address: "127.0.0.1:1".parse().unwrap(),
+                draining: false,
+                code_version: CodeVersion::own(),
+            },
+            lease: Duration::from_secs(5),
+        };
+        let (sender, events) = std::sync::mpsc::channel();
+        let on_update = move |update: whimbrel_etcd::MembershipUpdate<'_>| drop(sender.send(update.event));
+        let access = Access { local: Some(local), ..Access::default() };
+        let agent = Agent::start(settings, &access, on_update).unwrap();
+        let until = |is: &dyn Fn(&Event) -> bool| {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < deadline {
+                if events.recv_timeout(Duration::from_secs(1)).is_ok_and(|event| is(&event)) {
+                    return true;
+                }
+            }
+            false
+        };
+        assert!(until(&|e| matches!(e, Event::Joined(_))));
+        assert!(agent.command(Command::Claim(HOME, Claim::Found)));
+        assert!(until(&|e| matches!(e, Event::Claimed(..))));
+        let home = unit.service.records(Records::home).unwrap();
+        assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
+        unit.service.ended(CTA, unit.me);
+        assert_eq!(unit.service.records(|r| r.cta(1)), None);
+        let notices = |e: &Event| matches!(e, Event::Changed(_) | Event::Expelled(_));
+        assert!(until(&notices), "a watch reports it at once");
+        let saved: Records =
+            serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
+        assert_eq!(saved.home(), Some(home), "the next manager knows the primary");
+    }
 }

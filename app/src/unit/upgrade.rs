@@ -60,7 +60,7 @@ impl Upgrade {
     /// Begins to replace the functions by this program. `None` if it cannot be run: the operator has got the reason.
     pub(super) fn begin(manager: &mut Manager, program: PathBuf, lines: Sender<String>) -> Option<Self> {
         let say = |text: String| {
-            // An operator who has gone reads the log.
+            // If the operator's connection has ended, the log has the line.
             let _ = lines.send(text);
         };
         let code = match code_of(&program) {

@@ -23,9 +23,9 @@ use crate::unit::{self, Status};
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
 const SCENARIO: &str = include_str!("survive.yaml");
 /// How long the UEs have to register before the first process is killed.
-const SETTLE: Duration = Duration::from_secs(6);
+const SETTLE: Duration = Duration::from_secs(4);
 /// How long UEs are watched after a kill at least; the unit is complete again before.
-const WATCHED: Duration = Duration::from_secs(4);
+const WATCHED: Duration = Duration::from_secs(2);
 /// How long the unit may take to be complete, at the start and after each kill.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(20);
 /// How long the replacement of all functions may take.

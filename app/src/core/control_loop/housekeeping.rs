@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{debug, warn};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Input;
 use whimbrel_store::Changes;
@@ -11,11 +11,12 @@ use super::ControlLoop;
 use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
-use crate::console::{Condition, Metric, Sample};
+use crate::console::{Component, Condition, Metric, Sample};
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
 use crate::open::Brokers;
+use crate::unit::{Function, Place, UpfReport};
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
 pub(super) const HOUSEKEEPING: Duration = Duration::from_millis(500);
@@ -28,7 +29,11 @@ impl ControlLoop {
         if let Some(upf) = &self.upfs.local {
             metrics.set(Metric::PduSessions, upf.sessions() as u64);
         }
-        metrics.set_samples(self.samples());
+        let mut samples = self.samples();
+        if let Some(place) = &self.config.place {
+            samples.extend(self.exchange_report(place));
+        }
+        metrics.set_samples(samples);
         if let Some(pair) = self.role.pair() {
             let (replicated, detail) = pair.primary.condition(pair.pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
@@ -51,6 +56,25 @@ impl ControlLoop {
                 upf.tap(false);
             }
         }
+    }
+
+    /// The UPF of a unit reports to the CTA, which shows the report as its own.
+    fn exchange_report(&self, place: &Place) -> Vec<Sample> {
+        if place.function == Function::Upf {
+            let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
+            let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
+            if let Err(e) = UpfReport::write(&place.directory, &of_upf, components.iter()) {
+                debug!("the report of the UPF cannot be written: {e}");
+            }
+            return Vec::new();
+        }
+        let UpfReport { samples, components } = UpfReport::read(&place.directory);
+        let sessions = samples.iter().filter(|s| s.metric == Metric::UpfSessions).map(|s| s.value).sum();
+        self.console.metrics.set(Metric::PduSessions, sessions);
+        self.console.components(|c| {
+            components.into_iter().for_each(|(name, part)| c.set(name, part.condition, part.detail));
+        });
+        samples
     }
 
     fn count_ues(&mut self, now: Instant) {

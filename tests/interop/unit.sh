@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# A unit: its API answers while the primary CTA is killed; a second manager is refused; the manager dies and the next one adopts the functions;
+# another version replaces them; SIGTERM leaves nothing behind. That UEs notice nothing is what `whimbrel demo --scenario survive` judges.
+# In a network namespace of its own.
+#
+# Usage: unit.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+tools=(curl)
+logs=(unit.log)
+. "$(dirname "$0")/../netns.sh"
+
+cat >"$tmp/unit.yaml" <<END
+n2: { addresses: [127.0.0.31] }
+n3: { address: 127.0.0.31 }
+n6: { nat: false, forwarding: false }
+api: { address: "127.0.0.1:8081" }
+store: { path: $tmp/unit.db, key_file: $tmp/unit.key }
+unit: { directory: $tmp/unit }
+END
+
+unit() { "$WHIMBREL" unit --config "$tmp/unit.yaml"; }
+# manager: starts one.
+manager() {
+  "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>>"$tmp/unit.log" &
+  manager=$!
+  running+=("$manager")
+}
+# process STATE or FUNCTION: its number.
+process() { unit | awk -v what="$1" '$1 == what || $2 == what { print $3; exit }'; }
+# complete [OTHER]: waits until all functions run and the primary has a replica; the process OTHER is gone.
+complete() {
+  for _ in $(seq 200); do
+    unit >"$tmp/state" 2>/dev/null || true
+    if grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state" &&
+      ! grep -qw "${1:-none}" "$tmp/state"; then return; fi
+    sleep 0.05
+  done
+  cat "$tmp/state"
+  wrong "the unit is not complete"
+}
+# The functions outlive a manager, so they are ended by their own numbers.
+leave() {
+  unit 2>/dev/null | awk '$3 ~ /^[0-9]+$/ { print $3 }' | xargs -r kill -9 2>/dev/null || true
+  finish
+}
+trap leave EXIT
+
+manager
+complete
+curl -sf http://127.0.0.1:8081/metrics | grep -q '^whimbrel_upf_sessions ' || wrong "the counters of the UPF are not shown"
+"$WHIMBREL" top --once --config "$tmp/unit.yaml" >/dev/null || wrong "whimbrel top does not work on a unit"
+
+# Two managers.
+if "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>"$tmp/second"; then wrong "a second manager runs"; fi
+grep -q "another manager runs" "$tmp/second" || wrong "a second manager does not say why it ends"
+
+# A runtime directory that cannot be made.
+sed 's|^unit:.*|unit: { directory: /proc/unit }|' "$tmp/unit.yaml" >"$tmp/bad.yaml"
+if "$WHIMBREL" run --unit --config "$tmp/bad.yaml" 2>"$tmp/bad"; then wrong "a unit runs without a directory"; fi
+grep -q 'unit.directory' "$tmp/bad" || wrong "a directory that cannot be made is not reported with its key"
+
+# The API stays reachable while the primary CTA dies.
+victim=$(process primary)
+kill -9 "$victim"
+for _ in $(seq 20); do
+  curl -sf --max-time 3 http://127.0.0.1:8081/api/v1/status >/dev/null || wrong "the API does not answer during a takeover"
+done
+complete "$victim"
+grep -q "is the primary after a takeover" "$tmp/unit.log" || wrong "no CTA has taken over"
+
+# The manager dies: the functions continue, and the next manager adopts them.
+before=$(unit | awk '$3 ~ /^[0-9]+$/ { print $3 }' | sort)
+kill -9 "$manager"
+wait "$manager" 2>/dev/null || true
+curl -sf --max-time 3 http://127.0.0.1:8081/api/v1/status >/dev/null || wrong "the functions end with their manager"
+manager
+complete
+[ "$before" = "$(unit | awk '$3 ~ /^[0-9]+$/ { print $3 }' | sort)" ] || wrong "the next manager does not adopt the functions"
+
+# Another version replaces the functions, and the manager itself.
+cat >"$tmp/newer" <<END
+#!/bin/sh
+WHIMBREL_CODE_VERSION=7 exec "$WHIMBREL" "\$@"
+END
+chmod +x "$tmp/newer"
+code=$("$tmp/newer" --version | sed 's/.*code \(.*\))/\1/')
+"$WHIMBREL" upgrade "$tmp/newer" --config "$tmp/unit.yaml" >"$tmp/upgraded" || { cat "$tmp/upgraded"; wrong "the functions are not replaced"; }
+complete
+[ "$(unit | grep -c " $code ")" = 5 ] || { unit; wrong "some functions run the former code"; }
+
+# It stops in order, and leaves nothing.
+kill -TERM "$manager"
+wait "$manager" || wrong "the manager does not end in order"
+[ -z "$(ip -o link show | grep whimbrel)" ] || wrong "a device of the UPF is left behind"
+for number in $(awk '$3 ~ /^[0-9]+$/ { print $3 }' "$tmp/state"); do
+  [ ! -e "/proc/$number" ] || wrong "a function runs without a manager"
+done
+echo "a unit: API during a takeover, adoption, another version, orderly end"
