@@ -133,6 +133,7 @@ impl ControlLoop {
             MessageRoute::Dropped => return,
         };
         self.capture_ngap(now, name, stream, received, true);
+        self.keep_ngap(now, name, octets, true);
         self.handle_input(now, Input::Ngap(name, stream, octets));
     }
 
@@ -145,6 +146,7 @@ impl ControlLoop {
                 self.console.metrics.add(Metric::N2Sent, 1);
                 self.console.metrics.add(Metric::N2SentBytes, octets.len() as u64);
                 self.capture_ngap(now, name, stream, octets, false);
+                self.keep_ngap(now, name, octets, false);
             }
             Err(refusal) => {
                 // The procedures that wait for this gNB's answer end by their timers.
