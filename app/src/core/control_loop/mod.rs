@@ -184,6 +184,8 @@ impl ControlLoop {
             }
         };
         let version = control.version;
+        let signalling_octets = (parts.config.api.signalling_mib as usize) << 20;
+        parts.console.signalling(|s| s.limit(signalling_octets));
         let peer_amfs = PeerAmfs::open(&parts.config.peer_amfs, control.amf.amf_id, now)?;
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
@@ -331,6 +333,7 @@ impl ControlLoop {
             if let (Some(capture), Some(n4)) = (&mut self.capture, &self.upfs.n4) {
                 capture.udp(now, from, n4.at(), &octets);
             }
+            self.keep_pfcp(now, upf, &octets, true);
             self.handle_input(now, Input::Pfcp(upf, &octets));
             busy = true;
         }
@@ -346,6 +349,7 @@ impl ControlLoop {
                     continue;
                 }
                 self.capture_pfcp(now, &octets, false);
+                self.keep_pfcp(now, upf, &octets, false);
                 if let Some(upf) = &mut self.upfs.local {
                     upf.pfcp(now, &octets, &mut self.upfs.answers);
                 }
@@ -356,6 +360,7 @@ impl ControlLoop {
             for octets in std::mem::take(&mut self.upfs.answers) {
                 self.capture_pfcp(now, &octets, true);
                 if let Some(local_id) = self.upfs.local_id {
+                    self.keep_pfcp(now, local_id, &octets, true);
                     self.handle_input(now, Input::Pfcp(local_id, &octets));
                 }
             }
@@ -412,6 +417,7 @@ impl ControlLoop {
         if let Some(capture) = &mut self.capture {
             capture.udp(now, n4.at(), to, octets);
         }
+        self.keep_pfcp(now, upf, octets, false);
     }
 
     /// Waits until something arrives or is due.

@@ -155,6 +155,7 @@ impl ControlLoop {
         };
         self.capture_ngap(now, name, stream, received, true);
         self.active.received(name, link.received);
+        self.keep_ngap(now, name, octets, true);
         self.handle_input(now, Input::Ngap(name, stream, octets));
     }
 
@@ -167,6 +168,7 @@ impl ControlLoop {
                 self.console.metrics.add(Metric::N2Sent, 1);
                 self.console.metrics.add(Metric::N2SentBytes, octets.len() as u64);
                 self.capture_ngap(now, name, stream, octets, false);
+                self.keep_ngap(now, name, octets, false);
             }
             Err(refusal) => {
                 // The procedures that wait for this gNB's answer end by their timers.
