@@ -746,6 +746,8 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::Implicitly => "it did not come back in time",
         Deregistered::ByOperator => "the operator requested it",
         Deregistered::BySubscription => "its subscription no longer allows it",
+        Deregistered::GrantExpired => "its broker's grant is no longer valid",
+        Deregistered::CreditUsedUp => "the credit of its broker's grant is used up",
         Deregistered::StateLost => "its state was lost with its CPFs: it has to register again",
         Deregistered::Fault => {
             "the core failed on one of its messages (a fault of the program; please report it)"

@@ -13,13 +13,15 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_open::admission::{Origin, Peer};
-use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput};
+use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Home, Record};
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::{OperatorId, UserId};
 
 use crate::clock::now;
 use crate::metrics::Metrics;
-use crate::storage::{Answered, Changes, Epoch, KnownOperator, NamedUser, Storage, StorageError};
+use crate::storage::{
+    Answered, Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError,
+};
 
 /// Requests on their way to the thread: what waits longer waits in HTTP/2's own flow control.
 const QUEUE_MAX: usize = 8_192;
@@ -103,6 +105,17 @@ impl Engine {
         config: BrokerConfig,
         listed_only: bool,
         epochs: EpochRule,
+        storage: Box<dyn Storage>,
+    ) -> Result<Self, String> {
+        Self::start_with_home(config, None, listed_only, epochs, storage)
+    }
+
+    /// The same of a broker that is the home network of ordinary UEs too.
+    pub fn start_with_home(
+        config: BrokerConfig,
+        home: Option<Home>,
+        listed_only: bool,
+        epochs: EpochRule,
         mut storage: Box<dyn Storage>,
     ) -> Result<Self, String> {
         let state = storage.load(now()).map_err(|e| e.to_string())?;
@@ -115,9 +128,13 @@ impl Engine {
                 format!("the certificate is not of {domain}, or not of the broker's key; have the authority sign the right one")
             })?;
         former.iter().for_each(|e| machine.keep_epoch(e.id, e.key.clone()));
+        if let Some(home) = home {
+            machine.set_home(home);
+        }
         let mut known = Known { listed_only, ..Known::default() };
-        let count = state.users.len();
+        let count = state.users.len() + state.home_users.len();
         known.take_users(&mut machine, state.users);
+        known.take_home_users(&mut machine, state.home_users);
         known.take_operators(&mut machine, &state.operators);
         known.epochs = state.epochs;
         state.answers.into_iter().for_each(|record| machine.restore(record));
@@ -176,6 +193,13 @@ impl Known {
         for NamedUser { name, id, user } in users {
             machine.set_user(id, user);
             self.names.insert(id, name);
+        }
+    }
+
+    fn take_home_users(&mut self, machine: &mut Broker, users: Vec<NamedHomeUser>) {
+        for NamedHomeUser { name, supi, user, .. } in users {
+            self.names.insert(user.user, name);
+            machine.set_home_user(supi, user);
         }
     }
 
@@ -290,7 +314,10 @@ impl Work {
             self.report(&output.event);
             let BrokerOutput { octets, event, record } = output;
             if let Some(record) = record {
-                let ticket = self.machine.user(record.user).map_or(0, |user| user.ticket);
+                let ticket = match &record {
+                    Record::Attach(r) => self.machine.user(r.user).map_or(0, |user| user.ticket),
+                    Record::Home(_) => 0,
+                };
                 let grant =
                     if let BrokerEvent::Granted(session) = event { Some(session.grant) } else { None };
                 batch.push(Answered { record, ticket, grant });
@@ -339,7 +366,7 @@ impl Work {
     fn report(&mut self, event: &BrokerEvent) {
         self.metrics.count(event);
         match event {
-            BrokerEvent::Granted(_) | BrokerEvent::Repeated { .. } => {}
+            BrokerEvent::Granted(_) | BrokerEvent::Challenged { .. } | BrokerEvent::Repeated { .. } => {}
             BrokerEvent::Refused { cause, operator, user } => {
                 let kind = (Some(*operator), format!("{cause:?}"));
                 let name = user.and_then(|id| self.known.names.get(&id)).map_or("unknown", String::as_str);
@@ -358,8 +385,9 @@ impl Work {
     fn refresh(&mut self, at: Instant) {
         match self.storage.changes() {
             Ok(None) => {}
-            Ok(Some(Changes { users, operators, epochs })) => {
+            Ok(Some(Changes { users, home_users, operators, epochs })) => {
                 self.known.take_users(&mut self.machine, users);
+                self.known.take_home_users(&mut self.machine, home_users);
                 self.known.take_operators(&mut self.machine, &operators);
                 self.known.take_epochs(&mut self.machine, epochs);
             }

@@ -11,6 +11,7 @@ use whimbrel_open::msg::{RefusalCause, Rejection};
 #[derive(Debug, Default)]
 pub struct Metrics {
     granted: AtomicU64,
+    challenged: AtomicU64,
     repeated: AtomicU64,
     refused: [AtomicU64; RefusalCause::ALL.len()],
     rejected: [AtomicU64; Rejection::ALL.len()],
@@ -39,6 +40,7 @@ impl Metrics {
     pub(crate) fn count(&self, event: &BrokerEvent) {
         let counter = match event {
             BrokerEvent::Granted(_) => Some(&self.granted),
+            BrokerEvent::Challenged { .. } => Some(&self.challenged),
             BrokerEvent::Repeated { .. } => Some(&self.repeated),
             BrokerEvent::Refused { cause, .. } => self.refused.get(*cause as usize - 1),
             BrokerEvent::Rejected(cause) => self.rejected.get(*cause as usize - 1),
@@ -123,6 +125,8 @@ impl Metrics {
         let plain = |c: &AtomicU64| vec![(String::new(), value(c))];
         let name = "whimbrel_broker_grants_total";
         one(name, "counter", "Grants given.", &plain(&self.granted));
+        let name = "whimbrel_broker_challenges_total";
+        one(name, "counter", "Challenges of ordinary UEs given.", &plain(&self.challenged));
         let name = "whimbrel_broker_repeated_answers_total";
         one(name, "counter", "Answers given again to the same request.", &plain(&self.repeated));
         let label = |cause: String| format!("{{cause=\"{cause}\"}}");

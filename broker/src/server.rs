@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::warn;
 use whimbrel_open::admission::{Peer, WAIT_MAX};
-use whimbrel_open::msg::AuthReqT;
+use whimbrel_open::msg::{AuthReqT, Confirmation, VectorRequest};
 
 use crate::engine::Entrance;
 use crate::{ATTACH_PATH, MEDIA_TYPE};
@@ -41,6 +41,11 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 /// How long requests in progress may take to end at a stop.
 const STOP_WITHIN: Duration = Duration::from_millis(200);
+
+/// The longest request of an operator.
+const BODY_OCTETS_MAX: usize = AuthReqT::OCTETS_MAX;
+const _: () =
+    assert!(VectorRequest::OCTETS_MAX <= BODY_OCTETS_MAX && Confirmation::OCTETS_MAX <= BODY_OCTETS_MAX);
 
 /// The running listeners; they stop when this is dropped.
 #[derive(Debug)]
@@ -205,7 +210,7 @@ async fn attach(
         let what = "the body is a SAP message of type application/octet-stream";
         return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
-    let body = Limited::new(request.into_body(), AuthReqT::OCTETS_MAX).collect();
+    let body = Limited::new(request.into_body(), BODY_OCTETS_MAX).collect();
     let octets = match tokio::time::timeout(BODY_WITHIN, body).await {
         Ok(Ok(body)) => body.to_bytes().to_vec(),
         Ok(Err(e)) if e.is::<LengthLimitError>() => {

@@ -9,18 +9,21 @@ use whimbrel_broker::client::{AskError, Client};
 use whimbrel_broker::engine::{Engine, EpochRule};
 use whimbrel_broker::profile::SimProfile;
 use whimbrel_broker::server::{self, Server};
-use whimbrel_broker::storage::{KnownOperator, NamedUser, Sqlite, Storage, StorageError};
+use whimbrel_broker::storage::{
+    KnownOperator, NamedHomeUser, NamedUser, Sqlite, Storage, StorageError, UsimKeys,
+};
 use whimbrel_broker::{now, random, tls};
-use whimbrel_ids::{Instant, PlmnId};
-use whimbrel_open::broker::{BrokerConfig, Policy, User};
+use whimbrel_ids::{Instant, PlmnId, Supi};
+use whimbrel_open::broker::{BrokerConfig, Home, HomeUser, Policy, User};
 use whimbrel_open::crypto::{Seed, SigningKey, hash};
 use whimbrel_open::id::{Domain, OperatorId, UserId};
 use whimbrel_open::msg::{
-    Certificate, EpochKey, FiveQis, Price, Qos, QosOffer, RefusalCause, Rejection, Subject, Terms, Trust,
-    Validity,
+    Certificate, EpochKey, FiveQis, Price, Qos, QosOffer, RefusalCause, Rejection, Subject, Subscriber,
+    Terms, Trust, Validity,
 };
-use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError};
+use whimbrel_open::operator::{HomeAttach, Operator, OperatorAttach, OperatorError};
 use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_security::{Autn, HomeNetworkKeys, Rand, ServingNetworkName, Sqn, Usim, UsimSqn};
 
 const T: OperatorId = OperatorId { plmn: PlmnId::TEST, nid: None };
 const WITHIN: Duration = Duration::from_secs(20);
@@ -102,7 +105,8 @@ impl Service {
             policy,
         };
         let storage = Sqlite::open(&folder.join("broker.db")).unwrap();
-        let engine = Engine::start(config, listed_only, NO_RULE, Box::new(storage)).unwrap();
+        let storage = Box::new(storage);
+        let engine = Engine::start_with_home(config, Some(home()), listed_only, NO_RULE, storage).unwrap();
         let made = tls::self_signed(tls_name, now().as_secs()).unwrap();
         let (pem, secret) = (folder.join("tls.pem"), folder.join("tls.key"));
         std::fs::write(&pem, made.certificate).unwrap();
@@ -399,4 +403,118 @@ fn many_attaches_at_once_share_commits() {
         }
     });
     assert_eq!(service.engine.entrance().metrics.granted(), 40);
+}
+
+/// The home network of the tests' USIMs.
+fn home() -> Home {
+    Home { plmn: "999/71".parse().unwrap(), keys: HomeNetworkKeys::new(), credit_micros: 1_000 }
+}
+
+fn usim(name: &str, imsi: &str) -> NamedHomeUser {
+    let keys = UsimKeys { k: [0x46; 16], opc: [0xcd; 16] };
+    let user = HomeUser {
+        user: UserId(hash(name.as_bytes())[..16].try_into().unwrap()),
+        functions: keys.functions(),
+        revoked: false,
+        qos: user(name).user.qos,
+        intercept: false,
+        filters: Vec::new(),
+        sqn: Sqn::ZERO,
+    };
+    NamedHomeUser { name: name.into(), supi: imsi.parse().unwrap(), keys, user }
+}
+
+/// T has asked for a challenge of an ordinary UE; and what it has asked.
+fn ask_for_challenge(supi: Supi) -> (HomeAttach, Vec<u8>) {
+    let operator = operator();
+    let offer = (operator.id(), operator.terms.clone());
+    let seed = Seed::new(random().unwrap());
+    let (attach, question) = HomeAttach::ask(offer, domain(), Subscriber::Supi(supi), None, &seed);
+    (attach, question.sign(&operator, now()))
+}
+
+#[test] // TS 33.501 §6.1.3.2; SQN is durable before the vector leaves
+fn an_ordinary_ue_is_challenged_confirmed_and_granted_by_a_broker_that_restarts_in_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = usim("carol", "999710000000001");
+    Sqlite::open(&folder.path().join("broker.db")).unwrap().add_home_user(&user).unwrap();
+    let mut ue = Usim::new(user.user.functions.clone(), UsimSqn::default());
+    let name = ServingNetworkName::new(T.plmn);
+    for sqn in 1..=2 {
+        let service = Service::start(folder.path());
+        let (attach, asked) = ask_for_challenge(user.supi);
+        let first = service.ask(&asked).unwrap();
+        drop(service);
+        let service = Service::start(folder.path());
+        assert!(service.ask(&asked).unwrap() == first, "the same challenge");
+        let challenge = attach.challenge(&first, &trust(), now()).unwrap();
+        let proved = ue.authenticate(&Rand(challenge.rand), &Autn(challenge.autn), &name).unwrap();
+        let res_star = *proved.res_star.octets();
+        let confirmation = attach.confirm(res_star).sign(&operator(), now());
+        let answer = service.ask(&confirmation).unwrap();
+        let session = attach.release(&answer, res_star, &trust(), now()).unwrap();
+        assert_eq!((session.supi, session.k_seaf.octets()), (user.supi, proved.k_seaf.octets()));
+        drop(service);
+        let service = Service::start(folder.path());
+        assert!(service.ask(&confirmation).unwrap() == answer, "the same grant");
+        let mut storage = Sqlite::open(&folder.path().join("broker.db")).unwrap();
+        assert_eq!(storage.home_users().unwrap()[0].user.sqn.seq(), sqn);
+        let grants = storage.grants(10).unwrap();
+        assert!(grants.len() == sqn as usize && grants[0].user == "carol" && grants[0].operator == "999/70");
+    }
+}
+
+#[test]
+fn a_usim_that_a_command_adds_or_revokes_is_in_force_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let user = usim("carol", "999710000000001");
+    let mut commands = Sqlite::open(&folder.path().join("broker.db")).unwrap();
+    let until = |cause: Option<RefusalCause>| {
+        let begin = std::time::Instant::now();
+        loop {
+            let (attach, asked) = ask_for_challenge(user.supi);
+            let refused = match attach.challenge(&service.ask(&asked).unwrap(), &trust(), now()) {
+                Err(OperatorError::Refused(refusal)) => Some(refusal.cause),
+                Ok(_) => None,
+                other => panic!("{other:?}"),
+            };
+            if refused == cause {
+                return;
+            }
+            assert!(begin.elapsed() < WITHIN, "not {cause:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(Some(RefusalCause::UnknownUser));
+    commands.add_home_user(&user).unwrap();
+    until(None);
+    commands.revoke_user("carol").unwrap();
+    until(Some(RefusalCause::UserRevoked));
+}
+
+#[test]
+fn a_name_is_of_one_user_whether_it_has_a_usim_or_a_key_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut storage = Sqlite::open(&folder.path().join("broker.db")).unwrap();
+    storage.add_users(&[user("alice")]).unwrap();
+    storage.add_home_user(&usim("carol", "999710000000001")).unwrap();
+    for taken in [usim("alice", "999710000000002"), usim("dave", "999710000000001")] {
+        assert!(matches!(storage.add_home_user(&taken), Err(StorageError::UserExists(_))));
+    }
+    assert!(matches!(storage.add_users(&[user("carol")]), Err(StorageError::UserExists(_))));
+    assert_eq!((storage.home_users().unwrap().len(), storage.list_users("", 9).unwrap().len()), (1, 1));
+}
+
+#[test] // the layout before ordinary UEs
+fn a_database_of_version_1_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.db");
+    Sqlite::open(&file).unwrap().add_users(&[user("alice")]).unwrap();
+    let db = rusqlite::Connection::open(&file).unwrap();
+    db.execute_batch("DROP TABLE home_user; DROP TABLE home_answer; PRAGMA user_version = 1;").unwrap();
+    drop(db);
+    let mut storage = Sqlite::open(&file).unwrap();
+    storage.add_home_user(&usim("carol", "999710000000001")).unwrap();
+    assert_eq!(storage.list_users("", 9).unwrap().len(), 1);
 }

@@ -112,6 +112,7 @@ pub(crate) fn housekeeping(ue: Ue) {
         smf::area::area_changed(ue);
     }
     amf::deregistration::deregister_if_requested(ue);
+    amf::open_grant::end_if_over(ue);
     amf::reachability::report_if_requested(ue);
     smf::modification::begin_pending_changes(ue);
     amf::pending_setup::await_abandoned_setups(ue);

@@ -231,6 +231,10 @@ pub enum Deregistered {
     Fault,
     /// No replica holds its state any more: its CPF was lost, and those that backed it.
     StateLost,
+    /// The validity of its broker's grant is over.
+    GrantExpired,
+    /// The credit of its broker's grant is used up.
+    CreditUsedUp,
 }
 
 /// Why a UE's message was dropped. Each is a counter.

@@ -207,7 +207,7 @@ pub struct Refused {
     pub cause: String,
     /// Whether it concerns this operator, and not the user.
     pub of_operator: bool,
-    /// The refusal as the broker signed it, for the UE.
+    /// The refusal as the broker signed it, for the UE; empty where that is an ordinary one.
     #[serde(with = "crate::flat::octets::owned")]
     pub signed: Vec<u8>,
 }

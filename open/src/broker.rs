@@ -4,6 +4,8 @@
 //! an unused counter, then the policy. Only an authenticated operator gets a signed refusal; only a request that passed all
 //! checks up to the counter uses it up.
 
+mod home;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,11 +16,13 @@ use crate::admission::{Admission, Origin, Turn};
 use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
-    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, EpochKey, Filter,
-    Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant, SignedRefusal, Subject, Ticket,
-    Trust, UserAnswer, UserVector, Validity,
+    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, Confirmation, EpochKey,
+    Filter, Grant, MessageType, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant,
+    SignedRefusal, Subject, Terms, Ticket, Trust, UserAnswer, UserVector, Validity, VectorRequest,
 };
 use crate::ticket::Tickets;
+
+pub use home::{Home, HomeRecord, HomeUser};
 
 /// How long B keeps an answer to give it again: well above the time in which T repeats a request after a failover.
 pub const ANSWER_KEPT: Duration = Duration::from_secs(60);
@@ -89,6 +93,7 @@ pub struct Broker {
     answers: BTreeMap<UserId, AnswerRecord>,
     /// When each answer was given, oldest first: as many as B answers in [`ANSWER_KEPT`].
     given: VecDeque<(Instant, UserId, AnswerKey)>,
+    home: home::HomeState,
 }
 
 /// What B sends, and what came of the request.
@@ -99,7 +104,22 @@ pub struct BrokerOutput {
     /// For the log.
     pub event: BrokerEvent,
     /// To be made durable before the answer leaves: what [`Broker::restore`] takes.
-    pub record: Option<AnswerRecord>,
+    pub record: Option<Record>,
+}
+
+/// What must be durable before an answer leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An answer to authReqT.
+    Attach(AnswerRecord),
+    /// An answer about an ordinary UE.
+    Home(HomeRecord),
+}
+
+impl From<AnswerRecord> for Record {
+    fn from(record: AnswerRecord) -> Self {
+        Self::Attach(record)
+    }
 }
 
 /// That a user's counter was used, and for which answer. It holds no secret in clear.
@@ -133,6 +153,11 @@ pub enum BrokerEvent {
     },
     /// The same request as before got the same answer.
     Repeated {
+        /// The user.
+        user: UserId,
+    },
+    /// An ordinary UE is to be challenged.
+    Challenged {
         /// The user.
         user: UserId,
     },
@@ -182,6 +207,7 @@ impl Broker {
             admission: Admission::default(),
             answers: BTreeMap::new(),
             given: VecDeque::new(),
+            home: home::HomeState::default(),
         })
     }
 
@@ -245,12 +271,23 @@ impl Broker {
     /// Lets a request wait for its turn. Gives what is to be answered at once: that it is no request, or that B has no room for one,
     /// which may be another peer's.
     pub fn offer(&mut self, origin: Origin, octets: Vec<u8>, now: Instant) -> Option<(Origin, BrokerOutput)> {
-        let Ok(request) = AuthReqT::parse(&octets) else {
+        let Some(ticketed) = self.precedence(&octets) else {
             return Some((origin, self.reject(Rejection::Malformed)));
         };
-        let ticketed = request.request.ticket().is_some_and(|ticket| self.redeem(ticket));
         let given_up = self.admission.push(origin, ticketed, octets, now)?;
         Some((given_up, self.reject(Rejection::Busy)))
+    }
+
+    /// Whether a request goes before those of unknown origin: it has a ticket, or B has asked for it. `None` if it is no request.
+    fn precedence(&mut self, octets: &[u8]) -> Option<bool> {
+        if MessageType::VectorRequest.begins(octets) {
+            return VectorRequest::parse(octets).ok().map(|_| false);
+        }
+        if MessageType::Confirmation.begins(octets) {
+            return Confirmation::parse(octets).ok().map(|c| self.awaits(&c));
+        }
+        let request = AuthReqT::parse(octets).ok()?;
+        Some(request.request.ticket().is_some_and(|ticket| self.redeem(ticket)))
     }
 
     /// Answers the request whose turn it is.
@@ -278,9 +315,19 @@ impl Broker {
         &self.admission
     }
 
-    /// Answers authReqT. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
+    /// Answers a request of T's. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
     pub fn answer(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
         self.forget(now);
+        if MessageType::VectorRequest.begins(octets) {
+            return self.challenge(octets, now, seed);
+        }
+        if MessageType::Confirmation.begins(octets) {
+            return self.release(octets, now, seed);
+        }
+        self.attach(octets, now, seed)
+    }
+
+    fn attach(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
         let authentic = match self.authenticate(octets, now) {
             Ok(authentic) => authentic,
             Err(cause) => return self.reject(cause),
@@ -312,13 +359,17 @@ impl Broker {
             octets: output.octets.clone(),
         };
         self.restore(record.clone());
-        output.record = Some(record);
+        output.record = Some(Record::Attach(record));
         output
     }
 
     /// Takes over what a broker that failed had made durable, or what it has just answered: its counter counts as used, and the
     /// same request gets the same answer. In the order in which they were given.
-    pub fn restore(&mut self, record: AnswerRecord) {
+    pub fn restore(&mut self, record: impl Into<Record>) {
+        let record = match record.into() {
+            Record::Attach(record) => record,
+            Record::Home(record) => return self.restore_home(record),
+        };
         if let Some(user) = self.users.get_mut(&record.user) {
             user.counter = user.counter.max(record.counter);
         }
@@ -336,26 +387,41 @@ impl Broker {
                 self.answers.remove(&user);
             }
         }
+        self.forget_home(now);
     }
 
     fn authenticate(&self, octets: &[u8], now: Instant) -> Result<AuthenticOperator, Rejection> {
         let request = AuthReqT::parse(octets).map_err(|_| Rejection::Malformed)?;
-        if *request.request.broker() != self.config.domain {
+        let signed = |id| request.is_signed_by(id);
+        let id = self.operator(request.request.broker(), &request.certificate, signed, request.time, now)?;
+        Ok(AuthenticOperator { request, id })
+    }
+
+    /// The operator that a certificate names, if it has signed a question to this broker at about this time.
+    fn operator(
+        &self,
+        broker: &Domain,
+        certificate: &Certificate,
+        signed: impl FnOnce(OperatorId) -> bool,
+        time: u64,
+        now: Instant,
+    ) -> Result<OperatorId, Rejection> {
+        if *broker != self.config.domain {
             return Err(Rejection::OtherBroker);
         }
-        let id = self.config.trust.operator(&request.certificate, now).map_err(|e| match e {
+        let id = self.config.trust.operator(certificate, now).map_err(|e| match e {
             CertificateError::Untrusted | CertificateError::OtherKind => Rejection::CertificateUntrusted,
             CertificateError::NotYetValid => Rejection::CertificateNotYetValid,
             CertificateError::Expired => Rejection::CertificateExpired,
             CertificateError::Revoked => Rejection::CertificateRevoked,
         })?;
-        if !request.is_signed_by(id) {
+        if !signed(id) {
             return Err(Rejection::OperatorSignature);
         }
-        if request.time.abs_diff(now.as_secs()) > CLOCK_SKEW_MAX_S {
+        if time.abs_diff(now.as_secs()) > CLOCK_SKEW_MAX_S {
             return Err(Rejection::ClockSkew);
         }
-        Ok(AuthenticOperator { request, id })
+        Ok(id)
     }
 
     fn open(&self, authentic: &AuthenticOperator) -> Result<AuthenticUser, RefusalCause> {
@@ -374,14 +440,19 @@ impl Broker {
     }
 
     fn judge(&self, authentic: &AuthenticOperator, user: &AuthenticUser) -> Result<(), RefusalCause> {
-        let (policy, terms) = (&self.config.policy, &authentic.request.terms);
-        let reputation = self.reputation.get(&authentic.id).copied().unwrap_or(policy.reputation_newcomer);
-        let allowed = policy.operators.as_ref().is_none_or(|o| o.contains(&authentic.id));
+        self.accepts(authentic.id, &authentic.request.terms, &user.profile.qos)
+    }
+
+    /// Whether the policy lets an operator serve on these terms, and they have this QoS.
+    fn accepts(&self, operator: OperatorId, terms: &Terms, qos: &Qos) -> Result<(), RefusalCause> {
+        let policy = &self.config.policy;
+        let reputation = self.reputation.get(&operator).copied().unwrap_or(policy.reputation_newcomer);
+        let allowed = policy.operators.as_ref().is_none_or(|o| o.contains(&operator));
         let checks = [
             (allowed, RefusalCause::OperatorNotAllowed),
             (reputation >= policy.reputation_floor, RefusalCause::OperatorReputation),
             (terms.price.is_within(&policy.price_cap), RefusalCause::PriceTooHigh),
-            (terms.qos.covers(&user.profile.qos), RefusalCause::QosTooLow),
+            (terms.qos.covers(qos), RefusalCause::QosTooLow),
         ];
         checks.into_iter().try_for_each(|(holds, cause)| if holds { Ok(()) } else { Err(cause) })
     }
@@ -402,14 +473,13 @@ impl Broker {
         let probe = PrivateKey::new(*seed.derive("probe"));
         probe.agree(&vector.share).ok_or(RefusalCause::WeakShare)?;
         let orders = orders.seal(&request.share, &key, seed).ok_or(RefusalCause::WeakShare)?;
-        let from = now.as_secs();
         let grant = Grant {
             broker: self.config.domain.clone(),
             pseudonym: Pseudonym(*seed.derive("pseudonym")),
             operator: authentic.id,
             terms: request.terms.clone(),
             qos: profile.qos,
-            validity: Validity { from, until: from.saturating_add(self.config.policy.validity_s) },
+            validity: self.validity(now),
             credit_micros: self.config.policy.credit_micros,
             request: request.request.hash(),
             user_share: vector.share,
@@ -431,6 +501,11 @@ impl Broker {
         Ok(BrokerOutput { octets, event, record: None })
     }
 
+    fn validity(&self, now: Instant) -> Validity {
+        let from = now.as_secs();
+        Validity { from, until: from.saturating_add(self.config.policy.validity_s) }
+    }
+
     fn reject(&self, cause: Rejection) -> BrokerOutput {
         let octets = self.octets(AnswerBody::Rejected(cause));
         BrokerOutput { octets, event: BrokerEvent::Rejected(cause), record: None }
@@ -442,9 +517,28 @@ impl Broker {
         cause: RefusalCause,
         user: Option<UserId>,
     ) -> BrokerOutput {
-        let operator = authentic.id;
         let next = (cause == RefusalCause::UnknownKey).then_some(self.current);
-        let request = authentic.request.request.hash();
+        self.refuse_with((authentic.id, authentic.request.request.hash()), cause, user, next)
+    }
+
+    /// Of a question about an ordinary UE: its USIM has nothing to learn.
+    fn refuse_by(
+        &self,
+        operator: OperatorId,
+        request: [u8; 32],
+        cause: RefusalCause,
+        user: Option<UserId>,
+    ) -> BrokerOutput {
+        self.refuse_with((operator, request), cause, user, None)
+    }
+
+    fn refuse_with(
+        &self,
+        (operator, request): (OperatorId, [u8; 32]),
+        cause: RefusalCause,
+        user: Option<UserId>,
+        next: Option<EpochKey>,
+    ) -> BrokerOutput {
         let domain = self.config.domain.clone();
         let refusal = SignedRefusal::sign(domain, cause, operator, request, next, &self.config.signing);
         let octets = self.octets(AnswerBody::Refused(refusal));

@@ -151,6 +151,12 @@ pub enum Signed {
     Refusal,
     /// An authority's certificate.
     Certificate,
+    /// T's question for a challenge of an ordinary UE.
+    VectorRequest,
+    /// T's question for the key, with the UE's response.
+    Confirmation,
+    /// B's challenge.
+    Challenge,
 }
 
 impl Signed {
@@ -161,6 +167,9 @@ impl Signed {
             Self::Grant => b"SAP-v1 grant\0",
             Self::Refusal => b"SAP-v1 refusal\0",
             Self::Certificate => b"SAP-v1 certificate\0",
+            Self::VectorRequest => b"SAP-v1 vector request\0",
+            Self::Confirmation => b"SAP-v1 confirmation\0",
+            Self::Challenge => b"SAP-v1 challenge\0",
         }
     }
 }

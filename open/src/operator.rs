@@ -1,15 +1,19 @@
 //! T: passes on a request with its terms, and checks what the broker answers (chapter 3.4.1, Figure 3.3).
 
+mod home;
+
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant};
 
 use crate::crypto::{KSeaf, PrivateKey, Seed, Share, SigningKey, hash, k_seaf};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
-    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Filter,
-    OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms, Trust, emit_part, read_part,
-    whole,
+    AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Confirmation,
+    ConfirmationQuestion, Filter, OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms,
+    Trust, VectorQuestion, VectorRequest, emit_part, read_part, whole,
 };
 use crate::user::is_valid_now;
+
+pub use home::{Challenge, HomeAttach, HomeSession};
 
 /// What an operator is and offers.
 #[derive(Clone, Debug)]
@@ -70,6 +74,8 @@ pub enum OperatorError {
     Orders,
     /// U's share is of small order.
     WeakShare,
+    /// The answer is to another kind of question.
+    OtherAnswer,
 }
 
 impl core::fmt::Display for OperatorError {
@@ -90,6 +96,7 @@ impl core::fmt::Display for OperatorError {
             Self::OtherOrders => "the broker's orders are not those that its grant names",
             Self::Orders => "the broker's orders do not open",
             Self::WeakShare => "the user's ephemeral share is of small order",
+            Self::OtherAnswer => "the answer is to another kind of question",
         })
     }
 }
@@ -114,6 +121,20 @@ pub enum Question {
         /// T's ephemeral share.
         share: Share,
     },
+    /// The challenge of an ordinary UE, on these terms.
+    Vector {
+        /// Of which.
+        question: VectorQuestion,
+        /// What T offers.
+        terms: Terms,
+    },
+    /// The key and the grant for an ordinary UE that has responded, on these terms.
+    Confirmation {
+        /// The response.
+        question: ConfirmationQuestion,
+        /// What T offers.
+        terms: Terms,
+    },
 }
 
 impl Question {
@@ -121,16 +142,26 @@ impl Question {
     pub const fn broker(&self) -> &Domain {
         match self {
             Self::Attach { request, .. } => request.broker(),
+            Self::Vector { question, .. } => &question.broker,
+            Self::Confirmation { question, .. } => &question.broker,
         }
     }
 
     /// The octets for the broker, signed by T at this time. The broker knows a question again whenever it was signed.
     pub fn sign(&self, operator: &Operator, now: Instant) -> Vec<u8> {
+        let (id, certificate, key) = (operator.id, operator.certificate.clone(), &operator.signing);
         match self {
             Self::Attach { request, terms, share } => {
-                let (certificate, offer) = (operator.certificate.clone(), (terms.clone(), *share));
-                let (id, key) = (operator.id, &operator.signing);
+                let offer = (terms.clone(), *share);
                 AuthReqT::signed(request.clone(), certificate, id, offer, now, key).to_octets()
+            }
+            Self::Vector { question, terms } => {
+                let by = (id, certificate, key);
+                VectorRequest::signed(question.clone(), by, terms.clone(), now).to_octets()
+            }
+            Self::Confirmation { question, terms } => {
+                let by = (id, certificate, key);
+                Confirmation::signed(question.clone(), by, terms.clone(), now).to_octets()
             }
         }
     }
@@ -145,6 +176,8 @@ impl Question {
                 out.extend_from_slice(&share.0);
                 out
             }
+            Self::Vector { question, terms } => with_terms(2, &question.to_octets(), terms),
+            Self::Confirmation { question, terms } => with_terms(3, &question.to_octets(), terms),
         }
     }
 
@@ -159,9 +192,37 @@ impl Question {
                     terms: Terms::parse(read_part(r, Terms::OCTETS_MAX, "terms")?)?,
                     share: Share(r.array("share")?),
                 }),
+                2 => Ok(Self::Vector { question: VectorQuestion::read(r)?, terms: Terms::read(r)? }),
+                3 => Ok(Self::Confirmation {
+                    question: ConfirmationQuestion::read(r)?,
+                    terms: Terms::read(r)?,
+                }),
                 _ => Err(unknown),
             }
         })
+    }
+}
+
+fn with_terms(kind: u8, question: &[u8], terms: &Terms) -> Vec<u8> {
+    [&[kind][..], question, &terms.to_octets()].concat()
+}
+
+/// What a refusal means to the operator that has sent this request to this broker.
+fn refused(
+    (broker, id, request): (&Domain, OperatorId, &[u8; 32]),
+    refusal: SignedRefusal,
+    certificate: &Certificate,
+) -> OperatorError {
+    if !refusal.is_signed_by(&certificate.key) {
+        OperatorError::BrokerSignature
+    } else if refusal.broker != *broker {
+        OperatorError::OtherBroker
+    } else if refusal.operator != id {
+        OperatorError::OtherOperator
+    } else if refusal.request != *request {
+        OperatorError::OtherRequest
+    } else {
+        OperatorError::Refused(Box::new(refusal))
     }
 }
 
@@ -211,6 +272,7 @@ impl OperatorAttach {
         }
         match body {
             AnswerBody::Rejected(cause) => Err(OperatorError::Rejected(cause)),
+            AnswerBody::Challenged(_) | AnswerBody::Released { .. } => Err(OperatorError::OtherAnswer),
             AnswerBody::Refused(refusal) => Err(self.refused(refusal, &certificate)),
             AnswerBody::Granted { grant, orders, answer_u } => {
                 self.check(&grant, &certificate, &orders, now)?;
@@ -227,17 +289,7 @@ impl OperatorAttach {
     }
 
     fn refused(&self, refusal: SignedRefusal, certificate: &Certificate) -> OperatorError {
-        if !refusal.is_signed_by(&certificate.key) {
-            OperatorError::BrokerSignature
-        } else if refusal.broker != self.broker {
-            OperatorError::OtherBroker
-        } else if refusal.operator != self.id {
-            OperatorError::OtherOperator
-        } else if refusal.request != self.request {
-            OperatorError::OtherRequest
-        } else {
-            OperatorError::Refused(Box::new(refusal))
-        }
+        refused((&self.broker, self.id, &self.request), refusal, certificate)
     }
 
     fn check(

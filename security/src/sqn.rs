@@ -53,6 +53,23 @@ impl Sqn {
     pub const fn ind(self) -> u8 {
         (self.0 % IND_COUNT as u64) as u8
     }
+
+    /// The number in six octets, for a store.
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+
+    /// From [`Sqn::value`]; bits beyond 48 are dropped.
+    pub const fn from_value(v: u64) -> Self {
+        Self(v & ((1 << 48) - 1))
+    }
+
+    /// The one after it where each is durable before it is used: SEQ and IND rise by one (Annex C.1.1.3, C.3.4). SEQ ends after 2^43.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        let seq = if self.seq() < SEQ_MAX { self.seq() + 1 } else { SEQ_MAX };
+        Self::new(seq, self.ind().wrapping_add(1))
+    }
 }
 
 impl fmt::Debug for Sqn {

@@ -13,13 +13,16 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
+use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Shard, UeContext};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{ChaosRun, Deployment, GnbIndex, Sim, UeIndex, default_config, ue_config};
+use whimbrel_sim::{
+    ChaosRun, Deployment, GnbIndex, Sim, UeIndex, default_config, home_plmn, open_config, ue_config,
+};
 
 const UE: UeIndex = UeIndex(0);
 /// Chaos runs of which a CTA's snapshot is written; at the end of some, procedures are running.
@@ -212,10 +215,40 @@ fn exchange(figures: &mut Vec<String>) {
     }
 }
 
+const BROKER: &str = "b.example";
+
+/// Users of a broker are served.
+fn guest_config() -> Config {
+    let mut config = default_config();
+    open_config(&mut config);
+    if let Some(open) = &mut config.open {
+        open.homes.insert(home_plmn(), BROKER.parse().expect("a domain"));
+    }
+    config
+}
+
+/// A SAP UE and an ordinary UE of a broker's, each with a session.
+fn guests() -> Sim {
+    let mut net = Sim::builder(7).config(guest_config()).recorded().build();
+    net.add_broker(BROKER);
+    let gnb = net.add_gnb(gnb(1));
+    let ues = [net.add_sap_ue(gnb, 1, BROKER), net.add_home_ue(gnb, 2, BROKER, |_| {})];
+    net.advance(Duration::from_secs(1));
+    for ue in ues {
+        net.command(ue, Command::Register);
+        let session = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+        net.command(ue, Command::EstablishSession(session));
+        net.advance(Duration::from_secs(2));
+    }
+    net
+}
+
 /// Frames of one form that differ in kind, of chaos runs with many procedures.
 fn frames(form: &str) {
     if form == "config" {
-        return println!("{}", hex(default_config().to_flat().octets()));
+        return [default_config(), guest_config()]
+            .iter()
+            .for_each(|c| println!("{}", hex(c.to_flat().octets())));
     }
     if form == "snapshot" {
         for seed in 0..SNAPSHOTS {
@@ -225,19 +258,24 @@ fn frames(form: &str) {
         }
         return;
     }
-    let mut logs: Vec<Vec<Envelope>> = Vec::new();
-    for seed in 0..20 {
-        let mut net = ChaosRun::worst(seed, Deployment::Single).run();
+    let mut logs: Vec<(Config, Vec<Envelope>)> = Vec::new();
+    let mut take = |config: Config, mut net: Sim| {
         let recorded = net.recorder().contexts();
-        logs.extend(recorded.map(|(_, log)| log.iter().map(|r| r.envelope.clone()).collect()));
+        logs.extend(
+            recorded.map(|(_, log)| (config.clone(), log.iter().map(|r| r.envelope.clone()).collect())),
+        );
+    };
+    for seed in 0..20 {
+        take(default_config(), ChaosRun::worst(seed, Deployment::Single).run());
     }
+    take(guest_config(), guests());
     let mut kinds: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let words = |debug: String| -> String {
         let words = debug.split(|c: char| !c.is_ascii_alphanumeric());
         words.filter(|w| w.starts_with(|c: char| c.is_ascii_uppercase())).collect::<Vec<_>>().join(" ")
     };
-    for log in logs {
-        let mut shard = Shard::new(Arc::new(default_config()));
+    for (config, log) in logs {
+        let mut shard = Shard::new(Arc::new(config));
         for envelope in log {
             let batch = shard.handle(&envelope);
             match form {

@@ -63,7 +63,7 @@ pub use n3::N3_LATENCY;
 pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
 use observer::Observer;
 pub use observer::Tally;
-pub use open::{BrokerLoss, BrokerState, open_config};
+pub use open::{BrokerLoss, BrokerState, home_key, home_plmn, open_config};
 pub use partition::{Cut, Survivor};
 use peer_amf::PeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
@@ -75,7 +75,9 @@ use region::Cluster;
 pub use region::{CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
+pub use traffic::udp;
 use ues::UeNode;
+
 pub use user_plane::UpfState;
 use user_plane::{UpfNode, UserPlane};
 

@@ -1,13 +1,14 @@
 //! Brokers of the simulation, the way to them, and their users (CellBricks, chapter 3).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::{Config, Open};
 use whimbrel_control::open::{Answer, Request, Unreachable};
 use whimbrel_control::{OutputId, UeId};
-use whimbrel_ids::SNssai;
-use whimbrel_open::broker::{AnswerRecord, Broker, BrokerConfig, BrokerEvent, Policy, User};
+use whimbrel_ids::{PlmnId, SNssai, Supi};
+use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, Home, HomeUser, Policy, Record, User};
 use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey, hash};
 use whimbrel_open::id::{Domain, Pseudonym, UserId};
 use whimbrel_open::msg::{
@@ -15,8 +16,9 @@ use whimbrel_open::msg::{
 };
 use whimbrel_open::operator::Operator;
 use whimbrel_open::user;
-use whimbrel_ran::ue::{SapCard, SuciSource};
+use whimbrel_ran::ue::{SapCard, SuciSource, UeConfig};
 use whimbrel_resilience::Input;
+use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn};
 
 use crate::{GnbIndex, InFlight, Sim, UeIndex, ue_config};
 
@@ -24,6 +26,9 @@ use crate::{GnbIndex, InFlight, Sim, UeIndex, ue_config};
 const LATENCY_MICROS: (u64, u64) = (3_000, 8_000);
 /// What the broker gives each user.
 const QOS: Qos = Qos { ul_kbps: 20_000, dl_kbps: 50_000, five_qi: 9 };
+
+/// What a broker pays for a session of an ordinary UE: 10 MiB downlink.
+const HOME_CREDIT_MICROS: u64 = 2_000;
 
 /// How a broker fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +73,8 @@ struct Node {
     state: BrokerState,
     /// What survives it.
     users: BTreeMap<UserId, User>,
-    records: Vec<AnswerRecord>,
+    home: BTreeMap<Supi, HomeUser>,
+    records: Vec<Record>,
     before: Option<Vec<u8>>,
     asked: u64,
     loss: Option<(u64, BrokerLoss)>,
@@ -85,6 +91,16 @@ fn key(of: &str) -> SigningKey {
 }
 
 const VALIDITY: Validity = Validity { from: 0, until: u64::MAX };
+
+/// The PLMN of the USIMs of a broker of the simulation.
+pub fn home_plmn() -> PlmnId {
+    "999/71".parse().expect("a PLMN")
+}
+
+/// The home network's key under identifier 1, profile A.
+pub fn home_key() -> HomeNetworkPrivateKey {
+    HomeNetworkPrivateKey::profile_a(hash(b"home network key"))
+}
 
 /// Serves users of every broker that the simulation's authority certifies.
 pub fn open_config(config: &mut Config) {
@@ -105,6 +121,7 @@ pub fn open_config(config: &mut Config) {
         s_nssai: SNssai::sst(1),
         dnn: "internet".parse().expect("a DNN"),
         answer_timeout: Open::ANSWER_TIMEOUT,
+        questions_per_gnb: Open::QUESTIONS_PER_GNB,
     });
 }
 
@@ -125,7 +142,11 @@ fn broker(domain: &Domain, epoch: u8) -> Broker {
         },
     };
     let private = PrivateKey::new(hash(&[&[epoch], domain.as_str().as_bytes()].concat()));
-    Broker::new(config, (epoch, private), [7; 16]).expect("the certificate is its own")
+    let mut broker = Broker::new(config, (epoch, private), [7; 16]).expect("the certificate is its own");
+    let mut keys = HomeNetworkKeys::new();
+    keys.insert(1, home_key());
+    broker.set_home(Home { plmn: home_plmn(), keys, credit_micros: HOME_CREDIT_MICROS });
+    broker
 }
 
 impl Sim {
@@ -136,6 +157,7 @@ impl Sim {
             broker: broker(&domain, 1),
             state: BrokerState::Answering,
             users: BTreeMap::new(),
+            home: BTreeMap::new(),
             records: Vec::new(),
             before: None,
             asked: 0,
@@ -171,6 +193,39 @@ impl Sim {
         };
         let mut config = ue_config(n);
         config.suci = SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new(hash(&[n as u8; 9])) }));
+        self.add_ue(gnb, config)
+    }
+
+    /// The `n`th UE, an ordinary one with a USIM of a broker, which is the home network of [`home_plmn`].
+    pub fn add_home_ue(
+        &mut self,
+        gnb: GnbIndex,
+        n: u32,
+        domain: &str,
+        change: impl FnOnce(&mut UeConfig),
+    ) -> UeIndex {
+        let mut config = ue_config(n);
+        let digits =
+            home_plmn().digits().chain(format!("{n:010}").into_bytes().into_iter().map(|d| d - b'0'));
+        config.supi = Supi::from_digits(digits.collect::<Vec<_>>()).expect("15 digits");
+        let mut profile = (*config.profile).clone();
+        profile.home_plmn = home_plmn();
+        config.profile = Arc::new(profile);
+        change(&mut config);
+        let user = HomeUser {
+            user: UserId(
+                hash(&[&b"home "[..], &n.to_be_bytes()].concat())[..16].try_into().expect("16 octets"),
+            ),
+            functions: Milenage::new(&config.k, config.opc.clone()).into(),
+            revoked: false,
+            qos: QOS,
+            intercept: false,
+            filters: Vec::new(),
+            sqn: Sqn::ZERO,
+        };
+        let node = self.node(domain);
+        node.home.insert(config.supi, user.clone());
+        node.broker.set_home_user(config.supi, user);
         self.add_ue(gnb, config)
     }
 
@@ -284,11 +339,19 @@ impl Sim {
     /// to this operator, and of no other context's.
     pub(crate) fn check_grants(&self) {
         let mut used = BTreeSet::new();
-        let guests = self.contexts().filter_map(|c| Some((c, c.amf.supi.filter(|s| s.is_nai())?)));
-        for (context, supi) in guests.filter(|(c, _)| c.amf.registered || !c.sessions.is_empty()) {
-            let named = |(p, g): (&Pseudonym, &Grant)| supi.value() == p.nai(&g.broker);
-            assert!(self.brokers.granted.iter().any(named), "{:?} is served without a grant", context.id);
-            assert!(used.insert(supi), "a grant is used twice");
+        let home = home_plmn();
+        let guests = self.contexts().filter(|c| c.amf.supi.is_some_and(|s| s.is_nai() || s.is_of(home)));
+        for context in guests.filter(|c| c.amf.registered || !c.sessions.is_empty()) {
+            let Some(held) = &context.grant else { panic!("{:?} is served without a grant", context.id) };
+            let grant = &held.grant.grant;
+            assert_eq!(
+                self.brokers.granted.get(&grant.pseudonym),
+                Some(grant),
+                "the broker has not granted that"
+            );
+            let named = context.amf.supi.is_some_and(|s| s.value() == grant.supi());
+            assert!(named || grant.is_of_ordinary_ue(), "{:?} has another's grant", context.id);
+            assert!(used.insert(grant.pseudonym), "a grant is used twice");
         }
     }
 }
@@ -299,6 +362,9 @@ impl Node {
         self.broker = broker(domain, 1);
         for (id, user) in &self.users {
             self.broker.set_user(*id, user.clone());
+        }
+        for (supi, user) in &self.home {
+            self.broker.set_home_user(*supi, user.clone());
         }
         for record in &self.records {
             self.broker.restore(record.clone());

@@ -59,11 +59,12 @@ impl Sim {
 }
 
 /// A UDP packet from the data network.
-pub(crate) fn udp(to: Ipv4Addr, content: &[u8]) -> Vec<u8> {
-    let octets = content.len() as u8;
-    let mut p = vec![0x45, 0, 0, 28 + octets, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
+pub fn udp(to: Ipv4Addr, content: &[u8]) -> Vec<u8> {
+    let octets = content.len() as u16;
+    let [[total_high, total], [high, low]] = [28 + octets, 8 + octets].map(u16::to_be_bytes);
+    let mut p = vec![0x45, 0, total_high, total, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     p.extend_from_slice(&to.octets());
-    p.extend_from_slice(&[0, 7, 0, 7, 0, 8 + octets, 0, 0]);
+    p.extend_from_slice(&[0, 7, 0, 7, high, low, 0, 0]);
     p.extend_from_slice(content);
     p
 }

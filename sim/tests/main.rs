@@ -39,6 +39,7 @@ mod n2_handover;
 mod network_run;
 mod not_ip;
 mod open;
+mod open_home;
 mod out_of_state;
 mod outdated;
 mod packets_in_handover;

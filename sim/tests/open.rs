@@ -16,9 +16,9 @@ use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_sim::{BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config};
 
-const BROKER: &str = "b.example";
+pub(crate) const BROKER: &str = "b.example";
 
-fn config() -> whimbrel_control::config::Config {
+pub(crate) fn config() -> whimbrel_control::config::Config {
     let mut config = default_config();
     open_config(&mut config);
     config
@@ -61,7 +61,7 @@ fn broker_refusal(net: &Sim, ue: UeIndex) -> Option<Option<RefusalCause>> {
     })
 }
 
-fn fault(net: &Sim) -> BrokerFault {
+pub(crate) fn fault(net: &Sim) -> BrokerFault {
     match first_refusal(net) {
         Some(Refusal::Broker { broker, why }) if broker == BROKER => why,
         other => panic!("{other:?}"),
@@ -69,7 +69,7 @@ fn fault(net: &Sim) -> BrokerFault {
 }
 
 /// The plain 5GMM messages, and the SECURITY MODE COMMANDs, that the core has sent.
-fn nas_of(messages: &[Message]) -> Vec<mm::Message> {
+pub(crate) fn nas_of(messages: &[Message]) -> Vec<mm::Message> {
     let downlink = messages.iter().filter_map(|m| match m {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu.clone()),
         _ => None,
@@ -105,7 +105,7 @@ fn a_brokers_ue_registers_with_one_question_and_without_a_challenge() {
     replays(&mut net);
 }
 
-fn replays(net: &mut Sim) {
+pub(crate) fn replays(net: &mut Sim) {
     let config = net.config();
     let ues: Vec<UeId> = net.recorder().contexts().map(|(ue, _)| ue).collect();
     let ran: usize = ues.into_iter().map(|ue| net.recorder().replay(ue, &config)).sum();

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio_rustls::rustls::ServerConfig;
 use whimbrel_broker::engine::EpochRule;
 use whimbrel_broker::{PORT, files, tls};
-use whimbrel_open::broker::{BrokerConfig, Policy};
+use whimbrel_ids::PlmnId;
+use whimbrel_open::broker::{BrokerConfig, Home, Policy};
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::{Price, Subject};
 
@@ -16,7 +17,7 @@ use super::open::{Currency, trust};
 use super::section::{Pass, Section};
 use super::value::words;
 use super::yaml::{Node, NodeValue, Position};
-use super::{LoadError, Log, parse_as, service, text_of};
+use super::{LoadError, Log, home_network_key, parse_as, service, text_of};
 
 /// Where the file is looked for if none is named.
 pub(crate) const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
@@ -25,6 +26,8 @@ pub(crate) const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"
 #[derive(Debug)]
 pub(crate) struct Broker {
     pub(crate) machine: BrokerConfig,
+    /// Its home network, if it has ordinary UEs.
+    pub(crate) home: Option<Home>,
     pub(crate) listed_only: bool,
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -38,6 +41,8 @@ pub(crate) struct Broker {
 #[derive(Debug)]
 pub(crate) struct BrokerStore {
     pub(crate) domain: Domain,
+    /// The home network of its ordinary UEs.
+    pub(crate) home_plmn: Option<PlmnId>,
     pub(crate) store: PathBuf,
     /// The public key under which the broker signs.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
@@ -124,6 +129,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     });
     let trust = trust(s);
     let (policy, listed_only) = policy(s);
+    let home = home(s);
     let epochs = s.section("epochs", "Keys to which users seal their identities.", |s| {
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let begin = s.value(
@@ -161,6 +167,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     };
     let known = signing.as_ref().map(|key| BrokerStore {
         domain: domain.clone(),
+        home_plmn: home.as_ref().map(|h| h.plmn),
         store: store.clone(),
         key: key.verifying_key(),
     });
@@ -190,9 +197,25 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     let broker =
         signing.zip(certificate).zip(tls).zip(policy).map(|(((signing, certificate), tls), policy)| {
             let machine = BrokerConfig { domain, certificate, signing, trust, policy };
-            Broker { machine, listed_only, listen, admin, tls, store, epochs, log }
+            Broker { machine, home, listed_only, listen, admin, tls, store, epochs, log }
         });
     (broker, known)
+}
+
+/// The home network of ordinary UEs.
+fn home(s: &mut Section<'_, '_>) -> Option<Home> {
+    let doc = "The home network of users that have a USIM in place of a key pair (docs/open.md). Served if `plmn` is given.";
+    s.section("home", doc, |s| {
+        let plmn = s.optional::<PlmnId>("plmn", "999/71", "The first digits of the IMSIs; operators list it in `open.homes`.");
+        let credit_micros = s.value(
+            "credit",
+            500_000u64,
+            "What is paid for a session of such a user at most, in millionths of a unit: the operator alone reports its usage.",
+        );
+        let keys = home_network_key::read(s);
+        let plmn = plmn?;
+        Some(Home { plmn, keys: super::typed::home_network_keys(&keys), credit_micros })
+    })
 }
 
 fn policy(s: &mut Section<'_, '_>) -> (Option<Policy>, bool) {

@@ -88,6 +88,7 @@ impl Open {
             s_nssai: self.s_nssai,
             dnn: self.dnn.clone(),
             answer_timeout: self.answer_within,
+            questions_per_gnb: self.questions_per_gnb,
         }
     }
 }
@@ -160,8 +161,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
         );
         let questions_per_gnb = s.value(
             "questions_per_gnb",
-            100u32,
-            "Attaches per second through one gNB that are passed on to brokers; a busy gNB has some ten.",
+            control::Open::QUESTIONS_PER_GNB,
+            "Questions to brokers per second that UEs of one gNB may cause; an attach is one or two, and a busy gNB has some ten attaches.",
         );
         let (key_file, certificate) = match (key_file, certificate) {
             (Some(key_file), Some(certificate)) => (key_file, certificate),

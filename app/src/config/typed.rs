@@ -7,7 +7,9 @@ use whimbrel_control::config as control;
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 
-use super::{Config, DataNetwork, LadnLeaving, Protection, RefusalAnswer, Scheme, Timers, Upf};
+use super::{
+    Config, DataNetwork, HomeNetworkKey, LadnLeaving, Protection, RefusalAnswer, Scheme, Timers, Upf,
+};
 
 /// Version of the configuration that a start puts in force; a reload would count on.
 const FIRST_VERSION: u32 = 1;
@@ -72,14 +74,19 @@ impl Config {
 
     /// The keys that reveal SUCIs. A key that is none was refused when the file was read.
     pub(crate) fn home_network_keys(&self) -> HomeNetworkKeys {
-        let mut keys = HomeNetworkKeys::new();
-        for key in &self.home_network_keys {
-            if let Some(private) = private_key(key.scheme, key.private_key) {
-                keys.insert(key.id, private);
-            }
-        }
-        keys
+        home_network_keys(&self.home_network_keys)
     }
+}
+
+/// Keys that were read.
+pub(super) fn home_network_keys(read: &[HomeNetworkKey]) -> HomeNetworkKeys {
+    let mut keys = HomeNetworkKeys::new();
+    for key in read {
+        if let Some(private) = private_key(key.scheme, key.private_key) {
+            keys.insert(key.id, private);
+        }
+    }
+    keys
 }
 
 /// A private key of its octets; `None` if they are no key of the scheme.

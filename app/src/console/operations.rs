@@ -526,6 +526,8 @@ fn deregistered(why: Deregistered) -> &'static str {
         Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
         Deregistered::Fault => "the UE's context was discarded: the core failed on one of its messages",
         Deregistered::StateLost => "the UE's context was lost with its CPFs",
+        Deregistered::GrantExpired => "the UE is deregistered: its broker's grant expired",
+        Deregistered::CreditUsedUp => "the UE is deregistered: the credit of its broker's grant was used up",
     }
 }
 

@@ -155,6 +155,8 @@ fn ue_events() -> Vec<Event> {
         Deregistered::BySubscription,
         Deregistered::Fault,
         Deregistered::StateLost,
+        Deregistered::GrantExpired,
+        Deregistered::CreditUsedUp,
     ];
     let mut all = vec![
         Event::Completed { procedure: Procedure::Registration, subject, took: Duration::ZERO },

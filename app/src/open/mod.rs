@@ -5,7 +5,6 @@
 //! one log line says who is at fault and what to do.
 
 mod address;
-mod budget;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,11 +18,10 @@ use tracing::{info, warn};
 use whimbrel_broker::client::{AskError, Client};
 use whimbrel_broker::{PORT, tls};
 use whimbrel_control::open::{Answer, Request, Unreachable};
-use whimbrel_control::{AssociationId, OutputId, UeId};
+use whimbrel_control::{OutputId, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
 
-use self::budget::Budget;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
@@ -55,7 +53,6 @@ pub(crate) struct Brokers {
     answers: mpsc::Receiver<Answered>,
     /// Answered without a question to the broker.
     refused: Vec<Answered>,
-    budget: Budget,
     console: Arc<Console>,
     counts: Arc<Counts>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -65,7 +62,6 @@ pub(crate) struct Brokers {
 struct Counts {
     asked: AtomicU64,
     answered: AtomicU64,
-    over_budget: AtomicU64,
     under_way: AtomicUsize,
     unreachable: std::sync::Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -101,26 +97,16 @@ impl Brokers {
                 runtime.shutdown_background();
             })
             .map_err(|e| format!("the thread for brokers cannot start: {e}"))?;
-        let budget = Budget::new(open.questions_per_gnb);
         info!(operator = %open.operator.id(), "UEs of brokers are served");
         console.components(|c| c.set("brokers", Condition::Up, "no question to a broker has failed"));
-        Ok(Self { sender, answers, refused: Vec::new(), budget, console, counts, thread: Some(thread) })
+        Ok(Self { sender, answers, refused: Vec::new(), console, counts, thread: Some(thread) })
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(
-        &mut self,
-        now: Instant,
-        (ue, to, request): (UeId, OutputId, Request),
-        gnb: Option<AssociationId>,
-    ) {
-        let within_budget = self.budget.take(now, gnb);
-        if !within_budget {
-            self.counts.over_budget.fetch_add(1, Ordering::Relaxed);
-        }
+    pub(crate) fn ask(&mut self, (ue, to, request): (UeId, OutputId, Request)) {
         let room = self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX;
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
-        if within_budget && room {
+        if room {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
             if self.sender.send(Asked { ue, to, request }).is_ok() {
                 return;
@@ -145,7 +131,6 @@ impl Brokers {
         let mut samples = vec![
             one(Metric::BrokerQuestions, load(&self.counts.asked)),
             one(Metric::BrokerAnswers, load(&self.counts.answered)),
-            one(Metric::BrokerOverBudget, load(&self.counts.over_budget)),
         ];
         let unreachable = self.counts.unreachable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         samples.extend(unreachable.iter().map(|(reason, count)| Sample {
@@ -358,7 +343,9 @@ fn explain(domain: &Domain, reason: Unreachable, detail: &str) -> String {
         Unreachable::Status(_) | Unreachable::TooLong => {
             ("the broker", "what answers there is no broker, or it is overloaded: ask its operator")
         }
-        Unreachable::Busy => ("this core", "too many questions are under way; see `open.questions_per_gnb`"),
+        Unreachable::Busy => {
+            ("this core", "too many questions are under way; it is overloaded, or a broker answers slowly")
+        }
     };
     format!("attaches of users of broker {domain} fail: {detail}; at fault: {fault}; {fix}")
 }

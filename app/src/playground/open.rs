@@ -1,5 +1,6 @@
 //! Three operators and two brokers of their own, for `demo --scenario open`: cores and brokers are processes, in the network namespace of
-//! the playground, with certificates of an authority made for them and TLS between operators and brokers.
+//! the playground, with certificates of an authority made for them and TLS between operators and brokers. One UE in five is an ordinary
+//! one with a USIM of its broker, the others use SAP.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use whimbrel_broker::storage::{NamedUser, Sqlite, Storage};
+use whimbrel_broker::storage::{NamedHomeUser, NamedUser, Sqlite, Storage, UsimKeys};
 use whimbrel_broker::{files, hex, now, random, tls};
-use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
-use whimbrel_open::broker::User;
+use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{Seed, SigningKey};
 use whimbrel_open::id::{Domain, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Validity};
@@ -21,7 +22,7 @@ use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SapCard, SuciSource, UeConfig};
-use whimbrel_security::UsimSqn;
+use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
 
 use super::{READY_WITHIN, STOPPED_WITHIN, first_supi, seed, this_program};
 use crate::client::Client;
@@ -29,6 +30,8 @@ use crate::client::Client;
 /// The operators, and the brokers.
 pub(crate) const OPERATORS: usize = 3;
 pub(crate) const BROKERS: usize = 2;
+/// Every so many-th UE is an ordinary one.
+const ORDINARY_EVERY: usize = 5;
 /// Counters of a SIM between two rounds: more than the attaches of one.
 const COUNTERS_PER_ROUND: u64 = 1_000;
 
@@ -121,6 +124,9 @@ pub(crate) struct Broker {
     client: Client,
     key: SigningKey,
     epoch: EpochKey,
+    /// The home network of its ordinary UEs, and the key that conceals their SUPIs.
+    home: PlmnId,
+    home_key: Arc<HomeNetworkPublicKey>,
 }
 
 /// A user of a broker.
@@ -128,6 +134,8 @@ struct OpenUser {
     id: UserId,
     key: [u8; 32],
     broker: usize,
+    /// Whether it has a USIM (class 2) in place of a key pair (class 3).
+    ordinary: bool,
     subscription: Subscription,
 }
 
@@ -168,12 +176,18 @@ impl OpenPlayground {
         Ok(playground)
     }
 
+    /// How many of the users are ordinary ones.
+    pub(crate) fn ordinary(&self) -> usize {
+        self.users.iter().filter(|u| u.ordinary).count()
+    }
+
     fn make_users(&mut self, ues: u32) -> Result<(), String> {
         for (n, subscription) in fleet::subscriptions(&seed()?, first_supi(), ues).into_iter().enumerate() {
             self.users.push(OpenUser {
                 id: UserId(random()?),
                 key: random()?,
                 broker: n % BROKERS,
+                ordinary: n % ORDINARY_EVERY == 0,
                 subscription,
             });
         }
@@ -195,9 +209,16 @@ impl OpenPlayground {
         let state = storage.load(now()).map_err(|e| e.to_string())?;
         let Some(epoch) = state.epochs.last() else { return Err("the database has no epoch key".into()) };
         let epoch = EpochKey { id: epoch.id, public: epoch.key.share() };
-        let users: Vec<NamedUser> =
-            self.users.iter().filter(|u| u.broker == nth).enumerate().map(|(i, u)| named(i, u)).collect();
+        let home = home_plmn(nth)?;
+        let own = || self.users.iter().filter(|u| u.broker == nth).enumerate();
+        let users: Vec<NamedUser> = own().filter(|(_, u)| !u.ordinary).map(|(i, u)| named(i, u)).collect();
         storage.add_users(&users).map_err(|e| e.to_string())?;
+        for (i, user) in own().filter(|(_, u)| u.ordinary) {
+            storage.add_home_user(&named_home(i, user, home)?).map_err(|e| e.to_string())?;
+        }
+        let home_key = random::<32>()?;
+        files::write_private(&folder.join("suci-1.key"), &hex(&home_key))?;
+        let home_key = Arc::new(HomeNetworkPrivateKey::profile_a(home_key).public_key());
         drop(storage);
         let host = Ipv4Addr::new(127, 0, 0, 20 + nth as u8);
         let address = SocketAddr::from((host, whimbrel_broker::PORT));
@@ -206,7 +227,9 @@ impl OpenPlayground {
         let yaml = format!(
             "domain: {domain}\nkey_file: {dir}/broker.key\ncertificate: {dir}/broker.cert\nstore: {dir}/broker.db\n\
              listen: \"{address}\"\nadmin: {{ address: \"{admin}\" }}\n\
-             tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\nauthorities: [\"{}\"]\n",
+             tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\n\
+             home: {{ plmn: {home}, home_network_keys: [{{ id: 1, scheme: A, private_key_file: {dir}/suci-1.key }}] }}\n\
+             authorities: [\"{}\"]\n",
             hex(&authority.verifying_key().octets())
         );
         let file = folder.join("broker.yaml");
@@ -216,7 +239,7 @@ impl OpenPlayground {
         let client = Client::new(admin);
         let ready = client.clone();
         process.until("does not serve", move || ready.reading("whimbrel_broker_users").is_ok())?;
-        Ok((Broker { process, domain, address, client, key, epoch }, made.certificate))
+        Ok((Broker { process, domain, address, client, key, epoch, home, home_key }, made.certificate))
     }
 
     /// Starts an operator's core.
@@ -237,6 +260,8 @@ impl OpenPlayground {
             .iter()
             .map(|b| format!("{{ broker: {}, address: \"{}\" }}", b.domain, b.address))
             .collect();
+        let homes: Vec<String> =
+            self.brokers.iter().map(|b| format!("{{ plmn: {}, broker: {} }}", b.home, b.domain)).collect();
         let yaml = format!(
             "plmn: {plmn}\n\
              store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key }}\n\
@@ -253,10 +278,12 @@ impl OpenPlayground {
              \x20 certificate: {dir}/operator.cert\n\
              \x20 authorities: [\"{}\"]\n\
              \x20 addresses: [{}]\n\
+             \x20 homes: [{}]\n\
              \x20 tls_roots: {}\n\
              \x20 questions_per_gnb: 10000\n",
             hex(&authority.verifying_key().octets()),
             addresses.join(", "),
+            homes.join(", "),
             roots.display()
         );
         let file = folder.join("whimbrel.yaml");
@@ -277,6 +304,9 @@ impl OpenPlayground {
 
     fn ue(&self, user: &OpenUser, profile: &Arc<Profile>, round: usize) -> UeConfig {
         let broker = &self.brokers[user.broker];
+        if user.ordinary {
+            return ordinary_ue(user, profile, broker);
+        }
         let sim = Sim {
             user: user.id,
             broker: broker.domain.clone(),
@@ -339,12 +369,52 @@ fn certify(authority: &SigningKey, subject: Subject, key: &SigningKey, file: &Pa
     files::write_public(file, &files::certificate_text(&certificate))
 }
 
+const QOS: Qos = Qos { ul_kbps: 10_000, dl_kbps: 50_000, five_qi: 9 };
+
+/// The home network of the ordinary UEs of a broker: no operator's.
+fn home_plmn(broker: usize) -> Result<PlmnId, String> {
+    format!("999/{}", 91 + broker).parse().map_err(|e| format!("{e}"))
+}
+
+/// The IMSI of an ordinary UE: that of the subscription, in its home network.
+fn home_supi(user: &OpenUser, home: PlmnId) -> Option<Supi> {
+    Supi::from_digits(home.digits().chain(user.subscription.supi.digits().skip(5)))
+}
+
+fn ordinary_ue(user: &OpenUser, profile: &Profile, broker: &Broker) -> UeConfig {
+    let (k, opc) = user.subscription.key();
+    let profile = Arc::new(Profile { home_plmn: broker.home, ..profile.clone() });
+    UeConfig {
+        profile,
+        supi: home_supi(user, broker.home).expect("15 digits"),
+        pei: user.subscription.pei,
+        k,
+        opc,
+        sqn: UsimSqn::default(),
+        suci: SuciSource::Concealed { key: broker.home_key.clone(), key_id: 1, seed: user.key },
+    }
+}
+
+fn named_home(nth: usize, user: &OpenUser, home: PlmnId) -> Result<NamedHomeUser, String> {
+    let keys = UsimKeys { k: user.subscription.k, opc: user.subscription.opc };
+    let supi = home_supi(user, home).ok_or("the IMSI has too many digits")?;
+    let of_broker = HomeUser {
+        user: user.id,
+        functions: keys.functions(),
+        revoked: false,
+        qos: QOS,
+        intercept: false,
+        filters: Vec::new(),
+        sqn: Sqn::ZERO,
+    };
+    Ok(NamedHomeUser { name: format!("user-{}", nth + 1), supi, keys, user: of_broker })
+}
+
 fn named(nth: usize, user: &OpenUser) -> NamedUser {
-    let qos = Qos { ul_kbps: 10_000, dl_kbps: 50_000, five_qi: 9 };
     let user_of_broker = User {
         key: SigningKey::new(&user.key).verifying_key(),
         revoked: false,
-        qos,
+        qos: QOS,
         intercept: false,
         filters: Vec::new(),
         counter: 0,

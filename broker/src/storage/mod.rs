@@ -7,11 +7,12 @@ mod sqlite;
 use core::fmt;
 use std::path::PathBuf;
 
-use whimbrel_ids::Instant;
-use whimbrel_open::broker::{AnswerRecord, User};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_open::broker::{HomeUser, Record, User};
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::id::{OperatorId, UserId};
 use whimbrel_open::msg::Grant;
+use whimbrel_security::{AkaFunctions, K, Milenage, Opc};
 
 pub use sqlite::Sqlite;
 
@@ -27,6 +28,41 @@ pub struct NamedUser {
     pub id: UserId,
     /// The rest.
     pub user: User,
+}
+
+/// A user with a USIM, and the keys from which its vectors are made.
+#[derive(Clone, Debug)]
+pub struct NamedHomeUser {
+    /// The name, unique at this broker.
+    pub name: String,
+    /// The subscriber.
+    pub supi: Supi,
+    /// K and OPc of Milenage (TS 35.206). Redacted in `Debug`.
+    pub keys: UsimKeys,
+    /// The rest; its functions are those of the keys.
+    pub user: HomeUser,
+}
+
+/// K and OPc.
+#[derive(Clone, PartialEq, Eq, zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
+pub struct UsimKeys {
+    /// K.
+    pub k: [u8; 16],
+    /// OPc.
+    pub opc: [u8; 16],
+}
+
+impl fmt::Debug for UsimKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UsimKeys(…)")
+    }
+}
+
+impl UsimKeys {
+    /// The functions that they key.
+    pub fn functions(&self) -> AkaFunctions {
+        Milenage::new(&K::new(self.k), Opc::new(self.opc)).into()
+    }
 }
 
 /// What the broker knows of an operator.
@@ -73,10 +109,12 @@ pub struct State {
     pub epochs: Vec<Epoch>,
     /// Users.
     pub users: Vec<NamedUser>,
+    /// Users with a USIM.
+    pub home_users: Vec<NamedHomeUser>,
     /// Operators.
     pub operators: Vec<KnownOperator>,
     /// Answers that may be asked for again, oldest first.
-    pub answers: Vec<AnswerRecord>,
+    pub answers: Vec<Record>,
 }
 
 /// What another process changed.
@@ -84,6 +122,8 @@ pub struct State {
 pub struct Changes {
     /// The users that were added or changed.
     pub users: Vec<NamedUser>,
+    /// The users with a USIM that were added or changed.
+    pub home_users: Vec<NamedHomeUser>,
     /// All operators.
     pub operators: Vec<KnownOperator>,
     /// All epoch keys, oldest first.
@@ -93,9 +133,9 @@ pub struct Changes {
 /// An answer to be made durable before it leaves.
 #[derive(Debug)]
 pub struct Answered {
-    /// The answer and the counter that it used up.
-    pub record: AnswerRecord,
-    /// The lowest number of the user's tickets that is not used up.
+    /// The answer, and the counter or SQN that it used up.
+    pub record: Record,
+    /// The lowest number of the user's tickets that is not used up; 0 of an ordinary UE, which has none.
     pub ticket: u64,
     /// What was granted, unless it is a refusal.
     pub grant: Option<Grant>,
@@ -118,7 +158,11 @@ pub trait Storage: Send {
     fn list_users(&mut self, after: &str, limit: usize) -> Result<Vec<NamedUser>, StorageError>;
     /// One user.
     fn user(&mut self, name: &str) -> Result<NamedUser, StorageError>;
-    /// Revokes a user's key.
+    /// Adds a user with a USIM.
+    fn add_home_user(&mut self, user: &NamedHomeUser) -> Result<(), StorageError>;
+    /// All users with a USIM, by name.
+    fn home_users(&mut self) -> Result<Vec<NamedHomeUser>, StorageError>;
+    /// Revokes a user's key, or ends the subscription of a USIM.
     fn revoke_user(&mut self, name: &str) -> Result<(), StorageError>;
     /// Adds an operator or replaces what is known of it.
     fn set_operator(&mut self, operator: KnownOperator) -> Result<(), StorageError>;

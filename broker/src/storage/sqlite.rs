@@ -10,21 +10,22 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 use whimbrel_ids::Instant;
-use whimbrel_open::broker::{ANSWER_KEPT, AnswerRecord, User};
+use whimbrel_open::broker::{ANSWER_KEPT, AnswerRecord, HomeRecord, HomeUser, Record, User};
 use whimbrel_open::crypto::{PrivateKey, VerifyingKey};
 use whimbrel_open::id::{OperatorId, UserId};
 use whimbrel_open::msg::{AnswerKey, Filter, OperatorOrders, Qos};
+use whimbrel_security::Sqn;
 use zeroize::Zeroizing;
 
 use super::{
-    Answered, Changes, Epoch, GRANT_KEPT_S, GivenGrant, KnownOperator, NamedUser, State, Storage,
-    StorageError,
+    Answered, Changes, Epoch, GRANT_KEPT_S, GivenGrant, KnownOperator, NamedHomeUser, NamedUser, State,
+    Storage, StorageError, UsimKeys,
 };
 
 /// "WhBr": a file of another program is refused.
 const APPLICATION_ID: i64 = 0x5768_4272;
 /// Version of the layout.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// A command waits this long for the broker's commit, and the broker for a command's.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -70,6 +71,39 @@ const LAYOUT: &str = "
     CREATE INDEX granted_from ON granted (valid_from);
     INSERT INTO setting VALUES ('generation', 0);
 ";
+
+/// What version 2 has beside version 1: users with a USIM. K and OPc are as secret as the epoch keys beside them: the file is its owner's.
+const HOME_LAYOUT: &str = "
+    CREATE TABLE home_user (
+        supi TEXT PRIMARY KEY,
+        id BLOB NOT NULL UNIQUE,
+        name TEXT NOT NULL UNIQUE,
+        k BLOB NOT NULL,
+        opc BLOB NOT NULL,
+        revoked INTEGER NOT NULL,
+        ul_kbps INTEGER NOT NULL,
+        dl_kbps INTEGER NOT NULL,
+        five_qi INTEGER NOT NULL,
+        sqn INTEGER NOT NULL,
+        generation INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX home_user_generation ON home_user (generation);
+    CREATE TABLE home_answer (
+        operator TEXT NOT NULL,
+        request BLOB NOT NULL,
+        supi TEXT NOT NULL,
+        user BLOB NOT NULL,
+        sqn INTEGER NOT NULL,
+        rand BLOB NOT NULL,
+        confirmation BLOB,
+        given INTEGER NOT NULL,
+        octets BLOB NOT NULL,
+        PRIMARY KEY (operator, request)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX home_answer_given ON home_answer (given);
+";
+
+const HOME_USER_COLUMNS: &str = "supi, id, name, k, opc, revoked, ul_kbps, dl_kbps, five_qi, sqn, generation";
 
 const USER_COLUMNS: &str =
     "id, name, key, revoked, ul_kbps, dl_kbps, five_qi, intercept, filters, counter, ticket, generation";
@@ -158,6 +192,23 @@ impl Sqlite {
         })
     }
 
+    fn home_users_after(&self, generation: i64) -> Result<Vec<NamedHomeUser>, StorageError> {
+        self.read(|db| {
+            let sql =
+                format!("SELECT {HOME_USER_COLUMNS} FROM home_user WHERE generation > ?1 ORDER BY name");
+            db.prepare_cached(&sql)?.query_map([generation], home_user_of)?.collect()
+        })
+    }
+
+    /// What was answered since then, oldest first.
+    fn home_answers(&self, since: i64) -> Result<Vec<HomeRecord>, StorageError> {
+        self.read(|db| {
+            let sql = "SELECT operator, request, supi, user, sqn, rand, confirmation, given, octets FROM home_answer \
+                       WHERE given >= ?1 ORDER BY given";
+            db.prepare(sql)?.query_map([since], home_record_of)?.collect()
+        })
+    }
+
     fn is_changed(&mut self, changed: usize, otherwise: StorageError) -> Result<(), StorageError> {
         if changed == 0 { Err(otherwise) } else { Ok(()) }
     }
@@ -188,9 +239,13 @@ fn layout(db: &Connection) -> rusqlite::Result<(i64, i64)> {
 
 fn create(db: &mut Connection) -> rusqlite::Result<()> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if layout(&tx)? == (0, 0) {
+    let found = layout(&tx)?;
+    if found == (0, 0) {
         tx.execute_batch(LAYOUT)?;
         tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    if matches!(found, (0, 0) | (APPLICATION_ID, 1)) {
+        tx.execute_batch(HOME_LAYOUT)?;
         tx.pragma_update(None, "user_version", VERSION)?;
     }
     tx.commit()
@@ -229,6 +284,41 @@ fn user_of(row: &Row<'_>) -> rusqlite::Result<NamedUser> {
     Ok(NamedUser { id: UserId(octets(row, 0)?), name: row.get(1)?, user })
 }
 
+fn home_user_of(row: &Row<'_>) -> rusqlite::Result<NamedHomeUser> {
+    let supi: String = row.get(0)?;
+    let keys = UsimKeys { k: octets(row, 3)?, opc: octets(row, 4)? };
+    let user = HomeUser {
+        user: UserId(octets(row, 1)?),
+        functions: keys.functions(),
+        revoked: row.get(5)?,
+        qos: Qos { ul_kbps: row.get(6)?, dl_kbps: row.get(7)?, five_qi: row.get(8)? },
+        intercept: false,
+        filters: Vec::new(),
+        sqn: sqn(row, 9)?,
+    };
+    Ok(NamedHomeUser { name: row.get(2)?, supi: supi.parse().map_err(|_| damaged(0))?, keys, user })
+}
+
+fn home_record_of(row: &Row<'_>) -> rusqlite::Result<HomeRecord> {
+    let (operator, supi): (String, String) = (row.get(0)?, row.get(2)?);
+    let confirmation: Option<Vec<u8>> = row.get(6)?;
+    Ok(HomeRecord {
+        operator: operator.parse().map_err(|_| damaged(0))?,
+        request: octets(row, 1)?,
+        supi: supi.parse().map_err(|_| damaged(2))?,
+        user: UserId(octets(row, 3)?),
+        sqn: sqn(row, 4)?,
+        rand: octets(row, 5)?,
+        confirmation: confirmation.map(|c| c.try_into().map_err(|_| damaged(6))).transpose()?,
+        given: Instant(row.get::<_, i64>(7)?.cast_unsigned()),
+        octets: row.get(8)?,
+    })
+}
+
+fn sqn(row: &Row<'_>, column: usize) -> rusqlite::Result<Sqn> {
+    Ok(Sqn::from_value(row.get::<_, i64>(column)?.cast_unsigned()))
+}
+
 /// `192.0.2.0/24`.
 fn filter_of(text: &str) -> Option<Filter> {
     let (address, prefix) = text.split_once('/')?;
@@ -250,21 +340,23 @@ impl Storage for Sqlite {
         }
         (self.data_version, self.generation) = self.newest()?;
         let since = Instant(now.0.saturating_sub(ANSWER_KEPT.as_micros() as u64));
-        let answers = self.read(|db| {
+        let mut answers: Vec<Record> = self.read(|db| {
             let sql = "SELECT user, counter, key, given, octets FROM answer WHERE given >= ?1 ORDER BY given";
             let record = |row: &Row<'_>| {
-                Ok(AnswerRecord {
+                Ok(Record::Attach(AnswerRecord {
                     user: UserId(octets(row, 0)?),
                     counter: row.get::<_, i64>(1)?.cast_unsigned(),
                     key: AnswerKey(octets(row, 2)?),
                     given: Instant(row.get::<_, i64>(3)?.cast_unsigned()),
                     octets: row.get(4)?,
-                })
+                }))
             };
             db.prepare(sql)?.query_map([since.0.cast_signed()], record)?.collect()
         })?;
+        answers.extend(self.home_answers(since.0.cast_signed())?.into_iter().map(Record::Home));
         let (epochs, operators) = (self.epochs()?, self.operators()?);
-        Ok(State { ticket_key, epochs, users: self.users_after(-1)?, operators, answers })
+        let (users, home_users) = (self.users_after(-1)?, self.home_users_after(-1)?);
+        Ok(State { ticket_key, epochs, users, home_users, operators, answers })
     }
 
     fn changes(&mut self) -> Result<Option<Changes>, StorageError> {
@@ -273,8 +365,9 @@ impl Storage for Sqlite {
             return Ok(None);
         }
         let users = self.users_after(self.generation)?;
+        let home_users = self.home_users_after(self.generation)?;
         (self.data_version, self.generation) = (version, generation);
-        Ok(Some(Changes { users, operators: self.operators()?, epochs: self.epochs()? }))
+        Ok(Some(Changes { users, home_users, operators: self.operators()?, epochs: self.epochs()? }))
     }
 
     fn commit(&mut self, batch: &[Answered]) -> Result<(), StorageError> {
@@ -285,11 +378,38 @@ impl Storage for Sqlite {
             let mut answer =
                 tx.prepare_cached("INSERT OR REPLACE INTO answer VALUES (?1, ?2, ?3, ?4, ?5)")?;
             let mut granted = tx.prepare_cached("INSERT INTO granted VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            let mut home_user =
+                tx.prepare_cached("UPDATE home_user SET sqn = max(sqn, ?2) WHERE supi = ?1")?;
+            let mut home_answer = tx.prepare_cached(
+                "INSERT OR REPLACE INTO home_answer VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?;
             for Answered { record, ticket, grant } in batch {
-                let (id, counter) = (record.user.0, record.counter.cast_signed());
-                user.execute(params![id, counter, ticket.cast_signed()])?;
-                let given = record.given.0.cast_signed();
-                answer.execute(params![id, counter, record.key.0, given, record.octets])?;
+                let id = match record {
+                    Record::Attach(r) => {
+                        let (id, counter) = (r.user.0, r.counter.cast_signed());
+                        user.execute(params![id, counter, ticket.cast_signed()])?;
+                        let given = r.given.0.cast_signed();
+                        answer.execute(params![id, counter, r.key.0, given, r.octets])?;
+                        id
+                    }
+                    Record::Home(r) => {
+                        let (supi, sqn) = (r.supi.value(), r.sqn.value().cast_signed());
+                        home_user.execute(params![supi, sqn])?;
+                        let (operator, given) = (r.operator.to_string(), r.given.0.cast_signed());
+                        home_answer.execute(params![
+                            operator,
+                            r.request,
+                            supi,
+                            r.user.0,
+                            sqn,
+                            r.rand,
+                            r.confirmation,
+                            given,
+                            r.octets
+                        ])?;
+                        r.user.0
+                    }
+                };
                 if let Some(g) = grant {
                     let (from, until) = (g.validity.from.cast_signed(), g.validity.until.cast_signed());
                     let operator = g.operator.to_string();
@@ -305,6 +425,7 @@ impl Storage for Sqlite {
         let grants = now.as_secs().saturating_sub(GRANT_KEPT_S).cast_signed();
         self.change(|tx| {
             tx.execute("DELETE FROM answer WHERE given < ?1", [answers])?;
+            tx.execute("DELETE FROM home_answer WHERE given < ?1", [answers])?;
             tx.execute("DELETE FROM granted WHERE valid_until < ?1", [grants])
         })?;
         Ok(())
@@ -317,8 +438,13 @@ impl Storage for Sqlite {
             let sql =
                 format!("INSERT INTO user ({USER_COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)");
             let mut insert = tx.prepare(&sql)?;
+            let mut taken = tx.prepare("SELECT EXISTS (SELECT 1 FROM home_user WHERE name = ?1)")?;
             for (i, NamedUser { name, id, user }) in users.iter().enumerate() {
                 at = i;
+                if taken.query_row([name], |r| r.get(0))? {
+                    let constraint = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT);
+                    return Err(rusqlite::Error::SqliteFailure(constraint, None));
+                }
                 let filters: Vec<String> =
                     user.filters.iter().map(|f| format!("{}/{}", f.address(), f.prefix())).collect();
                 let Qos { ul_kbps, dl_kbps, five_qi } = user.qos;
@@ -365,13 +491,61 @@ impl Storage for Sqlite {
         found.ok_or_else(|| StorageError::UnknownUser(name.into()))
     }
 
+    fn add_home_user(&mut self, new: &NamedHomeUser) -> Result<(), StorageError> {
+        let added = self.change(|tx| {
+            let taken: bool =
+                tx.query_row("SELECT EXISTS (SELECT 1 FROM user WHERE name = ?1)", [&new.name], |r| {
+                    r.get(0)
+                })?;
+            if taken {
+                return Ok(false);
+            }
+            let generation = next_generation(tx)?;
+            let sql = format!(
+                "INSERT INTO home_user ({HOME_USER_COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
+            );
+            let NamedHomeUser { name, supi, keys, user } = new;
+            let Qos { ul_kbps, dl_kbps, five_qi } = user.qos;
+            let sqn = user.sqn.value().cast_signed();
+            tx.prepare(&sql)?.execute(params![
+                supi.value(),
+                user.user.0,
+                name,
+                keys.k,
+                keys.opc,
+                user.revoked,
+                ul_kbps,
+                dl_kbps,
+                five_qi,
+                sqn,
+                generation,
+            ])?;
+            Ok(true)
+        });
+        match added {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StorageError::UserExists(new.name.clone())),
+            Err(StorageError::Sqlite(_, e))
+                if e.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) =>
+            {
+                Err(StorageError::UserExists(new.name.clone()))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn home_users(&mut self) -> Result<Vec<NamedHomeUser>, StorageError> {
+        self.home_users_after(-1)
+    }
+
     fn revoke_user(&mut self, name: &str) -> Result<(), StorageError> {
         let changed = self.change(|tx| {
             let generation = next_generation(tx)?;
-            tx.execute(
-                "UPDATE user SET revoked = 1, generation = ?2 WHERE name = ?1",
-                params![name, generation],
-            )
+            let of = |table: &str| {
+                let sql = format!("UPDATE {table} SET revoked = 1, generation = ?2 WHERE name = ?1");
+                tx.execute(&sql, params![name, generation])
+            };
+            Ok(of("user")? + of("home_user")?)
         })?;
         self.is_changed(changed, StorageError::UnknownUser(name.into()))
     }
@@ -434,8 +608,9 @@ impl Storage for Sqlite {
 
     fn grants(&mut self, limit: usize) -> Result<Vec<GivenGrant>, StorageError> {
         self.read(|db| {
-            let sql = "SELECT coalesce(user.name, '(removed)'), granted.operator, pseudonym, valid_from, valid_until \
-                       FROM granted LEFT JOIN user ON user.id = granted.user ORDER BY valid_from DESC LIMIT ?1";
+            let sql = "SELECT coalesce(user.name, home_user.name, '(removed)'), granted.operator, pseudonym, valid_from, valid_until \
+                       FROM granted LEFT JOIN user ON user.id = granted.user LEFT JOIN home_user ON home_user.id = granted.user \
+                       ORDER BY valid_from DESC LIMIT ?1";
             let grant = |row: &Row<'_>| {
                 Ok(GivenGrant {
                     user: row.get(0)?,

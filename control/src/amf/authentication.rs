@@ -5,11 +5,12 @@
 use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{self, NgKsi};
 use whimbrel_nas::mm::AuthenticationReject;
+use whimbrel_open::msg::SignedGrant;
 use whimbrel_security::{Abba, KAmf, KSeaf};
 
 use super::identification::ask_suci;
 use super::n2::send_nas;
-use super::{eap_aka_prime, five_g_aka, udm_client};
+use super::{eap_aka_prime, five_g_aka, open_home, udm_client};
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::{AuthData, Identity, Resynchronisation, Vector};
@@ -39,13 +40,31 @@ pub(crate) enum Failure {
 /// What became of one challenge.
 pub(super) enum Step {
     /// The UE proved its key.
-    Proved(KSeaf, Option<ie::EapMessage>),
+    Proved(Proof),
     /// Its USIM found SQN out of range.
     Resynchronise(Resynchronisation),
     /// The key set identifier names another key of its.
     KsiInUse,
     /// It did not prove its key; with the reject to send.
     Failed(Refusal, Option<ie::EapMessage>),
+}
+
+/// What came of a challenge that the UE has answered rightly.
+pub(super) struct Proof {
+    pub(super) supi: Supi,
+    pub(super) k_seaf: KSeaf,
+    pub(super) eap_success: Option<ie::EapMessage>,
+    /// Of the broker that is its home network.
+    pub(super) grant: Option<Box<SignedGrant>>,
+}
+
+/// Whose subscribers are authenticated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HomeNetworks {
+    /// This network's alone.
+    Own,
+    /// Those of brokers that are configured as well.
+    Brokers,
 }
 
 /// The identity to challenge, and whether it rests on the security context in force alone.
@@ -63,13 +82,14 @@ const CHALLENGES_MAX: u8 = 4;
 /// The ABBA of Release 15 to 17 (TS 33.501 §A.7.1).
 pub(super) const ABBA: Abba = Abba::RELEASE_15;
 
-/// Step 9 of TS 23.502 §4.2.2.2.2.
+/// Step 9 of TS 23.502 §4.2.2.2.2. With the grant, if the UE's home network is a broker.
 pub(crate) async fn authenticate(
     ue: Ue,
     claim: Claim,
     offered: NgKsi,
     failure: Failure,
-) -> Result<Authenticated, End> {
+    homes: HomeNetworks,
+) -> Result<(Authenticated, Option<Box<SignedGrant>>), End> {
     let (mut identity, mut remembered) = match claim {
         Claim::Received(identity) => (identity, false),
         Claim::Remembered(identity) => (identity, true),
@@ -79,21 +99,33 @@ pub(crate) async fn authenticate(
     let mut resynchronised = None;
     let mut identifier = None;
     for _ in 0..CHALLENGES_MAX {
-        let AuthData { supi, vector } =
-            udm_client::auth_data(ue, identity.clone(), resynchronisation.take()).await?;
-        ue.with(|p| p.amf.claimed = Some(supi));
-        let step = match vector {
-            Vector::FiveGAka(vector) => five_g_aka::challenge(ue, vector, ng_ksi, resynchronised).await?,
-            Vector::EapAkaPrime(vector, identity) => {
-                // After the first, a notification may have had the next one.
-                let fresh = identifier.map_or_else(|| ue.random()[0], |before: u8| before.wrapping_add(2));
-                identifier = Some(fresh);
-                eap_aka_prime::challenge(ue, vector, identity, ng_ksi, fresh).await?
+        let token = resynchronisation.take();
+        let broker = open_home::broker_of(ue, &identity).filter(|_| homes == HomeNetworks::Brokers);
+        let step = match broker {
+            Some(broker) => {
+                open_home::challenge(ue, broker, &identity, token, (ng_ksi, resynchronised)).await?
+            }
+            None => {
+                let AuthData { supi, vector } = udm_client::auth_data(ue, identity.clone(), token).await?;
+                ue.with(|p| p.amf.claimed = Some(supi));
+                match vector {
+                    Vector::FiveGAka(vector) => {
+                        five_g_aka::challenge(ue, supi, vector, ng_ksi, resynchronised).await?
+                    }
+                    Vector::EapAkaPrime(vector, identity) => {
+                        // After the first, a notification may have had the next one.
+                        let fresh =
+                            identifier.map_or_else(|| ue.random()[0], |before: u8| before.wrapping_add(2));
+                        identifier = Some(fresh);
+                        eap_aka_prime::challenge(ue, supi, vector, identity, ng_ksi, fresh).await?
+                    }
+                }
             }
         };
         match step {
-            Step::Proved(k_seaf, eap_success) => {
-                return Ok(Authenticated { supi, k_amf: k_seaf.k_amf(supi, ABBA), ng_ksi, eap_success });
+            Step::Proved(Proof { supi, k_seaf, eap_success, grant }) => {
+                let k_amf = k_seaf.k_amf(supi, ABBA);
+                return Ok((Authenticated { supi, k_amf, ng_ksi, eap_success }, grant));
             }
             Step::Resynchronise(_) if resynchronised.is_some() => break,
             Step::Resynchronise(token) => {

@@ -44,8 +44,11 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
         return implicitly(ue, why);
     }
     if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| c.releasing)) {
-        // Whose subscription ended has no service to come for: it learns that when it comes by itself.
-        if why == Deregistered::BySubscription {
+        // One whose subscription or grant ended has no service to come for: it learns that when it comes by itself.
+        if matches!(
+            why,
+            Deregistered::BySubscription | Deregistered::GrantExpired | Deregistered::CreditUsedUp
+        ) {
             return implicitly(ue, why);
         }
         ue.with(|p| p.amf.deregistration_requested = true);
@@ -54,7 +57,8 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     ue.with(|p| p.amf.deregistration_requested = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
         let began = ue.now();
-        match request(ue, cause).await {
+        let again = matches!(why, Deregistered::GrantExpired | Deregistered::CreditUsedUp);
+        match request(ue, cause, again).await {
             Ok(()) => {
                 let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
                 ue.event(Event::Completed { procedure: Procedure::DeregistrationByNetwork, subject, took });
@@ -91,10 +95,11 @@ pub(crate) fn begins_anew(ue: Ue) {
     }
 }
 
-async fn request(ue: Ue, cause: Option<MmCause>) -> Result<(), End> {
+/// `again`: the UE is to register again.
+async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), End> {
     let kind = DeregistrationType {
         switch_off: false,
-        re_registration_required: false,
+        re_registration_required: again,
         accesses: Accesses::ThreeGpp,
     };
     let mut message = DeregistrationRequestUeTerminated::new(kind);

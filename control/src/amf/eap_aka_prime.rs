@@ -2,12 +2,13 @@
 //!
 //! EAP-Success travels in SECURITY MODE COMMAND, EAP-Failure in AUTHENTICATION REJECT (TS 24.501 §5.4.1.2.2.4, TS 24.501 §5.4.1.2.2.5).
 
+use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{EapMessage, MmCause, NgKsi};
 use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict};
 
 use super::ask::ask_past;
-use super::authentication::{Step, abba};
+use super::authentication::{Proof, Step, abba};
 use super::five_g_aka::is_answer;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
@@ -17,6 +18,7 @@ use crate::state::Security;
 /// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.
 pub(super) async fn challenge(
     ue: Ue,
+    supi: Supi,
     vector: Box<EapAkaPrimeVector>,
     identity: EapIdentity,
     ng_ksi: NgKsi,
@@ -32,7 +34,8 @@ pub(super) async fn challenge(
         mm::Message::AuthenticationResponse(m) => match m.eap_message {
             Some(response) => match server.judge(&response) {
                 EapVerdict::Accepted(k_ausf) => {
-                    Ok(Step::Proved(k_ausf.k_seaf(&name), EapMessage::new(server.success())))
+                    let (k_seaf, eap_success) = (k_ausf.k_seaf(&name), EapMessage::new(server.success()));
+                    Ok(Step::Proved(Proof { supi, k_seaf, eap_success, grant: None }))
                 }
                 EapVerdict::SynchronizationFailure(auts) => {
                     Ok(Step::Resynchronise(Resynchronisation { rand: server.rand(), auts }))

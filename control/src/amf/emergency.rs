@@ -8,7 +8,7 @@ use std::rc::Rc;
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind};
 use whimbrel_nas::mm::RegistrationRequest;
 
-use super::authentication::{Claim, Failure, authenticate};
+use super::authentication::{Claim, Failure, HomeNetworks, authenticate};
 use super::identification::ask_suci;
 use super::security_mode::{Secured, secure_nas, secure_nothing};
 use crate::config::Emergency;
@@ -49,6 +49,7 @@ fn enter(ue: Ue, emergency: &Emergency) {
     ue.with(|p| {
         p.amf.emergency = true;
         p.amf.subscription = None;
+        p.grant = None;
         p.amf.allowed_nssai = vec![emergency.s_nssai];
         p.amf.requested_nssai = Box::default();
     });
@@ -79,8 +80,9 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
     };
     let claim = Claim::Received(Identity::Suci(suci));
     let failure = if unauthenticated { Failure::Tolerated } else { Failure::Rejected };
-    match authenticate(ue, claim, request.ng_ksi, failure).await {
-        Ok(authenticated) => {
+    // An emergency call does not wait for a broker.
+    match authenticate(ue, claim, request.ng_ksi, failure, HomeNetworks::Own).await {
+        Ok((authenticated, _)) => {
             let supi = authenticated.supi;
             let secured = secure_nas(ue, Some(request), authenticated, true).await?;
             ue.with(|p| p.amf.supi = Some(supi));

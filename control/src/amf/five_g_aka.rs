@@ -1,29 +1,55 @@
 //! 5G-AKA: TS 33.501 §6.1.3.2, TS 24.501 §5.4.1.3.
 
+use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{self, MmCause, NgKsi};
 use whimbrel_nas::mm::{self, AuthenticationFailure, AuthenticationRequest, AuthenticationResponse};
-use whimbrel_security::{AuthenticationVector, Auts, ResStar};
+use whimbrel_security::{AuthenticationVector, Autn, Auts, HresStar, Rand, ResStar};
 
 use super::ask::ask_past;
-use super::authentication::{Step, abba};
+use super::authentication::{Proof, Step, abba};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
 use crate::state::Security;
 
-/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the UE
-/// failed the challenge before this one. It says so again if it got that one twice, as it does when an answer is late or a
-/// failover has repeated the request.
+/// What the SEAF has of a vector (TS 33.501 §6.1.3.2 step 5).
+pub(super) struct Challenge {
+    pub(super) rand: Rand,
+    pub(super) autn: Autn,
+    pub(super) hxres_star: HresStar,
+}
+
+/// One challenge by a vector of this network. RES* is checked as the AUSF (TS 33.501 §6.1.3.2 step 11).
 pub(super) async fn challenge(
     ue: Ue,
+    supi: Supi,
     vector: Box<AuthenticationVector>,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
 ) -> Result<Step, End> {
+    let challenge = Challenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
+    Ok(match respond(ue, challenge, ng_ksi, resynchronised).await? {
+        Ok(res_star) if vector.res_star_matches(&res_star) => {
+            Step::Proved(Proof { supi, k_seaf: vector.k_seaf.clone(), eap_success: None, grant: None })
+        }
+        Ok(_) => Step::Failed(Refusal::WrongResponse, None),
+        Err(step) => step,
+    })
+}
+
+/// One challenge, up to the check of HRES* as the SEAF (TS 33.501 §6.1.3.2 step 9); what else the UE answers is a step of its own.
+/// `resynchronised`: how the UE failed the challenge before this one. It says so again if it got that one twice, as it does when an
+/// answer is late or a failover has repeated the request.
+pub(super) async fn respond(
+    ue: Ue,
+    challenge: Challenge,
+    ng_ksi: NgKsi,
+    resynchronised: Option<Auts>,
+) -> Result<Result<ResStar, Step>, End> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
-    request.rand = Some(ie::Rand(vector.rand.0));
-    request.autn = Some(ie::Autn(vector.autn.0));
+    request.rand = Some(ie::Rand(challenge.rand.0));
+    request.autn = Some(ie::Autn(challenge.autn.0));
     let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
     let stale = |m: &mm::Message| match m {
         mm::Message::AuthenticationFailure(f) => {
@@ -32,11 +58,10 @@ pub(super) async fn challenge(
         _ => false,
     };
     match *ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, stale).await? {
-        mm::Message::AuthenticationResponse(m) if answers(&m, &vector) => {
-            Ok(Step::Proved(vector.k_seaf.clone(), None))
+        mm::Message::AuthenticationResponse(m) => {
+            Ok(answered(&m, &challenge).ok_or(Step::Failed(Refusal::WrongResponse, None)))
         }
-        mm::Message::AuthenticationResponse(_) => Ok(Step::Failed(Refusal::WrongResponse, None)),
-        mm::Message::AuthenticationFailure(f) => failed(&f, &vector),
+        mm::Message::AuthenticationFailure(f) => failed(&f, challenge.rand).map(Err),
         _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
     }
 }
@@ -48,19 +73,17 @@ pub(super) fn is_answer(input: &Input) -> bool {
 }
 
 /// RES* absent under 5G-AKA counts as wrong (TS 24.501 §5.4.1.3.5).
-fn answers(m: &AuthenticationResponse, vector: &AuthenticationVector) -> bool {
-    m.res_star.is_some_and(|r| {
-        let res_star = ResStar::new(r.0);
-        vector.hres_star_matches(&res_star) && vector.res_star_matches(&res_star)
-    })
+fn answered(m: &AuthenticationResponse, challenge: &Challenge) -> Option<ResStar> {
+    let res_star = ResStar::new(m.res_star?.0);
+    (HresStar::derive(&challenge.rand, &res_star) == challenge.hxres_star).then_some(res_star)
 }
 
 /// TS 33.512 §4.2.2.1.1, TS 24.501 §5.4.1.3.7 c, TS 24.501 §5.4.1.3.7 d, TS 24.501 §5.4.1.3.7 e, TS 24.501 §5.4.1.3.7 f.
-fn failed(f: &AuthenticationFailure, vector: &AuthenticationVector) -> Result<Step, End> {
+fn failed(f: &AuthenticationFailure, rand: Rand) -> Result<Step, End> {
     match f.cause {
         MmCause::SynchFailure => {
             let auts = f.auts.ok_or(Refusal::Protocol("AUTHENTICATION FAILURE #21 without AUTS"))?;
-            Ok(Step::Resynchronise(Resynchronisation { rand: vector.rand, auts: Auts(auts.0) }))
+            Ok(Step::Resynchronise(Resynchronisation { rand, auts: Auts(auts.0) }))
         }
         MmCause::NgKsiAlreadyInUse => Ok(Step::KsiInUse),
         MmCause::MacFailure => Ok(Step::Failed(Refusal::MacFailure, None)),

@@ -26,6 +26,8 @@ mod nas_dispatch;
 mod nas_transport;
 pub(crate) mod ngap_dispatch;
 mod open_attach;
+pub(crate) mod open_grant;
+mod open_home;
 pub(crate) mod paging;
 mod path_switch;
 pub(crate) mod pending_setup;

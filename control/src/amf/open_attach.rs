@@ -23,11 +23,11 @@ use whimbrel_ids::{FiveQi, Supi};
 use whimbrel_nas::ie::{EapMessage, NaiFormat, NgKsi, SscMode, Suci};
 use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
 use whimbrel_open::crypto::Seed;
-use whimbrel_open::msg::{Grant, RefusalCause, SignedRefusal};
+use whimbrel_open::msg::{Grant, RefusalCause, SignedGrant, SignedRefusal};
 use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
 
-use super::authentication::{self, ABBA, Authenticated, Claim, Failure, next_ksi};
+use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeNetworks, next_ksi};
 use super::identification::ask_suci;
 use super::udm_client;
 use crate::config::Open;
@@ -38,7 +38,9 @@ use crate::open::{Answer, Question, Request, Unreachable};
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
 use crate::services::nudm::Identity;
-use crate::state::{Ambr, Arp, Security, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
+use crate::state::{
+    Ambr, Arp, Security, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
+};
 
 /// After how long without an answer the broker is asked again: a question or an answer may have been lost with a process.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
@@ -53,6 +55,7 @@ pub(crate) struct Authentication {
 
 /// What a broker has granted to a UE.
 pub(crate) struct Granted {
+    grant: Box<SessionGrant>,
     subscription: Arc<Subscription>,
     /// The pseudonym of the UE's session before this one.
     former: Option<Supi>,
@@ -61,23 +64,27 @@ pub(crate) struct Granted {
 /// In place of step 14 of TS 23.502 §4.2.2.2.2: the UE is registered under its pseudonym, and its former one is given up. Nothing new is
 /// granted to a UE that comes from another AMF.
 pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Result<Arc<Subscription>, End> {
-    let (granted, former) = match granted {
-        Some(Granted { subscription, former }) => (Some(subscription), former),
-        None => (ue.with(|p| p.amf.subscription.clone()), None),
+    let Some(Granted { grant, subscription, former }) = granted else {
+        let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+        udm_client::register_guest(ue, supi, None).await?;
+        return Ok(subscription);
     };
-    let subscription = granted.ok_or(Refusal::NoIdentity)?;
+    ue.with(|p| p.grant = Some(grant));
     udm_client::register_guest(ue, supi, former).await?;
     Ok(subscription)
 }
 
-/// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way.
+/// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way, and one that
+/// has an IMSI has not this one.
 pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
     let suci = match &claim {
         Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) => suci.clone(),
         Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => ask_suci(ue, Security::Current).await?,
         _ => {
-            let proof = authentication::authenticate(ue, claim, offered, Failure::Rejected).await?;
-            return Ok(Authentication { proof, granted: None });
+            let homes = HomeNetworks::Brokers;
+            let (proof, grant) =
+                authentication::authenticate(ue, claim, offered, Failure::Rejected, homes).await?;
+            return Ok(Authentication { proof, granted: grant.and_then(|grant| granted(ue, *grant, None)) });
         }
     };
     Box::pin(attach(ue, &suci, offered)).await
@@ -112,16 +119,22 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
     let eap =
         eap_message(ue, &answer_u.to_octets()).ok_or(Refusal::Protocol("a broker's answer is too long"))?;
     let k_amf = KSeaf::new(*k_seaf.octets()).k_amf(supi, ABBA);
-    let subject = ue.with(|p| p.subject());
-    ue.event(Event::Granted { subject, broker: broker.to_string(), grant: grant.to_octets() });
     let proof = Authenticated { supi, k_amf, ng_ksi: next_ksi(ue, offered), eap_success: Some(eap) };
     let former = ue.with(|p| p.amf.supi).filter(|former| former.is_nai());
-    let subscription = Arc::new(subscription(&grant.grant, open));
-    Ok(Authentication { proof, granted: Some(Granted { subscription, former }) })
+    Ok(Authentication { proof, granted: granted(ue, grant, former) })
+}
+
+/// A broker has granted: for the log, and for the registration.
+fn granted(ue: Ue, grant: SignedGrant, former: Option<Supi>) -> Option<Granted> {
+    let config = ue.config();
+    let subscription = Arc::new(subscription(&grant.grant, config.open.as_ref()?));
+    let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());
+    ue.event(Event::Granted { subject, broker, grant: grant.to_octets() });
+    Some(Granted { grant: Box::new(SessionGrant::new(grant)), subscription, former })
 }
 
 /// Entropy of an attach: what the machine draws a second time in a replay, it draws alike.
-fn seed(ue: Ue) -> Seed {
+pub(super) fn seed(ue: Ue) -> Seed {
     let mut octets = [0; 32];
     octets[..16].copy_from_slice(&ue.random());
     octets[16..].copy_from_slice(&ue.random());
@@ -129,7 +142,11 @@ fn seed(ue: Ue) -> Seed {
 }
 
 /// Asks the broker, again and again until it answers or `timeout` is over.
-async fn answer(ue: Ue, question: Question, timeout: Duration) -> Result<Result<Vec<u8>, Unreachable>, End> {
+pub(super) async fn answer(
+    ue: Ue,
+    question: Question,
+    timeout: Duration,
+) -> Result<Result<Vec<u8>, Unreachable>, End> {
     let until = ue.now() + timeout;
     let (mut asked, mut why) = (Vec::new(), Unreachable::TimedOut);
     while ue.now() < until {
@@ -150,7 +167,7 @@ async fn answer(ue: Ue, question: Question, timeout: Duration) -> Result<Result<
     Ok(Err(why))
 }
 
-fn fault(error: OperatorError) -> BrokerFault {
+pub(super) fn fault(error: OperatorError) -> BrokerFault {
     match error {
         OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(Refused {
             cause: refusal.cause.to_string(),
@@ -176,7 +193,10 @@ fn is_of_operator(cause: RefusalCause) -> bool {
         | RefusalCause::OtherOperator
         | RefusalCause::UserRevoked
         | RefusalCause::CounterUsed
-        | RefusalCause::WeakShare => false,
+        | RefusalCause::WeakShare
+        | RefusalCause::Resynchronisation
+        | RefusalCause::Response
+        | RefusalCause::NoChallenge => false,
     }
 }
 
@@ -189,6 +209,9 @@ fn eap_message(ue: Ue, data: &[u8]) -> Option<EapMessage> {
 /// The broker's signed refusal, which REGISTRATION REJECT takes to the UE.
 pub(crate) fn refusal_for_ue(ue: Ue, refusal: &Refusal) -> Option<EapMessage> {
     let Refusal::Broker { why: BrokerFault::Refused(refused), .. } = refusal else { return None };
+    if refused.signed.is_empty() {
+        return None;
+    }
     const { assert!(SignedRefusal::OCTETS_MAX < whimbrel_open::carriage::EAP_OCTETS_MAX) };
     eap_message(ue, &refused.signed)
 }

@@ -191,7 +191,8 @@ fn started_over(request: &RegistrationRequest) -> Result<(), End> {
 /// Step 14.
 async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), End> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
-    let subscription = match supi.is_nai() {
+    let guest = supi.is_nai() || granted.is_some() || ue.with(|p| p.grant.is_some());
+    let subscription = match guest {
         true => open_attach::register(ue, supi, granted).await?,
         false => udm_client::register(ue, supi).await?,
     };

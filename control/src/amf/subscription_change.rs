@@ -16,7 +16,9 @@ use crate::state::Subscription;
 
 /// Nudm_SDM_Notification. One that comes while something else runs on the UE waits until that is over.
 pub(crate) fn notified(ue: Ue) {
-    if ue.with(|p| p.amf.emergency || !p.amf.registered || p.amf.supi.is_some_and(|s| s.is_nai())) {
+    if ue.with(|p| {
+        p.amf.emergency || !p.amf.registered || p.grant.is_some() || p.amf.supi.is_some_and(|s| s.is_nai())
+    }) {
         return; // the subscription of an emergency registration (TS 23.501 §5.16.4.1) and of a broker's user is not in the store
     }
     ue.with(|p| p.amf.subscription_stale = true);

@@ -27,9 +27,14 @@ pub struct Open {
     pub dnn: Dnn,
     /// How long a broker may take to answer.
     pub answer_timeout: Duration,
+    /// Questions to brokers that UEs of one gNB may cause in a second.
+    pub questions_per_gnb: u32,
 }
 
 impl Open {
+    /// Questions of one gNB where the operator says nothing: a busy gNB has some ten attaches a second, of up to two questions.
+    pub const QUESTIONS_PER_GNB: u32 = 100;
+
     /// How long a broker may take where the operator says nothing: less than T3510, 15 s, after which the UE gives up
     /// (TS 24.501 Table 10.2.1).
     pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

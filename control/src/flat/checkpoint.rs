@@ -2,21 +2,21 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2};
+use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2, version_3};
 use crate::envelope::UeId;
 use crate::state::UeContext;
 
 /// Version of the form that is written: another number with every change of it.
-pub(super) const VERSION: u16 = 3;
+pub(super) const VERSION: u16 = 4;
 
 /// Reads a body of one version.
 type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
-/// The versions that are read: the one that is written and the one before it (DESIGN: "versions"), so that a replica of the
-/// new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
+/// The versions that are read: the one that is written and those before it, the last at least (DESIGN: "versions"), so that a replica of
+/// the new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
 /// those around them, in a module named after it, and a `From` to today's.
-pub(super) const VERSIONS: [(u16, Read); 2] =
-    [(VERSION, open::<UeContext>), (2, open::<version_2::UeContext>)];
+pub(super) const VERSIONS: [(u16, Read); 3] =
+    [(VERSION, open::<UeContext>), (3, open::<version_3::UeContext>), (2, open::<version_2::UeContext>)];
 
 /// Octets of a registered UE, and of each session of it, at a guess.
 const UE: usize = 640;

@@ -12,10 +12,10 @@ use crate::upf::UPFS_MAX;
 /// Version of the form of an [`Envelope`]: another number with every change of it.
 pub(super) const ENVELOPE_VERSION: u16 = 3;
 /// Version of the form of a [`Batch`]: another number with every change of it.
-pub(super) const BATCH_VERSION: u16 = 4;
+pub(super) const BATCH_VERSION: u16 = 5;
 
 /// Version of the form of a [`Config`]: another number with every change of it.
-pub(super) const CONFIG_VERSION: u16 = 6;
+pub(super) const CONFIG_VERSION: u16 = 7;
 
 /// Version of the form of an [`N14`]: another number with every change of it. The state in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 2;

@@ -25,6 +25,7 @@ pub(crate) mod octets;
 mod packed;
 pub(crate) mod text;
 mod version_2;
+mod version_3;
 
 use std::cell::Cell;
 use std::fmt;

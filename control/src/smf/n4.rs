@@ -57,7 +57,9 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
-            Some(rules::establishment(s, subscribed, config.smf.node_id, &config.smf.buffering, inactivity))
+            let threshold = p.grant.as_ref().filter(|_| !s.emergency).and_then(|g| g.report_threshold());
+            let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
+            Some(rules::establishment(s, subscribed, node, buffering, inactivity, threshold))
         });
         let request = request.ok_or(Refusal::Protocol("the session ended"))?;
         return match ask(ue, upf, Some(Seid(0)), request.into()).await? {

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
     FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod, NetworkInstance,
     OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId, ReportingTriggers, Rqi,
-    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer,
+    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -56,13 +56,14 @@ pub(super) fn rates(ambr: Ambr) -> BitRate {
     BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
 }
 
-/// The rules of a new session (TS 23.502 §4.4.1.2).
+/// The rules of a new session (TS 23.502 §4.4.1.2). `threshold`: octets after which the UPF reports usage.
 pub(super) fn establishment(
     s: &SmContext,
     dnn: &SubscribedDnn,
     node: IpAddr,
     buffering: &Buffering,
     inactivity: Duration,
+    threshold: Option<u64>,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(match s.session_type {
@@ -103,8 +104,10 @@ pub(super) fn establishment(
     default.qfi = Some(DEFAULT_QFI);
     request.create_qers = vec![session, default];
     request.create_qers.extend(s.flows.iter().map(create_qer));
-    request.create_urrs =
-        vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
+    let triggers = if threshold.is_some() { ReportingTriggers::VOLTH } else { ReportingTriggers::default() };
+    let mut urr = CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, triggers);
+    urr.volume_threshold = threshold.map(|total| Volume { total: Some(total), ..Volume::default() });
+    request.create_urrs = vec![urr];
     request
 }
 

@@ -37,12 +37,15 @@ impl Counted {
 /// Adds the volumes of usage reports. Those of unknown rules are ignored.
 pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
     ue.with(|p| {
-        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        let (Some(s), grant) = (p.sessions.get_mut(&psi), &mut p.grant) else { return };
         for report in reports.iter().filter(|r| r.urr_id == SESSION_URR) {
             let Some(volume) = &report.volume_measurement else { continue };
             if Counted::note(&mut s.counted, report.ur_seqn) {
-                s.usage.0 = s.usage.0.saturating_add(volume.ul.unwrap_or(0));
-                s.usage.1 = s.usage.1.saturating_add(volume.dl.unwrap_or(0));
+                let (ul, dl) = (volume.ul.unwrap_or(0), volume.dl.unwrap_or(0));
+                s.usage = (s.usage.0.saturating_add(ul), s.usage.1.saturating_add(dl));
+                if let Some(grant) = grant.as_mut().filter(|_| !s.emergency) {
+                    grant.count(ul, dl);
+                }
             }
         }
     });

@@ -5,6 +5,7 @@
 //! | `ue_context` | the whole |
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
+//! | `session_grant` | what its broker has granted, of a broker's user |
 //! | `subscription` | what the UDM says of the subscriber |
 
 mod amf_context;
@@ -12,6 +13,7 @@ mod connection;
 mod context_transfer;
 mod handover;
 mod qos_flow;
+mod session_grant;
 mod sm_context;
 mod subscription;
 mod ue_context;
@@ -20,6 +22,7 @@ pub use amf_context::{AmfContext, Seen};
 pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
 pub use qos_flow::{FlowRule, Marks, QosFlow};
+pub use session_grant::SessionGrant;
 pub use sm_context::{Counted, Modification, PendingChange, SmContext, Tunnel, UpState};
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,

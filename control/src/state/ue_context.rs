@@ -7,9 +7,10 @@ use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 
 use super::amf_context::AmfContext;
 use super::connection::Connection;
+use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use crate::envelope::{Batch, N2Names, Subject, UeId};
-use crate::procedure::Lanes;
+use crate::procedure::{Lane, Lanes};
 
 /// Everything the core knows of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub struct UeContext {
     pub amf: AmfContext,
     /// The SMF's part, by PDU session identity.
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    /// What its broker has granted, if it is a broker's user.
+    pub grant: Option<Box<SessionGrant>>,
     /// Procedures in flight.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -38,6 +41,7 @@ impl UeContext {
             terms: (0, 0),
             amf: AmfContext::default(),
             sessions: BTreeMap::new(),
+            grant: None,
             lanes: Lanes::default(),
         }
     }
@@ -73,6 +77,12 @@ impl UeContext {
         self.sessions.values().map(|s| s.until).min().filter(|until| *until != Instant::FAR_FUTURE)
     }
 
+    /// When its broker's grant ends. While a procedure of mobility management runs, that waits for the procedure's end.
+    fn grant_until(&self) -> Option<Instant> {
+        let grant = self.grant.as_ref().filter(|_| self.amf.registered)?;
+        self.lanes.procedure(Lane::Mobility).is_none().then(|| grant.until())
+    }
+
     /// The connections that it has: at the gNB that serves it, at the one that takes it over, at the one that it has left.
     pub fn n2_names(&self) -> [Option<N2Names>; 3] {
         let of = |c: &Connection| N2Names {
@@ -106,6 +116,7 @@ impl UeContext {
             self.amf.connection_until,
             self.amf.source.as_ref().and_then(|s| s.until),
             self.leaving_until(),
+            self.grant_until(),
         ];
         batch.next_deadline = own.into_iter().flatten().min();
     }

@@ -239,8 +239,8 @@ impl Directory {
             && entry.registered == Some(ue)
         {
             entry.registered = None;
-            if supi.is_nai() {
-                self.entries.remove(&supi); // no other session has its pseudonym
+            if entry.sqn.is_none() {
+                self.entries.remove(&supi); // a broker's user, of which nothing is left
             }
         }
     }

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::certificate::Certificate;
 use super::grant::SignedGrant;
+use super::home::{Release, SignedChallenge};
 use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
 use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::crypto::{
@@ -69,6 +70,49 @@ impl Filter {
     pub const fn prefix(&self) -> u8 {
         self.prefix
     }
+
+    /// The longest list of them, with the intercept flag before it.
+    pub(crate) const LIST_OCTETS_MAX: usize = 1 + 1 + OperatorOrders::FILTERS_MAX * 18;
+}
+
+/// The intercept flag and the filters. Panics on more filters than the bound.
+pub(super) fn emit_filters(intercept: bool, filters: &[Filter], out: &mut Vec<u8>) {
+    assert!(filters.len() <= OperatorOrders::FILTERS_MAX);
+    out.extend_from_slice(&[u8::from(intercept), filters.len() as u8]);
+    for filter in filters {
+        match filter.address {
+            IpAddr::V4(a) => {
+                out.push(4);
+                out.extend_from_slice(&a.octets());
+            }
+            IpAddr::V6(a) => {
+                out.push(6);
+                out.extend_from_slice(&a.octets());
+            }
+        }
+        out.push(filter.prefix);
+    }
+}
+
+pub(super) fn read_filters(r: &mut Reader<'_>) -> Result<(bool, Vec<Filter>), DecodeError> {
+    const IE: &str = "orders";
+    let intercept = read_flag(r, "intercept")?;
+    let too_many = r.error(DecodeErrorKind::TooMany, "filters");
+    let count = usize::from(r.u8(IE)?);
+    if count > OperatorOrders::FILTERS_MAX {
+        return Err(too_many);
+    }
+    let mut filters = Vec::with_capacity(count);
+    for _ in 0..count {
+        let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
+        let address = match r.u8(IE)? {
+            4 => IpAddr::from(r.array::<4>(IE)?),
+            6 => IpAddr::from(r.array::<16>(IE)?),
+            _ => return Err(invalid),
+        };
+        filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
+    }
+    Ok((intercept, filters))
 }
 
 /// `info` of the HPKE context from B to T.
@@ -94,7 +138,7 @@ impl core::fmt::Debug for OperatorOrders {
 impl OperatorOrders {
     /// The most filters of a session.
     pub const FILTERS_MAX: usize = 8;
-    const OCTETS_MAX: usize = 32 + 1 + 1 + Self::FILTERS_MAX * 18;
+    const OCTETS_MAX: usize = 32 + Filter::LIST_OCTETS_MAX;
 
     /// Seals them to T's share, for the request that `key` names: an encapsulated key and a ciphertext. `None` if the share is of
     /// small order.
@@ -113,47 +157,17 @@ impl OperatorOrders {
 
     /// Its octets. Panics on more filters than the bound.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
-        assert!(self.filters.len() <= Self::FILTERS_MAX);
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
         out.extend_from_slice(self.ss.octets());
-        out.extend_from_slice(&[u8::from(self.intercept), self.filters.len() as u8]);
-        for filter in &self.filters {
-            match filter.address {
-                IpAddr::V4(a) => {
-                    out.push(4);
-                    out.extend_from_slice(&a.octets());
-                }
-                IpAddr::V6(a) => {
-                    out.push(6);
-                    out.extend_from_slice(&a.octets());
-                }
-            }
-            out.push(filter.prefix);
-        }
+        emit_filters(self.intercept, &self.filters, &mut out);
         out
     }
 
     /// Parses them. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        const IE: &str = "orders";
         whole(octets, |r| {
-            let ss = SharedSecret::new(r.array(IE)?);
-            let intercept = read_flag(r, "intercept")?;
-            let too_many = r.error(DecodeErrorKind::TooMany, "filters");
-            let count = usize::from(r.u8(IE)?);
-            if count > Self::FILTERS_MAX {
-                return Err(too_many);
-            }
-            let mut filters = Vec::with_capacity(count);
-            for _ in 0..count {
-                let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
-                let address = match r.u8(IE)? {
-                    4 => IpAddr::from(r.array::<4>(IE)?),
-                    6 => IpAddr::from(r.array::<16>(IE)?),
-                    _ => return Err(invalid),
-                };
-                filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
-            }
+            let ss = SharedSecret::new(r.array("ss")?);
+            let (intercept, filters) = read_filters(r)?;
             Ok(Self { ss, intercept, filters })
         })
     }
@@ -298,6 +312,12 @@ causes! {
         QosTooLow = 11, "the operator cannot give the QoS that the user is due";
         /// The ephemeral share of U or T is of small order.
         WeakShare = 12, "an ephemeral share is of small order";
+        /// AUTS does not come from the user's USIM, or not for this challenge.
+        Resynchronisation = 13, "the resynchronisation token is not of the user's USIM";
+        /// RES* is not the response of the user's USIM.
+        Response = 14, "the UE's response is wrong";
+        /// B has not given this operator that challenge, or only long ago.
+        NoChallenge = 15, "the broker has no such challenge open";
     }
 }
 
@@ -412,6 +432,15 @@ pub enum AnswerBody {
     Refused(SignedRefusal),
     /// T is not authenticated.
     Rejected(Rejection),
+    /// T is to challenge the ordinary UE.
+    Challenged(SignedChallenge),
+    /// The ordinary UE's response is right: T may serve.
+    Released {
+        /// On these terms.
+        grant: SignedGrant,
+        /// A sealed [`Release`], under an encapsulated key.
+        release: Box<[u8]>,
+    },
 }
 
 /// B's answer to T, with the certificate by which T knows B.
@@ -442,6 +471,15 @@ impl AnswerT {
                 emit_part(&refusal.to_octets(), &mut out);
             }
             AnswerBody::Rejected(cause) => out.extend_from_slice(&[3, *cause as u8]),
+            AnswerBody::Challenged(challenge) => {
+                out.push(4);
+                emit_part(&challenge.to_octets(), &mut out);
+            }
+            AnswerBody::Released { grant, release } => {
+                out.push(5);
+                emit_part(&grant.to_octets(), &mut out);
+                emit_part(release, &mut out);
+            }
         }
         out
     }
@@ -465,6 +503,14 @@ impl AnswerT {
                     "refusal",
                 )?)?),
                 3 => AnswerBody::Rejected(Rejection::read(r)?),
+                4 => {
+                    let octets = read_part(r, SignedChallenge::OCTETS_MAX, "challenge")?;
+                    AnswerBody::Challenged(SignedChallenge::parse(octets)?)
+                }
+                5 => AnswerBody::Released {
+                    grant: SignedGrant::parse(read_part(r, SignedGrant::OCTETS_MAX, "grant")?)?,
+                    release: read_part(r, Release::SEALED_OCTETS_MAX, "release")?.into(),
+                },
                 _ => return Err(invalid),
             };
             Ok(Self { certificate, body })

@@ -25,9 +25,9 @@ pub struct Grant {
     pub validity: Validity,
     /// What B pays for at most, in millionths of a unit of the price's currency.
     pub credit_micros: u64,
-    /// H(authReqU).
+    /// H(authReqU); of an ordinary UE that of the vector request.
     pub request: [u8; 32],
-    /// U's ephemeral share, for T.
+    /// U's ephemeral share, for T; [`Grant::NO_SHARE`] of an ordinary UE.
     pub user_share: Share,
     /// T's ephemeral share, for U.
     pub operator_share: Share,
@@ -36,6 +36,14 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// In place of the share of an ordinary UE, which has none: no share of SAP, since it is of small order.
+    pub const NO_SHARE: Share = Share([0; 32]);
+
+    /// Whether it is of an ordinary UE (class 2), whose usage T alone reports.
+    pub fn is_of_ordinary_ue(&self) -> bool {
+        self.user_share == Self::NO_SHARE
+    }
+
     /// The octets that B signs.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Grant.begin();

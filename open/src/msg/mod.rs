@@ -6,6 +6,7 @@
 mod answer;
 mod certificate;
 mod grant;
+mod home;
 mod request;
 mod terms;
 
@@ -15,6 +16,10 @@ pub use answer::{
 };
 pub use certificate::{Certificate, CertificateError, Subject, Trust, Validity};
 pub use grant::{Grant, SignedGrant};
+pub use home::{
+    Asker, Confirmation, ConfirmationQuestion, Release, Resynchronisation, SCHEME_OUTPUT_OCTETS_MAX,
+    SignedChallenge, Subscriber, VectorQuestion, VectorRequest,
+};
 pub use request::{AnswerKey, AuthReqT, AuthReqU, TICKET_OCTETS, Ticket, UserVector};
 pub use terms::{FiveQis, Price, Qos, QosOffer, Terms};
 
@@ -35,9 +40,17 @@ pub(crate) enum MessageType {
     Refusal = 5,
     Grant = 6,
     Certificate = 7,
+    VectorRequest = 8,
+    Confirmation = 9,
+    Challenge = 10,
 }
 
 impl MessageType {
+    /// Whether octets are of this type, as far as their first says.
+    pub(crate) fn begins(self, octets: &[u8]) -> bool {
+        octets.first() == Some(&(self as u8))
+    }
+
     fn begin(self) -> Vec<u8> {
         vec![self as u8, VERSION]
     }

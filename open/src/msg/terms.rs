@@ -24,6 +24,13 @@ impl Price {
         self.currency
     }
 
+    /// What so many octets cost, in millionths of a unit of the currency, rounded down.
+    pub fn cost_micros(&self, ul_octets: u64, dl_octets: u64) -> u64 {
+        let part = |octets: u64, micros: u32| u128::from(octets) * u128::from(micros);
+        let micros = part(ul_octets, self.ul_micros_per_mib) + part(dl_octets, self.dl_micros_per_mib);
+        u64::try_from(micros >> 20).unwrap_or(u64::MAX)
+    }
+
     /// Whether it is in the currency of `cap` and above it in no direction.
     pub fn is_within(&self, cap: &Price) -> bool {
         self.currency == cap.currency

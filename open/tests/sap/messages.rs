@@ -4,9 +4,9 @@ use core::net::IpAddr;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use whimbrel_ids::PlmnId;
+use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_open::carriage::{EapCode, EapExpanded, Scheme, SuciNai};
-use whimbrel_open::crypto::{Share, SharedSecret, Signature};
+use whimbrel_open::crypto::{KSeaf, Share, SharedSecret, Signature};
 use whimbrel_open::id::{Domain, Nid, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::*;
 
@@ -156,6 +156,62 @@ fn answers_u() -> impl Strategy<Value = AnswerU> {
         .prop_map(|(salt, sealed)| AnswerU { salt, sealed: sealed.into() })
 }
 
+fn supis() -> impl Strategy<Value = Supi> {
+    vec(0..=9u8, 6..=15).prop_map(|digits| Supi::from_digits(digits).unwrap())
+}
+
+fn subscribers() -> impl Strategy<Value = Subscriber> {
+    let suci = (0..16u8, any::<u8>(), vec(any::<u8>(), 0..=SCHEME_OUTPUT_OCTETS_MAX));
+    prop_oneof![
+        supis().prop_map(Subscriber::Supi),
+        suci.prop_map(|(scheme, key_id, output)| Subscriber::Suci {
+            plmn: PlmnId::TEST,
+            scheme,
+            key_id,
+            output: output.into()
+        }),
+    ]
+}
+
+fn askers() -> impl Strategy<Value = Asker> {
+    (certificates(), all_terms(), any::<u64>(), signatures())
+        .prop_map(|(certificate, terms, time, signature)| Asker { certificate, terms, time, signature })
+}
+
+fn vector_requests() -> impl Strategy<Value = VectorRequest> {
+    let token = prop::option::of(any::<([u8; 16], [u8; 14])>());
+    (domains(), subscribers(), any::<[u8; 16]>(), token, askers()).prop_map(
+        |(broker, subscriber, nonce, token, asker)| {
+            let resynchronisation = token.map(|(rand, auts)| Resynchronisation { rand, auts });
+            VectorRequest { question: VectorQuestion { broker, subscriber, nonce, resynchronisation }, asker }
+        },
+    )
+}
+
+fn confirmations() -> impl Strategy<Value = Confirmation> {
+    (domains(), any::<([u8; 32], [u8; 16], [u8; 32])>(), askers()).prop_map(
+        |(broker, (request, res_star, share), asker)| {
+            let share = Share(share);
+            Confirmation { question: ConfirmationQuestion { broker, request, res_star, share }, asker }
+        },
+    )
+}
+
+fn challenges() -> impl Strategy<Value = SignedChallenge> {
+    let values = any::<([u8; 32], [u8; 16], [u8; 16], [u8; 16])>();
+    (domains(), operators(), values, signatures()).prop_map(
+        |(broker, operator, (request, rand, autn, hxres_star), signature)| SignedChallenge {
+            broker,
+            operator,
+            request,
+            rand,
+            autn,
+            hxres_star,
+            signature,
+        },
+    )
+}
+
 fn answers() -> impl Strategy<Value = AnswerT> {
     let granted = (grants(), vec(any::<u8>(), 0..200), answers_u());
     let body = prop_oneof![
@@ -166,6 +222,9 @@ fn answers() -> impl Strategy<Value = AnswerT> {
         }),
         refusals().prop_map(AnswerBody::Refused),
         prop::sample::select(Rejection::ALL).prop_map(AnswerBody::Rejected),
+        challenges().prop_map(AnswerBody::Challenged),
+        (grants(), vec(any::<u8>(), 0..200))
+            .prop_map(|(grant, release)| AnswerBody::Released { grant, release: release.into() }),
     ];
     (certificates(), body).prop_map(|(certificate, body)| AnswerT { certificate, body })
 }
@@ -188,7 +247,11 @@ pub(crate) fn read_as_every_message(octets: &[u8]) -> usize {
         + same(AnswerU::parse(octets), AnswerU::to_octets, octets)
         + same(UserAnswer::parse(octets), |v| v.to_octets().to_vec(), octets)
         + same(OperatorOrders::parse(octets), |v| v.to_octets().to_vec(), octets)
-        + same(SignedRefusal::parse(octets), SignedRefusal::to_octets, octets);
+        + same(SignedRefusal::parse(octets), SignedRefusal::to_octets, octets)
+        + same(VectorRequest::parse(octets), VectorRequest::to_octets, octets)
+        + same(Confirmation::parse(octets), Confirmation::to_octets, octets)
+        + same(SignedChallenge::parse(octets), SignedChallenge::to_octets, octets)
+        + same(Release::parse(octets), |v| v.to_octets().to_vec(), octets);
     // These two have more than one spelling.
     if let Ok(suci) = SuciNai::parse(octets) {
         assert_eq!(SuciNai::parse(suci.to_text().as_bytes()).as_ref(), Ok(&suci));
@@ -231,6 +294,21 @@ proptest! {
     }
 
     #[test]
+    fn questions_about_ordinary_ues_are_read_as_written(
+        request in vector_requests(), confirmation in confirmations(), challenge in challenges(),
+    ) {
+        for longest in [VectorRequest::OCTETS_MAX, Confirmation::OCTETS_MAX] {
+            prop_assert!(longest <= AuthReqT::OCTETS_MAX);
+        }
+        prop_assert!(request.to_octets().len() <= VectorRequest::OCTETS_MAX);
+        prop_assert_eq!(VectorRequest::parse(&request.to_octets()), Ok(request));
+        prop_assert!(confirmation.to_octets().len() <= Confirmation::OCTETS_MAX);
+        prop_assert_eq!(Confirmation::parse(&confirmation.to_octets()), Ok(confirmation));
+        prop_assert!(challenge.to_octets().len() <= SignedChallenge::OCTETS_MAX);
+        prop_assert_eq!(SignedChallenge::parse(&challenge.to_octets()), Ok(challenge));
+    }
+
+    #[test]
     fn answers_are_read_as_written(answer in answers()) {
         prop_assert_eq!(AnswerT::parse(&answer.to_octets()), Ok(answer));
     }
@@ -242,6 +320,9 @@ proptest! {
     ) {
         let answer = UserAnswer { grant, ss: SharedSecret::new(ss), ticket, next_key };
         prop_assert_eq!(UserAnswer::parse(&answer.to_octets()), Ok(answer));
+        let supi = Supi::from_digits([9, 9, 9, 7, 1, 0, 0, 7]).unwrap();
+        let release = Release { supi, k_seaf: KSeaf::new(ss), intercept, filters: filters.clone() };
+        prop_assert_eq!(Release::parse(&release.to_octets()), Ok(release));
         let orders = OperatorOrders { ss: SharedSecret::new(ss), intercept, filters };
         prop_assert_eq!(OperatorOrders::parse(&orders.to_octets()), Ok(orders));
     }
@@ -254,9 +335,11 @@ proptest! {
 
     #[test]
     fn damaged_messages_are_understood_as_written_or_refused(
-        answer in answers(), request in requests_of_operators(), at in any::<prop::sample::Index>(), bit in 0..8u8,
+        answer in answers(), request in requests_of_operators(), vector in vector_requests(), confirmation in confirmations(),
+        at in any::<prop::sample::Index>(), bit in 0..8u8,
     ) {
-        for mut octets in [answer.to_octets(), request.to_octets(), request.request.to_octets()] {
+        let questions = [request.request.to_octets(), vector.to_octets(), confirmation.to_octets()];
+        for mut octets in [answer.to_octets(), request.to_octets()].into_iter().chain(questions) {
             let at = at.index(octets.len());
             read_as_every_message(&octets[..at]);
             octets[at] ^= 1 << bit;
@@ -265,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_understood_as_written_or_refused(kind in 0..9u8, octets in vec(any::<u8>(), 0..400)) {
+    fn any_octets_are_understood_as_written_or_refused(kind in 0..12u8, octets in vec(any::<u8>(), 0..400)) {
         read_as_every_message(&octets);
         read_as_every_message(&[&[kind, VERSION], &octets[..]].concat());
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_open::admission::{Origin, Peer};
-use whimbrel_open::broker::{AnswerRecord, Broker, BrokerEvent};
+use whimbrel_open::broker::{Broker, BrokerEvent, Record};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::AuthReqU;
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
@@ -30,7 +30,7 @@ struct Country {
     operators: [Operator; 2],
     logs: [Vec<Logged>; 2],
     broker: Broker,
-    records: Vec<AnswerRecord>,
+    records: Vec<Record>,
     /// Under way to the broker, and from it: the operator, which of its attaches, the octets.
     asked: Vec<(usize, usize, Vec<u8>)>,
     answered: Vec<(usize, usize, Vec<u8>)>,
@@ -145,7 +145,8 @@ impl Country {
                 .is_none()
         );
         let (_, output) = self.broker.serve(self.now, &seed("b", self.random)).unwrap();
-        if let (BrokerEvent::Granted(session), Some(record)) = (&output.event, &output.record) {
+        if let (BrokerEvent::Granted(session), Some(Record::Attach(record))) = (&output.event, &output.record)
+        {
             let before = self.grants.insert((session.user, record.counter), session.grant.request);
             assert_eq!(before, None, "one counter is granted once");
         }

@@ -9,6 +9,7 @@ mod n14;
 mod n4;
 mod order;
 mod path_switches;
+mod questions;
 mod ran;
 mod recovery;
 mod scan;
@@ -47,6 +48,7 @@ use n14::Arrivals;
 pub use n14::N14Error;
 pub use order::{Order, OrderOutcome};
 use path_switches::PathSwitches;
+use questions::Questions;
 use ran::{Bounds, Resetting};
 pub use recovery::TakeoverTime;
 use slots::Slots;
@@ -210,6 +212,8 @@ pub struct Cta<S, E, I = ()> {
     resetting: Vec<Resetting>,
     /// UEs that came from peer AMFs.
     arrivals: Arrivals,
+    /// Questions to brokers.
+    questions: Questions,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -247,6 +251,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             path_switches: PathSwitches::default(),
             resetting: Vec::new(),
             arrivals: Arrivals::default(),
+            questions: Questions::default(),
         }
     }
 
@@ -634,7 +639,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
                 Effect::PeerAmf { to, octets } => out.n14.push((to, octets)),
-                Effect::Broker(request) => out.brokers.push((ue, to, request)),
+                Effect::Broker(request) => {
+                    let gnb = connected.map(|on| on.association);
+                    self.ask_broker(now, gnb, (ue, to, request), out);
+                }
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
                     let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {

@@ -90,6 +90,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         out.ran_events.push(self.ran.down(association));
         self.path_switches.lost(association);
+        self.questions.lost(association);
         self.connections_lost(association);
         self.update_load(now, out);
     }

@@ -14,6 +14,7 @@ use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
 use super::n14::Arrivals;
 use super::path_switches::PathSwitches;
+use super::questions::Questions;
 use super::ran::{Bounds, Resetting};
 use super::slots::Slots;
 use super::upfs::Upfs;
@@ -37,6 +38,7 @@ pub(crate) struct State {
     path_switches: PathSwitches,
     resetting: Vec<Resetting>,
     arrivals: Arrivals,
+    questions: Questions,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -56,6 +58,7 @@ pub(crate) struct StateOf<'a> {
     path_switches: &'a PathSwitches,
     resetting: &'a [Resetting],
     arrivals: &'a Arrivals,
+    questions: &'a Questions,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -79,6 +82,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             path_switches: &self.path_switches,
             resetting: &self.resetting,
             arrivals: &self.arrivals,
+            questions: &self.questions,
         })
     }
 
@@ -114,6 +118,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             path_switches: state.path_switches,
             resetting: state.resetting,
             arrivals: state.arrivals,
+            questions: state.questions,
         }
     }
 }

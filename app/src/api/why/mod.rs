@@ -274,6 +274,12 @@ fn deregistered(why: Deregistered) -> &'static str {
         }
         Deregistered::Fault => "the core discarded its context, because it failed on a message of this UE",
         Deregistered::StateLost => "the core released it, because the CPFs that held its state were lost",
+        Deregistered::GrantExpired => {
+            "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its broker's grant was no longer valid"
+        }
+        Deregistered::CreditUsedUp => {
+            "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): the credit of its broker's grant was used up"
+        }
     }
 }
 

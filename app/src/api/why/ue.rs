@@ -142,7 +142,10 @@ impl Ue<'_> {
             Deregistered::BySubscription => {
                 format!("check the subscription with `whimbrel subscriber show {}`", self.name)
             }
-            Deregistered::Superseded | Deregistered::StateLost => "none: it registers again by itself".into(),
+            Deregistered::Superseded
+            | Deregistered::StateLost
+            | Deregistered::GrantExpired
+            | Deregistered::CreditUsedUp => "none: it registers again by itself".into(),
             Deregistered::Fault => {
                 "none: it registers again by itself; please report this fault of the core with its log".into()
             }

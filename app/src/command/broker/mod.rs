@@ -117,7 +117,8 @@ fn serve(file: &BrokerFile) -> Done {
     let mut signals = signals()?;
     let _logging = logging::start(broker.log)?;
     let storage = Sqlite::open(&broker.store).map_err(|e| e.to_string())?;
-    let engine = Engine::start(broker.machine, broker.listed_only, broker.epochs, Box::new(storage))?;
+    let (home, storage) = (broker.home, Box::new(storage));
+    let engine = Engine::start_with_home(broker.machine, home, broker.listed_only, broker.epochs, storage)?;
     let server = server::start(broker.listen, broker.admin, broker.tls, engine.entrance())?;
     info!(address = %server.address, admin = %server.admin, "the broker listens");
     wait(&mut signals, || engine.is_alive());

@@ -1,17 +1,21 @@
 //! `whimbrel broker user`.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_broker::profile::SimProfile;
-use whimbrel_broker::storage::{NamedUser, Storage};
-use whimbrel_broker::{files, hex, now, random};
-use whimbrel_open::broker::User;
+use whimbrel_broker::storage::{NamedHomeUser, NamedUser, Storage, UsimKeys};
+use whimbrel_broker::{files, hex, now, random, unhex};
+use whimbrel_ids::Supi;
+use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{SigningKey, VerifyingKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Qos};
 use whimbrel_open::user::Sim;
+use whimbrel_security::Sqn;
 use whimbrel_store::BitRate;
 use zeroize::Zeroizing;
 
@@ -23,15 +27,19 @@ use super::BrokerFile;
 const PAGE: usize = 1_000;
 /// Characters of a name.
 const NAME_CHARS_MAX: usize = 100;
+/// Octets of the file with a USIM's keys: two keys and white space.
+const KEYS_OCTETS_MAX: u64 = 1 << 10;
 
 #[derive(Subcommand)]
 pub(crate) enum UserCommand {
-    /// Add a user and write the profile of its SIM.
+    /// Add a user and write the profile of its SIM; or one with a USIM, by --imsi and its keys.
     Add {
         /// Name by which this broker knows the user.
         name: String,
         #[command(flatten)]
         fields: Box<Fields>,
+        #[command(flatten)]
+        usim: Box<Usim>,
         #[command(flatten)]
         config: BrokerFile,
     },
@@ -50,7 +58,7 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         config: BrokerFile,
     },
-    /// Revoke a user's key: it gets no more grants. A running broker takes it up within a second.
+    /// Revoke a user's key or USIM: it gets no more grants. A running broker takes it up within a second.
     Revoke {
         /// Name.
         name: String,
@@ -78,12 +86,59 @@ pub(crate) struct Fields {
     sim: Option<PathBuf>,
 }
 
+/// The USIM of an ordinary UE.
+#[derive(Args)]
+pub(crate) struct Usim {
+    /// IMSI of an ordinary UE, which has a USIM with K in place of a key pair; its first digits are `home.plmn`.
+    #[arg(long, value_name = "IMSI", conflicts_with_all = ["public_key", "sim"])]
+    imsi: Option<Supi>,
+    /// Permanent key K, 32 hexadecimal digits. Other users of this host can see it while the command runs.
+    #[arg(long, requires_all = ["imsi", "opc"])]
+    k: Option<String>,
+    /// OPc, 32 hexadecimal digits.
+    #[arg(long, requires = "k")]
+    opc: Option<String>,
+    /// File with K and OPc, each of 32 hexadecimal digits, separated by white space; - reads standard input.
+    #[arg(long, value_name = "FILE", requires = "imsi", conflicts_with = "k")]
+    keys: Option<PathBuf>,
+}
+
+impl Usim {
+    /// Errors: one sentence.
+    fn keys(&self) -> Result<UsimKeys, String> {
+        let text = Zeroizing::new(match (&self.k, &self.opc, &self.keys) {
+            (Some(k), Some(opc), None) => format!("{k} {opc}"),
+            (None, None, Some(file)) => {
+                let read = match file.as_os_str() == "-" {
+                    true => std::io::read_to_string(std::io::stdin().take(KEYS_OCTETS_MAX)),
+                    false => File::open(file).and_then(|f| std::io::read_to_string(f.take(KEYS_OCTETS_MAX))),
+                };
+                read.map_err(|e| format!("{} cannot be read: {e}", file.display()))?
+            }
+            _ => return Err("the keys of the USIM are missing; give --keys, or --k and --opc".into()),
+        });
+        let mut keys = text.split_whitespace().map(|digits| unhex(digits)?.try_into().ok());
+        match (keys.next().flatten(), keys.next().flatten(), keys.next()) {
+            (Some(k), Some(opc), None) => Ok(UsimKeys { k, opc }),
+            _ => Err("K and OPc are two times 32 hexadecimal digits, separated by white space".into()),
+        }
+    }
+}
+
 pub(super) fn run(command: UserCommand) -> Done {
     match command {
-        UserCommand::Add { name, fields, config } => add(&name, &fields, &config),
+        UserCommand::Add { name, fields, usim, config } => match usim.imsi {
+            Some(imsi) => add_usim(&name, &fields, (imsi, &usim), &config),
+            None => add(&name, &fields, &config),
+        },
         UserCommand::List { json, config } => list(&mut config.storage()?, json),
         UserCommand::Show { name, config } => {
-            print_json(&shown(&config.storage()?.user(&name).map_err(|e| e.to_string())?))
+            let mut storage = config.storage()?;
+            let of_usim = storage.home_users().map_err(|e| e.to_string())?;
+            match of_usim.iter().find(|u| u.name == name) {
+                Some(user) => print_json(&shown_usim(user)),
+                None => print_json(&shown(&storage.user(&name).map_err(|e| e.to_string())?)),
+            }
         }
         UserCommand::Revoke { name, config } => {
             config.storage()?.revoke_user(&name).map_err(|e| e.to_string())?;
@@ -92,21 +147,58 @@ pub(super) fn run(command: UserCommand) -> Done {
     }
 }
 
-fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
+fn check_name(name: &str) -> Done {
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
         return Err(format!("a name has 1 to {NAME_CHARS_MAX} characters"));
     }
-    let (known, mut storage) = config.open()?;
-    let private = Zeroizing::new(random::<32>()?);
-    let signing = SigningKey::new(&private);
+    Ok(())
+}
+
+fn qos(fields: &Fields) -> Result<Qos, String> {
     let kbps = |rate: BitRate| {
         u32::try_from(rate.kbps())
             .map_err(|_| format!("{rate} is more than a grant can carry; write at most 4 Tbps"))
     };
+    Ok(Qos { ul_kbps: kbps(fields.uplink)?, dl_kbps: kbps(fields.downlink)?, five_qi: fields.five_qi })
+}
+
+/// A user with a USIM.
+fn add_usim(name: &str, fields: &Fields, (supi, usim): (Supi, &Usim), config: &BrokerFile) -> Done {
+    check_name(name)?;
+    let (known, mut storage) = config.open()?;
+    match known.home_plmn {
+        None => {
+            return Err("this broker has no ordinary UEs; set `home.plmn` in its configuration first".into());
+        }
+        Some(plmn) if !supi.is_of(plmn) => {
+            return Err(format!("{supi} is not of the home network {plmn} that `home.plmn` names"));
+        }
+        Some(_) => {}
+    }
+    let keys = usim.keys()?;
+    let user = HomeUser {
+        user: UserId(random()?),
+        functions: keys.functions(),
+        revoked: false,
+        qos: qos(fields)?,
+        intercept: false,
+        filters: Vec::new(),
+        sqn: Sqn::ZERO,
+    };
+    let new = NamedHomeUser { name: name.into(), supi, keys, user };
+    storage.add_home_user(&new).map_err(|e| e.to_string())?;
+    print(&format!("user {name} is added, with the USIM of {supi}\n"))
+}
+
+fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
+    check_name(name)?;
+    let (known, mut storage) = config.open()?;
+    let private = Zeroizing::new(random::<32>()?);
+    let signing = SigningKey::new(&private);
     let user = User {
         key: fields.public_key.unwrap_or(signing.verifying_key()),
         revoked: false,
-        qos: Qos { ul_kbps: kbps(fields.uplink)?, dl_kbps: kbps(fields.downlink)?, five_qi: fields.five_qi },
+        qos: qos(fields)?,
         intercept: false,
         filters: Vec::new(),
         counter: 0,
@@ -160,9 +252,6 @@ fn list(storage: &mut dyn Storage, json: bool) -> Done {
             } else {
                 let Qos { ul_kbps, dl_kbps, five_qi } = user.user.qos;
                 let state = if user.user.revoked { "revoked" } else { "valid" };
-                let rate = |kbps: u32| {
-                    BitRate::from_bps(u64::from(kbps) * 1_000).map_or("0".into(), |r| r.to_string())
-                };
                 let counter = user.user.counter.to_string();
                 rows.push(vec![
                     user.name.clone(),
@@ -175,7 +264,43 @@ fn list(storage: &mut dyn Storage, json: bool) -> Done {
             }
         }
     }
+    for user in storage.home_users().map_err(|e| e.to_string())? {
+        if json {
+            print(&(shown_usim(&user).to_string() + "\n"))?;
+            continue;
+        }
+        let HomeUser { qos, revoked, sqn, .. } = user.user;
+        let state = if revoked { "revoked" } else { "USIM" };
+        let counter = sqn.seq().to_string();
+        rows.push(vec![
+            user.name,
+            state.into(),
+            rate(qos.ul_kbps),
+            rate(qos.dl_kbps),
+            qos.five_qi.to_string(),
+            counter,
+        ]);
+    }
     if json { Ok(()) } else { print(&table(&["NAME", "KEY", "UPLINK", "DOWNLINK", "5QI", "COUNTER"], &rows)) }
+}
+
+fn rate(kbps: u32) -> String {
+    BitRate::from_bps(u64::from(kbps) * 1_000).map_or("0".into(), |r| r.to_string())
+}
+
+/// Without K and OPc, with which the USIM can be cloned.
+fn shown_usim(user: &NamedHomeUser) -> Value {
+    let Qos { ul_kbps, dl_kbps, five_qi } = user.user.qos;
+    json!({
+        "name": user.name,
+        "id": hex(&user.user.user.0),
+        "imsi": user.supi.value(),
+        "revoked": user.user.revoked,
+        "uplink_kbps": ul_kbps,
+        "downlink_kbps": dl_kbps,
+        "five_qi": five_qi,
+        "seq": user.user.sqn.seq(),
+    })
 }
 
 fn shown(user: &NamedUser) -> Value {

@@ -30,8 +30,10 @@ pub(super) fn run(options: &Options) -> Done {
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
-        "{} SAP UEs: attach in one round trip to the broker, session, DNS, page, deregister; then to the next operator\n",
-        options.ues
+        "{} SAP UEs, which attach in one round trip to the broker, and {} ordinary UEs with a USIM of the broker: attach, session, DNS, \
+         page, deregister; then to the next operator\n",
+        options.ues as usize - playground.ordinary(),
+        playground.ordinary()
     ))?;
     let mut reports: Vec<Vec<Report>> = (0..OPERATORS).map(|_| Vec::new()).collect();
     for round in 0..ROUNDS {
@@ -47,6 +49,7 @@ pub(super) fn run(options: &Options) -> Done {
     }
     let logged = playground.logged();
     let ids: Vec<String> = playground.operators.iter().map(|o| o.id.to_string()).collect();
+    let ordinary = playground.ordinary();
     let stopped = playground.stop();
     let summary = Summary::of(&reports);
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();
@@ -56,7 +59,7 @@ pub(super) fn run(options: &Options) -> Done {
     }
     let granted: u64 = grants.iter().map(|(_, n)| n).sum();
     let line = json!({"bench": "open", "figures": {
-        "operators": OPERATORS, "brokers": BROKERS, "ues": options.ues, "class_2_ues": 0, "attaches": summary.attaches,
+        "operators": OPERATORS, "brokers": BROKERS, "ues": options.ues, "class_2_ues": ordinary, "attaches": summary.attaches,
         "grants": granted, "failed": summary.failed, "violations": summary.violated, "pages": pages,
         "attach_us_p50": summary.attach_us_p50, "attach_us_p99": summary.attach_us_p99,
     }});

@@ -247,7 +247,6 @@ metrics! {
     "Brokers" {
         BrokerQuestions "whimbrel_broker_questions_total" Counter None Part [] "" "Requests sent to brokers.";
         BrokerAnswers "whimbrel_broker_answers_total" Counter None Part [] "" "Answers of brokers.";
-        BrokerOverBudget "whimbrel_broker_over_budget_total" Counter None Part [] "" "Requests to brokers not sent because they exceeded the budget of their gNB.";
         BrokerUnreachable "whimbrel_broker_unreachable_total" Counter None Part ["reason"] "" "Requests that a broker did not answer.";
     }
     "A CPF (`whimbrel cpf --api`)" {

@@ -384,10 +384,7 @@ impl ControlLoop {
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
         if let Some(brokers) = &mut self.brokers {
-            for (ue, to, request) in self.out.brokers.drain(..) {
-                let connection = self.active.cta().context(ue).and_then(|ue| ue.amf.connection.as_ref());
-                brokers.ask(now, (ue, to, request), connection.map(|c| c.association));
-            }
+            self.out.brokers.drain(..).for_each(|question| brokers.ask(question));
         }
         self.observe(now);
     }

@@ -1,0 +1,26 @@
+//! A broker's user is served as long as its broker's grant lasts (CellBricks, chapter 3.4.1): until the end of its validity, and for what
+//! its credit pays. Then the UE is deregistered with "re-registration required" (TS 24.501 §5.5.2.3.1): it registers again, and the broker
+//! decides anew. An idle UE is deregistered without a message, and learns it when it comes (TS 24.501 §5.3.7).
+
+use super::deregistration;
+use crate::event::Deregistered;
+use crate::procedure::{Lane, Ue};
+
+/// After each input: ends the registration of a UE whose grant is over, once no procedure of mobility management runs.
+pub(crate) fn end_if_over(ue: Ue) {
+    let now = ue.now();
+    let why = ue.with(|p| {
+        let grant = p.grant.as_ref()?;
+        if !p.amf.registered || p.lanes.procedure(Lane::Mobility).is_some() {
+            return None;
+        }
+        match (now >= grant.until(), grant.is_used_up()) {
+            (true, _) => Some(Deregistered::GrantExpired),
+            (false, true) => Some(Deregistered::CreditUsedUp),
+            (false, false) => None,
+        }
+    });
+    if let Some(why) = why {
+        deregistration::by_network_with(ue, None, why);
+    }
+}

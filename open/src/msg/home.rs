@@ -1,0 +1,457 @@
+//! Class 2: an ordinary 3GPP UE of a broker's, which has K and no key pair. B is its home network: it challenges the UE through T, and
+//! releases SUPI, K_SEAF and grant when T shows the UE's response (5G-AKA with home control, TS 33.501 §6.1.3.2).
+
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, PlmnId, Reader, Supi};
+use zeroize::Zeroizing;
+
+use super::answer::{Filter, emit_filters, read_filters};
+use super::certificate::Certificate;
+use super::terms::Terms;
+use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::crypto::{
+    KSeaf, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, VerifyingKey, hash, open,
+};
+use crate::id::{Domain, OperatorId};
+
+/// A scheme output of a SUCI of type IMSI: a compressed point (33), a MSIN (8 at most), a tag (8): TS 33.501 Annex C.3.4.2.
+pub const SCHEME_OUTPUT_OCTETS_MAX: usize = 33 + 8 + 8;
+
+/// How T names a UE to B.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Subscriber {
+    /// As the UE has it authenticated before.
+    Supi(Supi),
+    /// A SUCI of type IMSI (TS 23.003 §2.2B).
+    Suci {
+        /// Home network.
+        plmn: PlmnId,
+        /// Protection scheme identifier.
+        scheme: u8,
+        /// Home network public key identifier.
+        key_id: u8,
+        /// Scheme output; of the null scheme the MSIN in BCD. At most [`SCHEME_OUTPUT_OCTETS_MAX`].
+        output: Box<[u8]>,
+    },
+}
+
+/// Redacted: a SUPI says who somebody is.
+impl core::fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Subscriber(…)")
+    }
+}
+
+impl Subscriber {
+    const OCTETS_MAX: usize = 1 + 3 + 1 + 1 + 2 + SCHEME_OUTPUT_OCTETS_MAX;
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Supi(supi) => {
+                out.push(1);
+                emit_supi(*supi, out);
+            }
+            Self::Suci { plmn, scheme, key_id, output } => {
+                out.push(2);
+                out.extend_from_slice(&plmn.nas_octets());
+                out.extend_from_slice(&[*scheme, *key_id]);
+                emit_part(output, out);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = "subscriber";
+        let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
+        match r.u8(IE)? {
+            1 => Ok(Self::Supi(read_supi(r)?)),
+            2 => Ok(Self::Suci {
+                plmn: PlmnId::from_nas_octets(r.array(IE)?).ok_or(invalid)?,
+                scheme: Some(r.u8(IE)?).filter(|scheme| *scheme < 16).ok_or(invalid)?,
+                key_id: r.u8(IE)?,
+                output: read_part(r, SCHEME_OUTPUT_OCTETS_MAX, IE)?.into(),
+            }),
+            _ => Err(invalid),
+        }
+    }
+}
+
+/// The digits of an IMSI, one an octet, behind their number. A SUPI of a broker's ordinary UE is no network access identifier.
+fn emit_supi(supi: Supi, out: &mut Vec<u8>) {
+    let digits: Vec<u8> = supi.digits().collect();
+    out.push(digits.len() as u8);
+    out.extend_from_slice(&digits);
+}
+
+fn read_supi(r: &mut Reader<'_>) -> Result<Supi, DecodeError> {
+    const IE: &str = "SUPI";
+    let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
+    let count = usize::from(r.u8(IE)?);
+    Supi::from_digits(r.take(count, IE)?.iter().copied()).ok_or(invalid)
+}
+
+/// What a USIM sends when it finds SQN out of range (TS 33.102 §6.3.3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Resynchronisation {
+    /// The challenge that it refused.
+    pub rand: [u8; 16],
+    /// SQN_MS, concealed, and MAC-S.
+    pub auts: [u8; 14],
+}
+
+impl core::fmt::Debug for Resynchronisation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Resynchronisation(…)")
+    }
+}
+
+/// Who T is, what it offers, and its signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Who T is.
+    pub certificate: Certificate,
+    /// What T offers.
+    pub terms: Terms,
+    /// T's time, in seconds since the Unix epoch.
+    pub time: u64,
+    /// T's signature over the question, its identity, terms and time.
+    pub signature: Signature,
+}
+
+impl Asker {
+    const OCTETS_MAX: usize = 2 + Certificate::OCTETS_MAX + Terms::OCTETS_MAX + 8 + 64;
+
+    fn signed(
+        kind: Signed,
+        question: &[u8],
+        (operator, certificate, key): (OperatorId, Certificate, &SigningKey),
+        terms: Terms,
+        now: Instant,
+    ) -> Self {
+        let mut asker = Self { certificate, terms, time: now.as_secs(), signature: Signature([0; 64]) };
+        asker.signature = key.sign(kind, &asker.signed_octets(question, operator));
+        asker
+    }
+
+    fn has_signed(&self, kind: Signed, question: &[u8], operator: OperatorId) -> bool {
+        self.certificate.key.verifies(kind, &self.signed_octets(question, operator), &self.signature)
+    }
+
+    fn signed_octets(&self, question: &[u8], operator: OperatorId) -> Vec<u8> {
+        let mut out = keyed_octets(question, operator, &self.terms);
+        out.extend_from_slice(&self.time.to_be_bytes());
+        out
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        emit_part(&self.certificate.to_octets(), out);
+        self.terms.emit(out);
+        out.extend_from_slice(&self.time.to_be_bytes());
+        out.extend_from_slice(&self.signature.0);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            certificate: Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?,
+            terms: Terms::read(r)?,
+            time: r.u64("time")?,
+            signature: read_signature(r)?,
+        })
+    }
+}
+
+fn keyed_octets(question: &[u8], operator: OperatorId, terms: &Terms) -> Vec<u8> {
+    let mut out = question.to_vec();
+    operator.emit(&mut out);
+    terms.emit(&mut out);
+    out
+}
+
+/// T asks for a challenge of a UE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorQuestion {
+    /// B.
+    pub broker: Domain,
+    /// The UE.
+    pub subscriber: Subscriber,
+    /// Random: another question, another challenge.
+    pub nonce: [u8; 16],
+    /// The USIM has refused the challenge before this one.
+    pub resynchronisation: Option<Resynchronisation>,
+}
+
+impl VectorQuestion {
+    pub(crate) const OCTETS_MAX: usize =
+        2 + 1 + Domain::OCTETS_MAX + Subscriber::OCTETS_MAX + 16 + 1 + 16 + 14;
+
+    /// By what B and T know it: H(question ‖ operator ‖ terms). The signature and its time do not count, so that B gives the same
+    /// answer to a question that T has signed again.
+    pub fn hash(&self, operator: OperatorId, terms: &Terms) -> [u8; 32] {
+        hash(&keyed_octets(&self.to_octets(), operator, terms))
+    }
+
+    pub(crate) fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::VectorRequest.begin();
+        self.broker.emit(&mut out);
+        self.subscriber.emit(&mut out);
+        out.extend_from_slice(&self.nonce);
+        match &self.resynchronisation {
+            None => out.push(0),
+            Some(Resynchronisation { rand, auts }) => {
+                out.push(1);
+                out.extend_from_slice(rand);
+                out.extend_from_slice(auts);
+            }
+        }
+        out
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::VectorRequest.read(r)?;
+        let (broker, subscriber) = (Domain::read(r)?, Subscriber::read(r)?);
+        let nonce = r.array("nonce")?;
+        let resynchronisation = match read_flag(r, "resynchronisation")? {
+            false => None,
+            true => Some(Resynchronisation { rand: r.array("RAND")?, auts: r.array("AUTS")? }),
+        };
+        Ok(Self { broker, subscriber, nonce, resynchronisation })
+    }
+}
+
+/// [`VectorQuestion`], signed by T.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorRequest {
+    /// The question.
+    pub question: VectorQuestion,
+    /// Who asks.
+    pub asker: Asker,
+}
+
+/// T has the UE's response and asks for the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfirmationQuestion {
+    /// B.
+    pub broker: Domain,
+    /// [`VectorQuestion::hash`] of the question that led to the challenge.
+    pub request: [u8; 32],
+    /// RES* (TS 33.501 Annex A.4).
+    pub res_star: [u8; 16],
+    /// T's ephemeral share, to which K_SEAF is sealed.
+    pub share: Share,
+}
+
+impl ConfirmationQuestion {
+    pub(crate) const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 16 + 32;
+
+    /// By what B knows it again.
+    pub fn hash(&self, operator: OperatorId, terms: &Terms) -> [u8; 32] {
+        hash(&keyed_octets(&self.to_octets(), operator, terms))
+    }
+
+    pub(crate) fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Confirmation.begin();
+        self.broker.emit(&mut out);
+        out.extend_from_slice(&self.request);
+        out.extend_from_slice(&self.res_star);
+        out.extend_from_slice(&self.share.0);
+        out
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::Confirmation.read(r)?;
+        Ok(Self {
+            broker: Domain::read(r)?,
+            request: r.array("request")?,
+            res_star: r.array("RES*")?,
+            share: Share(r.array("share")?),
+        })
+    }
+}
+
+/// [`ConfirmationQuestion`], signed by T.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// The question.
+    pub question: ConfirmationQuestion,
+    /// Who asks.
+    pub asker: Asker,
+}
+
+/// Both are a question and its asker.
+macro_rules! signed_questions {
+    ($($name:ident of $question:ident as $kind:ident;)+) => {$(
+        impl $name {
+            /// The longest.
+            pub const OCTETS_MAX: usize = $question::OCTETS_MAX + Asker::OCTETS_MAX;
+
+            /// The question, signed by the owner of the certificate.
+            pub fn signed(
+                question: $question,
+                by: (OperatorId, Certificate, &SigningKey),
+                terms: Terms,
+                now: Instant,
+            ) -> Self {
+                let asker = Asker::signed(Signed::$kind, &question.to_octets(), by, terms, now);
+                Self { question, asker }
+            }
+
+            /// Whether the certificate's owner, `operator`, signed it.
+            pub fn is_signed_by(&self, operator: OperatorId) -> bool {
+                self.asker.has_signed(Signed::$kind, &self.question.to_octets(), operator)
+            }
+
+            /// Its octets.
+            pub fn to_octets(&self) -> Vec<u8> {
+                let mut out = self.question.to_octets();
+                self.asker.emit(&mut out);
+                out
+            }
+
+            /// Parses one. Errors: [`DecodeError`].
+            pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+                whole(octets, |r| Ok(Self { question: $question::read(r)?, asker: Asker::read(r)? }))
+            }
+        }
+    )+};
+}
+
+signed_questions! {
+    VectorRequest of VectorQuestion as VectorRequest;
+    Confirmation of ConfirmationQuestion as Confirmation;
+}
+
+/// B's challenge of a UE: the 5G serving environment vector of TS 33.501 §6.1.3.2 step 5.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignedChallenge {
+    /// B.
+    pub broker: Domain,
+    /// T, to whose serving network name the vector is bound.
+    pub operator: OperatorId,
+    /// [`VectorQuestion::hash`].
+    pub request: [u8; 32],
+    /// The challenge.
+    pub rand: [u8; 16],
+    /// Its token.
+    pub autn: [u8; 16],
+    /// The digest of the response (TS 33.501 Annex A.5).
+    pub hxres_star: [u8; 16],
+    /// B's signature.
+    pub signature: Signature,
+}
+
+/// Redacted, as vectors are.
+impl core::fmt::Debug for SignedChallenge {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SignedChallenge({} to {}, …)", self.broker, self.operator)
+    }
+}
+
+impl SignedChallenge {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 10 + 32 + 3 * 16 + 64;
+
+    /// Signs it as the broker.
+    #[must_use]
+    pub fn sign(mut self, key: &SigningKey) -> Self {
+        self.signature = key.sign(Signed::Challenge, &self.signed_octets());
+        self
+    }
+
+    /// Whether the owner of `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
+        key.verifies(Signed::Challenge, &self.signed_octets(), &self.signature)
+    }
+
+    fn signed_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Challenge.begin();
+        self.broker.emit(&mut out);
+        self.operator.emit(&mut out);
+        for part in [&self.request[..], &self.rand, &self.autn, &self.hxres_star] {
+            out.extend_from_slice(part);
+        }
+        out
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.signed_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::Challenge.read(r)?;
+            Ok(Self {
+                broker: Domain::read(r)?,
+                operator: OperatorId::read(r)?,
+                request: r.array("request")?,
+                rand: r.array("RAND")?,
+                autn: r.array("AUTN")?,
+                hxres_star: r.array("HXRES*")?,
+                signature: read_signature(r)?,
+            })
+        })
+    }
+}
+
+/// `info` of the HPKE context from B to T.
+const RELEASE_INFO: &[u8] = b"SAP-v1 release";
+
+/// What B seals to T with the grant.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The subscriber.
+    pub supi: Supi,
+    /// The anchor key.
+    pub k_seaf: KSeaf,
+    /// Whether T must intercept the session.
+    pub intercept: bool,
+    /// What T must drop; at most [`OperatorOrders::FILTERS_MAX`](super::OperatorOrders::FILTERS_MAX).
+    pub filters: Vec<Filter>,
+}
+
+impl core::fmt::Debug for Release {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Release(…)")
+    }
+}
+
+impl Release {
+    /// The longest, sealed.
+    pub(crate) const SEALED_OCTETS_MAX: usize =
+        32 + 16 + 32 + Filter::LIST_OCTETS_MAX + crate::crypto::TAG_OCTETS;
+
+    /// Seals it to T's share, for the confirmation of this hash: an encapsulated key and a ciphertext. `None` if the share is of small
+    /// order.
+    pub fn seal(&self, share: &Share, confirmation: &[u8; 32], seed: &Seed) -> Option<Box<[u8]>> {
+        let mut sender = Sender::new(share, RELEASE_INFO, seed)?;
+        let sealed = sender.seal(&self.to_octets(), confirmation);
+        Some([&sender.enc[..], &sealed].concat().into())
+    }
+
+    /// Opens it with T's ephemeral key. `None` if it was not sealed to it for the confirmation of this hash.
+    pub fn open(private: &PrivateKey, confirmation: &[u8; 32], sealed: &[u8]) -> Option<Self> {
+        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
+        let (plain, _) = open(private, enc, RELEASE_INFO, sealed, confirmation)?;
+        Self::parse(&plain).ok()
+    }
+
+    /// Its octets. Panics on more filters than the bound.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Zeroizing::new(Vec::with_capacity(Self::SEALED_OCTETS_MAX));
+        emit_supi(self.supi, &mut out);
+        out.extend_from_slice(self.k_seaf.octets());
+        emit_filters(self.intercept, &self.filters, &mut out);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let (supi, k_seaf) = (read_supi(r)?, KSeaf::new(r.array("K_SEAF")?));
+            let (intercept, filters) = read_filters(r)?;
+            Ok(Self { supi, k_seaf, intercept, filters })
+        })
+    }
+}

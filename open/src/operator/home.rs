@@ -1,0 +1,162 @@
+//! T's part for an ordinary 3GPP UE of a broker's (class 2): B challenges it through T, and releases SUPI, K_SEAF and grant for the
+//! UE's response. T is the SEAF of TS 33.501 §6.1.3.2, B the AUSF.
+
+use whimbrel_ids::{Instant, Supi};
+
+use super::{OperatorError, Question};
+use crate::crypto::{KSeaf, PrivateKey, Seed, hash};
+use crate::id::{Domain, OperatorId};
+use crate::msg::{
+    AnswerBody, AnswerT, Certificate, ConfirmationQuestion, Filter, Grant, Release, Resynchronisation,
+    SignedChallenge, SignedGrant, SignedRefusal, Subscriber, Terms, Trust, VectorQuestion,
+};
+use crate::user::is_valid_now;
+
+/// T has asked for a challenge. What it asks is a function of the UE, its terms and the seed, so a replica that has these asks the same.
+#[derive(Debug)]
+pub struct HomeAttach {
+    id: OperatorId,
+    terms: Terms,
+    broker: Domain,
+    request: [u8; 32],
+    private: PrivateKey,
+}
+
+/// What T sends to the UE, and what it compares the UE's response with (TS 33.501 §6.1.3.2 steps 6 and 9).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// RAND.
+    pub rand: [u8; 16],
+    /// AUTN.
+    pub autn: [u8; 16],
+    /// HXRES*.
+    pub hxres_star: [u8; 16],
+}
+
+/// Redacted, as vectors are.
+impl core::fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Challenge(…)")
+    }
+}
+
+/// What T has of an ordinary UE that its broker has authenticated.
+#[derive(Debug)]
+pub struct HomeSession {
+    /// What T shows to a judge.
+    pub grant: SignedGrant,
+    /// The subscriber.
+    pub supi: Supi,
+    /// Where the 5G key hierarchy starts.
+    pub k_seaf: KSeaf,
+    /// Whether T must intercept.
+    pub intercept: bool,
+    /// What T must drop.
+    pub filters: Vec<Filter>,
+}
+
+impl HomeAttach {
+    /// The operator `id` asks `broker` for a challenge of its UE and offers `terms`. Gives what is to be signed and sent.
+    pub fn ask(
+        (id, terms): (OperatorId, Terms),
+        broker: Domain,
+        subscriber: Subscriber,
+        resynchronisation: Option<Resynchronisation>,
+        seed: &Seed,
+    ) -> (Self, Question) {
+        let nonce = *seed.derive("nonce");
+        let question = VectorQuestion { broker, subscriber, nonce, resynchronisation };
+        let request = question.hash(id, &terms);
+        let private = PrivateKey::ephemeral(seed);
+        let attach = Self { id, terms: terms.clone(), broker: question.broker.clone(), request, private };
+        (attach, Question::Vector { question, terms })
+    }
+
+    /// Checks the broker's answer: its challenge of the UE.
+    pub fn challenge(&self, octets: &[u8], trust: &Trust, now: Instant) -> Result<Challenge, OperatorError> {
+        let (certificate, body) = self.answer(octets, trust, now)?;
+        let AnswerBody::Challenged(challenge) = body else { return Err(OperatorError::OtherAnswer) };
+        let SignedChallenge { operator, request, rand, autn, hxres_star, .. } = challenge;
+        let checks = [
+            (challenge.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
+            (challenge.broker == self.broker, OperatorError::OtherBroker),
+            (operator == self.id, OperatorError::OtherOperator),
+            (request == self.request, OperatorError::OtherRequest),
+        ];
+        all(checks)?;
+        Ok(Challenge { rand, autn, hxres_star })
+    }
+
+    /// The UE has responded with this RES*. Gives what is to be signed and sent.
+    pub fn confirm(&self, res_star: [u8; 16]) -> Question {
+        Question::Confirmation { question: self.confirmation(res_star), terms: self.terms.clone() }
+    }
+
+    fn confirmation(&self, res_star: [u8; 16]) -> ConfirmationQuestion {
+        let (broker, share) = (self.broker.clone(), self.private.share());
+        ConfirmationQuestion { broker, request: self.request, res_star, share }
+    }
+
+    /// Checks the broker's answer to the confirmation with this RES*, with what T trusts now. An answer that fails a check changes nothing.
+    pub fn release(
+        &self,
+        octets: &[u8],
+        res_star: [u8; 16],
+        trust: &Trust,
+        now: Instant,
+    ) -> Result<HomeSession, OperatorError> {
+        let (certificate, body) = self.answer(octets, trust, now)?;
+        let AnswerBody::Released { grant: signed, release } = body else {
+            return Err(OperatorError::OtherAnswer);
+        };
+        let grant = &signed.grant;
+        let checks = [
+            (signed.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
+            (grant.broker == self.broker, OperatorError::OtherBroker),
+            (grant.operator == self.id, OperatorError::OtherOperator),
+            (grant.request == self.request, OperatorError::OtherRequest),
+            (grant.user_share == Grant::NO_SHARE, OperatorError::OtherShare),
+            (grant.operator_share == self.private.share(), OperatorError::OtherShare),
+            (grant.terms == self.terms, OperatorError::TermsNotOffered),
+            (self.terms.qos.covers(&grant.qos), OperatorError::QosNotOffered),
+            (is_valid_now(grant, now), OperatorError::NotValidNow),
+            (grant.orders == hash(&release), OperatorError::OtherOrders),
+        ];
+        all(checks)?;
+        let confirmation = self.confirmation(res_star).hash(self.id, &self.terms);
+        let opened = Release::open(&self.private, &confirmation, &release).ok_or(OperatorError::Orders)?;
+        let Release { supi, k_seaf, intercept, filters } = opened;
+        Ok(HomeSession { grant: signed, supi, k_seaf, intercept, filters })
+    }
+
+    /// The broker's word, or why it is none.
+    fn answer(
+        &self,
+        octets: &[u8],
+        trust: &Trust,
+        now: Instant,
+    ) -> Result<(Certificate, AnswerBody), OperatorError> {
+        let AnswerT { certificate, body } = AnswerT::parse(octets)?;
+        // A rejection carries no signature, so the certificate beside it proves nothing.
+        if let AnswerBody::Rejected(cause) = body {
+            return Err(OperatorError::Rejected(cause));
+        }
+        let broker = trust.broker(&certificate, now).map_err(OperatorError::BrokerCertificate)?;
+        if *broker != self.broker {
+            return Err(OperatorError::OtherBroker);
+        }
+        match body {
+            AnswerBody::Refused(refusal) => Err(self.refused(refusal, &certificate)),
+            body => Ok((certificate, body)),
+        }
+    }
+
+    fn refused(&self, refusal: SignedRefusal, certificate: &Certificate) -> OperatorError {
+        let of = (&self.broker, self.id, &self.request);
+        super::refused(of, refusal, certificate)
+    }
+}
+
+fn all<const N: usize>(checks: [(bool, OperatorError); N]) -> Result<(), OperatorError> {
+    checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+}
