@@ -151,6 +151,16 @@ pub enum Signed {
     Refusal,
     /// An authority's certificate.
     Certificate,
+    /// What U or T has measured.
+    UsageReport,
+    /// Reports that T sends.
+    UsageDelivery,
+    /// B's answer to them.
+    UsageAnswer,
+    /// What B pays for a cycle.
+    Receipt,
+    /// The sum of receipts.
+    Statement,
 }
 
 impl Signed {
@@ -161,6 +171,11 @@ impl Signed {
             Self::Grant => b"SAP-v1 grant\0",
             Self::Refusal => b"SAP-v1 refusal\0",
             Self::Certificate => b"SAP-v1 certificate\0",
+            Self::UsageReport => b"SAP-v1 usage report\0",
+            Self::UsageDelivery => b"SAP-v1 usage delivery\0",
+            Self::UsageAnswer => b"SAP-v1 usage answer\0",
+            Self::Receipt => b"SAP-v1 receipt\0",
+            Self::Statement => b"SAP-v1 statement\0",
         }
     }
 }

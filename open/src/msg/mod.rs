@@ -35,14 +35,20 @@ pub(crate) enum MessageType {
     Refusal = 5,
     Grant = 6,
     Certificate = 7,
+    UsageReport = 8,
+    SealedReport = 9,
+    UsageDelivery = 10,
+    UsageAnswer = 11,
+    Receipt = 12,
+    Statement = 13,
 }
 
 impl MessageType {
-    fn begin(self) -> Vec<u8> {
+    pub(crate) fn begin(self) -> Vec<u8> {
         vec![self as u8, VERSION]
     }
 
-    fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
         if r.peek() != Some(self as u8) {
             return Err(r.error(DecodeErrorKind::Unknown, "SAP message type"));
         }
@@ -80,7 +86,7 @@ pub(crate) fn read_part<'a>(
 }
 
 /// A flag, 0 or 1, before something that may be absent.
-fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> {
+pub(crate) fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> {
     let invalid = r.error(DecodeErrorKind::InvalidValue, ie);
     match r.u8(ie)? {
         0 => Ok(false),
@@ -89,6 +95,6 @@ fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> 
     }
 }
 
-fn read_signature(r: &mut Reader<'_>) -> Result<Signature, DecodeError> {
+pub(crate) fn read_signature(r: &mut Reader<'_>) -> Result<Signature, DecodeError> {
     Ok(Signature(r.array("signature")?))
 }
