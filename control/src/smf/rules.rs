@@ -8,9 +8,10 @@ use whimbrel_ids::Qfi;
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
-    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod, NetworkInstance,
-    OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId, ReportingTriggers, Rqi,
-    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer,
+    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod,
+    MeasurementPeriod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
+    ReportingTriggers, Rqi, SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
+    UserPlaneInactivityTimer,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -63,6 +64,7 @@ pub(super) fn establishment(
     node: IpAddr,
     buffering: &Buffering,
     inactivity: Duration,
+    report_cycle_s: Option<u16>,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(match s.session_type {
@@ -103,9 +105,18 @@ pub(super) fn establishment(
     default.qfi = Some(DEFAULT_QFI);
     request.create_qers = vec![session, default];
     request.create_qers.extend(s.flows.iter().map(create_qer));
-    request.create_urrs =
-        vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
+    request.create_urrs = vec![session_urr(report_cycle_s)];
     request
+}
+
+/// The session's volume: reported at its end, and in cycles where somebody pays by them (TS 29.244 §5.2.2.2.1).
+fn session_urr(report_cycle_s: Option<u16>) -> CreateUrr {
+    let mut urr = CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default());
+    if let Some(seconds) = report_cycle_s.filter(|s| *s > 0) {
+        urr.reporting_triggers = ReportingTriggers::PERIO;
+        urr.measurement_period = Some(MeasurementPeriod(seconds.into()));
+    }
+    urr
 }
 
 /// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the UE, of the families that the session has.
@@ -217,4 +228,21 @@ pub(super) fn create_qer(flow: &QosFlow) -> CreateQer {
     qer.mbr = flow.gbr.map(|g| rates(g.maximum));
     qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
     qer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 29.244 §5.2.2.2.1; chapter 3.4.3 of CellBricks: T measures in the cycles of its terms
+    fn the_volume_of_a_session_is_reported_in_cycles_where_somebody_pays_by_them() {
+        let of = |cycle| {
+            let urr = session_urr(cycle);
+            (urr.reporting_triggers, urr.measurement_period)
+        };
+        assert_eq!(of(Some(60)), (ReportingTriggers::PERIO, Some(MeasurementPeriod(60))));
+        for none in [None, Some(0)] {
+            assert_eq!(of(none), (ReportingTriggers::default(), None));
+        }
+    }
 }
