@@ -39,8 +39,11 @@ pub(crate) struct Broker {
 pub(crate) struct BrokerStore {
     pub(crate) domain: Domain,
     pub(crate) store: PathBuf,
-    /// The public key under which the broker signs.
+    /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
+    pub(crate) signing: whimbrel_open::crypto::SigningKey,
+    /// The file of the certificate.
+    pub(crate) certificate: PathBuf,
 }
 
 /// Which operators are allowed.
@@ -163,6 +166,8 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         domain: domain.clone(),
         store: store.clone(),
         key: key.verifying_key(),
+        signing: key.clone(),
+        certificate: certificate.clone(),
     });
     let certificate = runs.then(|| files::read_certificate(&certificate));
     let certificate = match certificate {

@@ -6,6 +6,8 @@
 
 mod address;
 mod budget;
+mod metering;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -17,13 +19,17 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc as queue};
 use tracing::{info, warn};
 use whimbrel_broker::client::{AskError, Client};
+use whimbrel_broker::ledger::Ledger;
 use whimbrel_broker::{PORT, tls};
 use whimbrel_control::open::{Answer, Request, Unreachable};
-use whimbrel_control::{AssociationId, OutputId, UeId};
+use whimbrel_control::{AssociationId, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
+use whimbrel_open::usage::BrokerStanding;
 
 use self::budget::Budget;
+use self::metering::{Measured, Metering};
+use self::reports::Reports;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
@@ -36,6 +42,8 @@ const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
 const FAILED_FOR: Duration = Duration::from_secs(5);
 /// Domains whose addresses are remembered; past this, all are looked up again.
 const DOMAINS_MAX: usize = 1_024;
+/// How long what waits for brokers may take to leave when the core stops.
+const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 /// The same trouble with the same broker is logged once in so long.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
@@ -56,10 +64,18 @@ pub(crate) struct Brokers {
     /// Answered without a question to the broker.
     refused: Vec<Answered>,
     budget: Budget,
+    metering: Metering,
+    measured: queue::UnboundedSender<Measured>,
+    standings: Arc<Standings>,
+    /// Brokers of a lower reputation are not asked.
+    floor: u16,
     console: Arc<Console>,
     counts: Arc<Counts>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
+
+/// What this operator thinks of brokers.
+type Standings = std::sync::Mutex<BTreeMap<Domain, BrokerStanding>>;
 
 #[derive(Default)]
 struct Counts {
@@ -83,12 +99,16 @@ impl Brokers {
         let (sender, questions) = queue::unbounded_channel();
         let (answer, answers) = mpsc::channel();
         let counts = Arc::new(Counts::default());
+        let ledger = Ledger::open(&config.open_ledger())?;
+        let (sender_of_measured, measured) = queue::unbounded_channel();
+        let standings = Arc::new(Standings::default());
         let edge = Arc::new(Edge {
             open: open.clone(),
             own: own_addresses(config),
             client: Client::new(tls),
             addresses: Mutex::default(),
             troubles: std::sync::Mutex::default(),
+            standings: standings.clone(),
             answer,
             console: console.clone(),
             counts: counts.clone(),
@@ -96,7 +116,11 @@ impl Brokers {
         let thread = std::thread::Builder::new()
             .name("brokers".into())
             .spawn(move || {
-                runtime.block_on(edge.run(questions));
+                runtime.block_on(async {
+                    let reports = tokio::spawn(Reports::new(edge.clone(), ledger).run(measured));
+                    edge.run(questions).await;
+                    let _ = tokio::time::timeout(LAST_REPORTS_WITHIN, reports).await;
+                });
                 // A look-up that hangs must not keep the core from stopping.
                 runtime.shutdown_background();
             })
@@ -104,7 +128,44 @@ impl Brokers {
         let budget = Budget::new(open.questions_per_gnb);
         info!(operator = %open.operator.id(), "UEs of brokers are served");
         console.components(|c| c.set("brokers", Condition::Up, "no question to a broker has failed"));
-        Ok(Self { sender, answers, refused: Vec::new(), budget, console, counts, thread: Some(thread) })
+        Ok(Self {
+            sender,
+            answers,
+            refused: Vec::new(),
+            budget,
+            metering: Metering::new(open.overstate),
+            measured: sender_of_measured,
+            standings,
+            floor: open.reputation_floor,
+            console,
+            counts,
+            thread: Some(thread),
+        })
+    }
+
+    /// Something happened to a UE.
+    pub(crate) fn event(&mut self, now: Instant, event: &UeEvent) {
+        self.metering.event(now, event);
+        self.pass_on();
+    }
+
+    /// A UPF says something.
+    pub(crate) fn pfcp(&mut self, now: Instant, octets: &[u8]) {
+        self.metering.pfcp(now, octets);
+        self.pass_on();
+    }
+
+    fn pass_on(&mut self) {
+        for measured in self.metering.measured.drain(..) {
+            // The thread ends after this.
+            let _ = self.measured.send(measured);
+        }
+    }
+
+    /// Whether a broker has paid for so little that its users are not served any more.
+    fn is_shunned(&self, broker: &Domain) -> bool {
+        let standings = self.standings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        standings.get(broker).is_some_and(|s| s.reputation() < self.floor)
     }
 
     /// Passes a question on.
@@ -114,6 +175,10 @@ impl Brokers {
         (ue, to, request): (UeId, OutputId, Request),
         gnb: Option<AssociationId>,
     ) {
+        if self.is_shunned(request.0.broker()) {
+            self.refused.push((ue, to, Answer::Unreachable(Unreachable::DoesNotPay)));
+            return self.console.commands.wake();
+        }
         let within_budget = self.budget.take(now, gnb);
         if !within_budget {
             self.counts.over_budget.fetch_add(1, Ordering::Relaxed);
@@ -162,6 +227,8 @@ impl Drop for Brokers {
         // The thread ends when nobody can ask any more.
         let (unused, _) = queue::unbounded_channel();
         self.sender = unused;
+        let (unused, _) = queue::unbounded_channel();
+        self.measured = unused;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -187,6 +254,7 @@ struct Edge {
     addresses: Mutex<BTreeMap<Domain, LookedUp>>,
     /// When trouble with a broker was last logged.
     troubles: std::sync::Mutex<BTreeMap<Domain, (&'static str, Instant)>>,
+    standings: Arc<Standings>,
     answer: mpsc::Sender<Answered>,
     console: Arc<Console>,
     counts: Arc<Counts>,
@@ -332,6 +400,7 @@ const fn word_of(reason: Unreachable) -> &'static str {
         Unreachable::Status(_) => "http_status",
         Unreachable::TooLong => "too_long",
         Unreachable::Busy => "busy",
+        Unreachable::DoesNotPay => "does_not_pay",
     }
 }
 
@@ -357,6 +426,9 @@ fn explain(domain: &Domain, reason: Unreachable, detail: &str) -> String {
         Unreachable::TimedOut => ("the broker", "it is slow or overloaded: ask its operator"),
         Unreachable::Status(_) | Unreachable::TooLong => {
             ("the broker", "what answers there is no broker, or it is overloaded: ask its operator")
+        }
+        Unreachable::DoesNotPay => {
+            ("the broker", "it pays for too little of what its users are served: see `open.reputation_floor`")
         }
         Unreachable::Busy => ("this core", "too many questions are under way; see `open.questions_per_gnb`"),
     };
@@ -393,6 +465,7 @@ mod tests {
             Unreachable::Status(503),
             Unreachable::TooLong,
             Unreachable::Busy,
+            Unreachable::DoesNotPay,
         ] {
             let sentence = explain(&domain, reason, &reason.to_string());
             assert!(sentence.contains("b.example") && sentence.contains("; at fault: "), "{sentence}");

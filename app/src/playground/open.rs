@@ -1,5 +1,8 @@
 //! Three operators and two brokers of their own, for `demo --scenario open`: cores and brokers are processes, in the network namespace of
-//! the playground, with certificates of an authority made for them and TLS between operators and brokers.
+//! the playground, with certificates of an authority made for them and TLS between operators and brokers. `billing` has what shows that
+//! brokers find a lie.
+
+mod billing;
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -89,6 +92,8 @@ impl Process {
 /// An operator's core.
 pub(crate) struct Operator {
     process: Process,
+    /// Its configuration.
+    file: PathBuf,
     /// The operator as brokers know it.
     pub(crate) id: OperatorId,
     /// Where it takes N2.
@@ -101,6 +106,13 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
+    fn until_ready(&mut self) -> Result<(), String> {
+        let client = self.client;
+        let ready =
+            move || client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true));
+        self.process.until("is not ready", ready)
+    }
+
     /// Its gNBs.
     pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
         let place = |n: u8| {
@@ -116,6 +128,8 @@ impl Operator {
 /// A broker.
 pub(crate) struct Broker {
     process: Process,
+    /// Its configuration.
+    file: PathBuf,
     domain: Domain,
     address: SocketAddr,
     client: Client,
@@ -158,13 +172,7 @@ impl OpenPlayground {
             let operator = playground.operator(nth as u8, gnbs_per_operator, &authority)?;
             playground.operators.push(operator);
         }
-        for operator in &mut playground.operators {
-            let client = operator.client;
-            let ready = move || {
-                client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true))
-            };
-            operator.process.until("is not ready", ready)?;
-        }
+        playground.operators.iter_mut().try_for_each(Operator::until_ready)?;
         Ok(playground)
     }
 
@@ -206,7 +214,8 @@ impl OpenPlayground {
         let yaml = format!(
             "domain: {domain}\nkey_file: {dir}/broker.key\ncertificate: {dir}/broker.cert\nstore: {dir}/broker.db\n\
              listen: \"{address}\"\nadmin: {{ address: \"{admin}\" }}\n\
-             tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\nauthorities: [\"{}\"]\n",
+             tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\nauthorities: [\"{}\"]\n\
+             policy: {{ reputation_floor: 15 }}\n",
             hex(&authority.verifying_key().octets())
         );
         let file = folder.join("broker.yaml");
@@ -215,7 +224,7 @@ impl OpenPlayground {
         let mut process = Process::start(name, &arguments, &self.folder)?;
         let client = Client::new(admin);
         process.until("does not serve", move || client.reading("whimbrel_broker_users").is_ok())?;
-        Ok((Broker { process, domain, address, client, key, epoch }, made.certificate))
+        Ok((Broker { process, file, domain, address, client, key, epoch }, made.certificate))
     }
 
     /// Starts an operator's core.
@@ -253,6 +262,7 @@ impl OpenPlayground {
              \x20 authorities: [\"{}\"]\n\
              \x20 addresses: [{}]\n\
              \x20 tls_roots: {}\n\
+             \x20 report_cycle: 1s\n\
              \x20 questions_per_gnb: 10000\n",
             hex(&authority.verifying_key().octets()),
             addresses.join(", "),
@@ -262,15 +272,20 @@ impl OpenPlayground {
         files::write_public(&file, &yaml)?;
         let arguments = ["run", "--strict", "--config", &file.display().to_string()];
         let process = Process::start(name, &arguments, &self.folder)?;
-        Ok(Operator { process, id, amf: host.into(), gateway, nth, gnbs, client: Client::new(api) })
+        Ok(Operator { process, file, id, amf: host.into(), gateway, nth, gnbs, client: Client::new(api) })
     }
 
     /// The UEs that are at an operator in a round: all are at each operator once in [`OPERATORS`] rounds.
     pub(crate) fn ues(&self, operator: usize, round: usize) -> Vec<UeConfig> {
+        self.ues_of_round(operator, round, round)
+    }
+
+    /// The same UEs in a later round, which their SIMs count on from.
+    pub(crate) fn ues_of_round(&self, operator: usize, round: usize, later: usize) -> Vec<UeConfig> {
         let plmn = self.operators[operator].id.plmn;
         let profile = Arc::new(Profile::new(plmn, vec![SNssai::sst(1)]));
         let here = self.users.iter().enumerate().filter(|(n, _)| (n + round) % OPERATORS == operator);
-        here.map(|(_, user)| self.ue(user, &profile, round)).collect()
+        here.map(|(_, user)| self.ue(user, &profile, later)).collect()
     }
 
     fn ue(&self, user: &OpenUser, profile: &Arc<Profile>, round: usize) -> UeConfig {
