@@ -1,4 +1,4 @@
-//! Usage reports at a broker: what T delivers is checked, compared and paid, and what it says of operators and users acts on attaches
+//! Usage reports at a broker: what T delivers is checked, compared and paid, and what it shows of operators and users acts on attaches
 //! (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ pub struct Accounting {
 /// What came of a delivery.
 #[derive(Debug)]
 pub struct Delivered {
-    /// Who sent it, and the highest number of a receipt that it has; an error is who is not believed.
+    /// Its sender, and the highest number of a receipt that it has; an error is why it is not believed.
     pub from: Result<(OperatorId, u64), Rejection>,
     /// What came of each report.
     pub outcomes: Vec<Outcome>,
     /// To be made durable before the answer leaves.
     pub batch: UsageBatch,
-    /// Who is blamed now.
+    /// The parties that are blamed now.
     pub blames: Vec<Blame>,
 }
 
@@ -154,7 +154,7 @@ impl Accounting {
         }
     }
 
-    /// Logs whom reports blame.
+    /// Logs the parties that reports blame.
     pub fn log(&self, now: Instant, blames: &[Blame], names: &BTreeMap<UserId, String>) {
         for Blame { party, counterparts, .. } in blames {
             match party {

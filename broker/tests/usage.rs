@@ -225,7 +225,7 @@ fn an_operator_that_claims_more_than_its_users_confirm_gets_no_further_grant() {
 }
 
 #[test]
-fn reports_that_nobody_certified_signs_are_rejected_and_garbage_is_not_stored() {
+fn reports_of_an_uncertified_operator_are_rejected_and_garbage_is_not_stored() {
     let (folder, epoch) = populated(1);
     let engine = start(folder.path());
     let garbage = answered(engine.entrance().deliver(vec![10, 1, 0xff]));

@@ -42,7 +42,7 @@ enum Waiting {
 #[derive(Default)]
 struct OfBroker {
     waiting: VecDeque<Waiting>,
-    /// What the broker's next reports are sealed to, once the broker has said it.
+    /// What the broker's next reports are sealed to, once the broker has sent it.
     key: Option<EpochKey>,
     /// Octets that were claimed of each session.
     claimed: BTreeMap<[u8; 16], u64>,
@@ -62,7 +62,7 @@ impl Reports {
         Self { edge, ledger, brokers: BTreeMap::new() }
     }
 
-    /// Runs until nobody measures any more, then sends what waits once.
+    /// Runs until the control thread stops, then sends what waits once.
     pub(super) async fn run(mut self, mut measured: queue::UnboundedReceiver<Measured>) {
         loop {
             let waits = self.brokers.values().any(|b| !b.waiting.is_empty());

@@ -1,6 +1,6 @@
 //! Three operators and two brokers of their own, for `demo --scenario open`: cores and brokers are processes, in the network namespace of
 //! the playground, with certificates of an authority made for them and TLS between operators and brokers. `billing` has what shows that
-//! brokers find a lie.
+//! brokers find an operator that overstates.
 
 mod billing;
 

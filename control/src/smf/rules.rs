@@ -109,7 +109,7 @@ pub(super) fn establishment(
     request
 }
 
-/// The session's volume: reported at its end, and in cycles where somebody pays by them (TS 29.244 §5.2.2.2.1).
+/// The session's volume: reported at its end, and in cycles where a broker pays by them (TS 29.244 §5.2.2.2.1).
 fn session_urr(report_cycle_s: Option<u16>) -> CreateUrr {
     let mut urr = CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default());
     if let Some(seconds) = report_cycle_s.filter(|s| *s > 0) {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test] // TS 29.244 §5.2.2.2.1; chapter 3.4.3 of CellBricks: T measures in the cycles of its terms
-    fn the_volume_of_a_session_is_reported_in_cycles_where_somebody_pays_by_them() {
+    fn the_volume_of_a_session_is_reported_in_cycles_where_a_broker_pays_by_them() {
         let of = |cycle| {
             let urr = session_urr(cycle);
             (urr.reporting_triggers, urr.measurement_period)

@@ -87,7 +87,7 @@ pub enum Outcome {
     Late = 4,
     /// B has granted no such session.
     UnknownSession = 5,
-    /// It is not signed by the party that it is said to be of, or T reports on another operator's session.
+    /// It is not signed by the party that it names, or T reports on another operator's session.
     OtherParty = 6,
     /// Its cycle ends after now.
     Future = 7,

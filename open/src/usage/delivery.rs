@@ -98,7 +98,7 @@ impl Delivery {
         })
     }
 
-    /// Who sent it, as B may believe. Errors: why B rejects it.
+    /// Its sender, as B may believe. Errors: why B rejects it.
     pub fn authenticate(
         &self,
         broker: &Domain,
@@ -227,7 +227,7 @@ impl DeliveryAnswer {
         answer
     }
 
-    /// A rejection, which nobody signs.
+    /// A rejection, which is not signed.
     pub fn rejected(certificate: Certificate, delivery: &[u8], cause: Rejection) -> Self {
         Self { certificate, delivery: hash(delivery), body: DeliveryBody::Rejected(cause) }
     }

@@ -1,9 +1,9 @@
-//! Whom B believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
+//! Which party B believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
 //!
 //! - **Residual.** Each comparison gives a signed residual: by which share of the octets T claims more than U's report lets expect. Honest
 //!   counters differ by up to 0.9 % a report and to both sides; a one-sided CUSUM with an allowance of 0.5 % stays near 0 for them and rises
 //!   by half a percent a report for an operator that adds 1 %.
-//! - **Blame.** A pair whose sum is high says that one of two lies, not which. The score of a pair is its vote, from 0 to 1. An operator is blamed
+//! - **Blame.** A pair whose sum is high says that one of two is dishonest, not which. The score of a pair is its vote, from 0 to 1. An operator is blamed
 //!   when the mean vote of at least five users is high, a user when that of at least three operators is: the fewer they are, the higher. Of an operator's users those that reported
 //!   last weigh most. A vote weighs less the more
 //!   its voter is in dispute with *others*, and nothing if the voter is blamed itself; newcomers weigh half.
@@ -33,7 +33,7 @@ pub struct Comparison {
 /// The numbers of the judge.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeRule {
-    /// What is taken from each residual, in millionths: half of the smallest lie that is to be found.
+    /// What is taken from each residual, in millionths: half of the smallest overstatement that is to be found.
     pub allowance_ppm: i64,
     /// The sum of residuals at which a pair's vote is 1, in millionths.
     pub alarm_ppm: i64,
@@ -74,21 +74,21 @@ const ONE: u64 = 1_000;
 const WEIGHT_MIN: u64 = 300;
 /// An operator is judged by as many users, those that reported last.
 const RECENT_USERS: usize = 60;
-/// So much the least number of voters must weigh on average, in thousandths: six newcomers weigh as much as five who are known a
+/// So much the least number of voters must weigh on average, in thousandths: six newcomers weigh as much as five that are known a
 /// little.
 const WEIGHT_EACH_MIN: u64 = 510;
-/// After so many further users a vote weighs half: an operator that begins to lie is not covered by those who saw it honest.
+/// After so many further users a vote weighs half: an operator that begins to overstate is not covered by users that saw it honest.
 const HALF_WEIGHT_USERS: usize = 20;
 /// The mean vote above which many counterparts blame, in thousandths, and the square of what is added for few: with five of them it is
-/// 0.85, with sixty 0.6, so that a third of a party's counterparts who lie do not reach it by chance.
+/// 0.85, with sixty 0.6, so that a third of a party's counterparts that are dishonest do not reach it by chance.
 const BLAMED_AT: u64 = 500;
 const BLAMED_AT_MORE_SQUARED: u64 = 600_000;
-/// Voters that are looked at: the error of the mean of so many is far below what separates liars from others.
+/// Voters that are looked at: the error of the mean of so many is far below what separates dishonest parties from others.
 const VOTERS_MAX: usize = 64;
 /// After this time half of a blame is forgotten.
 const HALF_LIFE_S: u64 = 30 * 86_400;
 
-/// Who is blamed.
+/// A party of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// T claims too much.
@@ -100,7 +100,7 @@ pub enum Party {
 /// A blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blame {
-    /// Who.
+    /// The party that is blamed.
     pub party: Party,
     /// How many counterparts say so.
     pub counterparts: usize,
@@ -173,7 +173,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Knows nobody.
+    /// Knows no party.
     pub fn new(rule: JudgeRule) -> Self {
         Self {
             rule,
@@ -185,7 +185,7 @@ impl Judge {
         }
     }
 
-    /// Takes a comparison in. Gives whom it leads to blame, the operator before the user.
+    /// Takes a comparison in. Gives the blames that it leads to, the operator's before the user's.
     pub fn observe(&mut self, now_s: u64, c: &Comparison) -> Vec<Blame> {
         let rule = self.rule;
         let reference = c.expected.max(rule.octets_floor);

@@ -1,5 +1,5 @@
 //! Verifiable billing (chapter 3.4.3): U and T measure a session apart and report to B; B compares, pays what both confirm, and learns
-//! whom to believe.
+//! which to believe.
 //!
 //! | part | here |
 //! | --- | --- |

@@ -8,7 +8,7 @@ use crate::crypto::{
 use crate::id::{Domain, OperatorId, Pseudonym};
 use crate::msg::{EpochKey, MessageType, emit_part, read_flag, read_part, read_signature, whole};
 
-/// Who measured.
+/// The party that measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportedBy {
     /// U, in its modem.
@@ -66,7 +66,7 @@ impl Direction {
 /// A traffic report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Who measured.
+    /// The party that measured.
     pub by: ReportedBy,
     /// B.
     pub broker: Domain,

@@ -1,4 +1,4 @@
-//! B's accounts: which reports count, what is paid, and what is said of differences.
+//! B's accounts: which reports count, what is paid, and how differences are judged.
 
 use proptest::prelude::*;
 use whimbrel_open::id::{OperatorId, Pseudonym};
@@ -102,7 +102,7 @@ fn sessions_that_were_closed_in_different_cycles_are_settled() {
     }
 }
 
-#[test] // What U says next counts, not what it said at the end of its last PDU session
+#[test] // U's next report counts, not that at the end of its last PDU session
 fn a_session_that_is_opened_again_waits_for_the_users_next_report() {
     let mut accounts = accounts();
     let closed = |report: Report| Report { closed: true, ..report };
@@ -118,17 +118,17 @@ fn a_session_that_is_opened_again_waits_for_the_users_next_report() {
 fn reports_late_doubled_swapped_negative_and_of_no_session_are_refused() {
     let mut accounts = accounts();
     deliver(&mut accounts, of_operator(2, 2 * MIB, 2 * MIB));
-    let said = |report: Report| check(&accounts, at(100), &signed(report));
-    assert_eq!(said(of_operator(2, 2 * MIB, 2 * MIB)), Outcome::Doubled);
-    assert_eq!(said(of_operator(2, 3 * MIB, 2 * MIB)), Outcome::Conflicting);
-    assert_eq!(said(of_operator(3, MIB, 2 * MIB)), Outcome::Backwards, "totals fall");
-    assert_eq!(said(of_operator(1, 3 * MIB, MIB)), Outcome::Backwards, "an earlier cycle has more");
-    assert_eq!(said(of_operator(1, MIB, MIB)), Outcome::Accepted, "swapped with the second");
+    let outcome = |report: Report| check(&accounts, at(100), &signed(report));
+    assert_eq!(outcome(of_operator(2, 2 * MIB, 2 * MIB)), Outcome::Doubled);
+    assert_eq!(outcome(of_operator(2, 3 * MIB, 2 * MIB)), Outcome::Conflicting);
+    assert_eq!(outcome(of_operator(3, MIB, 2 * MIB)), Outcome::Backwards, "totals fall");
+    assert_eq!(outcome(of_operator(1, 3 * MIB, MIB)), Outcome::Backwards, "an earlier cycle has more");
+    assert_eq!(outcome(of_operator(1, MIB, MIB)), Outcome::Accepted, "swapped with the second");
     let unknown = Report { pseudonym: Pseudonym([2; 16]), ..of_operator(1, 0, 0) };
-    assert_eq!(said(unknown), Outcome::UnknownSession);
+    assert_eq!(outcome(unknown), Outcome::UnknownSession);
     let future = Report { end_ms: 1_000_000_000, ..of_operator(9, 2 * MIB, 2 * MIB) };
-    assert_eq!(said(future), Outcome::Future);
-    assert_eq!(said(of_operator(3, 2 * MIB, 1_000 * MIB)), Outcome::Implausible, "100 Mbit/s for 30 s");
+    assert_eq!(outcome(future), Outcome::Future);
+    assert_eq!(outcome(of_operator(3, 2 * MIB, 1_000 * MIB)), Outcome::Implausible, "100 Mbit/s for 30 s");
     let late = at(3_600 + PayRule::DEFAULT.late_max_s + 1);
     assert_eq!(check(&accounts, late, &signed(of_operator(3, 2 * MIB, 2 * MIB))), Outcome::Late);
     assert_eq!(accounts.take(at(100), &signed(of_operator(2, 2 * MIB, 2 * MIB))).outcome, Outcome::Doubled);

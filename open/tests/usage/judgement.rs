@@ -1,4 +1,4 @@
-//! Whom B blames: the goal, and what lying operators and users, slander, whitewashing and Sybils achieve.
+//! The parties that B blames: the goal, and what lying operators and users, slander, whitewashing and Sybils achieve.
 
 use crate::market::{Market, Noise, operator, reports_until_blame, user};
 
@@ -17,33 +17,33 @@ fn an_honest_operator_is_not_blamed_for_noise() {
     assert_eq!(blamed, 0);
 }
 
-#[test] // A mismatch alone blames nobody
-fn one_pair_blames_nobody_however_much_it_differs() {
+#[test] // A mismatch alone causes no blame
+fn one_pair_alone_causes_no_blame_however_much_it_differs() {
     let mut market = Market::new(1, Noise::EachReport, vec![500_000], &[0]);
     (0..100).for_each(|_| assert!(market.report(0, 0).is_empty()));
     assert!(!market.is_shunned(0));
 }
 
 #[test]
-fn an_operator_that_begins_to_lie_is_not_covered_by_its_past() {
+fn an_operator_that_begins_to_overstate_is_not_covered_by_its_past() {
     let mut market = Market::new(2, Noise::EachReport, vec![0], &[0; 100]);
     (0..100).for_each(|u| assert!(market.report(u, 0).is_empty()));
     let before = market.judge.reputation(operator(0), market.now_s);
-    market.set_lie(0, 250_000);
+    market.set_shift(0, 250_000);
     (0..50).for_each(|u| drop(market.report(u, 0)));
     assert!(before > 50 && market.is_shunned(0), "{before}");
 }
 
 #[test] // 30 % lying operators, 30 % lying users
-fn liars_are_blamed_and_honest_parties_are_served() {
+fn dishonest_parties_are_blamed_and_honest_ones_are_served() {
     for seed in 1..=5 {
-        let mut market = Market::with_liars(seed, 30, 300, 30);
+        let mut market = Market::with_dishonest(seed, 30, 300, 30);
         market.roam(20, 5);
         for o in 0..market.operators() {
-            assert_eq!(market.is_shunned(o), market.operator_lies(o), "operator {o}, seed {seed}");
+            assert_eq!(market.is_shunned(o), market.is_dishonest_operator(o), "operator {o}, seed {seed}");
         }
-        let suspects = |lie: bool| {
-            let of = (0..market.users()).filter(|u| market.user_lies(*u) == lie);
+        let suspects = |dishonest: bool| {
+            let of = (0..market.users()).filter(|u| market.is_dishonest_user(*u) == dishonest);
             of.filter(|u| market.blamed_users[*u] > 0).count()
         };
         assert!(suspects(true) >= 85, "{} of 90 lying users are found, seed {seed}", suspects(true));

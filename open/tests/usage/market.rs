@@ -1,4 +1,4 @@
-//! A market of users and operators, some of whom lie, in virtual time and from a seed: what B's judge makes of their reports.
+//! A market of users and operators, some of them dishonest, in virtual time and from a seed: what B's judge makes of their reports.
 //! The bench `bricks billing` runs it too.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub(crate) struct Market {
     operators: Vec<i64>,
     /// What each user takes off, in millionths, and its own noise.
     users: Vec<(i64, i64)>,
-    /// Users who take something off at one operator only.
+    /// Users that take something off at one operator only.
     slander: BTreeMap<usize, usize>,
     pub(crate) now_s: u64,
     /// How often each was blamed.
@@ -73,9 +73,9 @@ pub(crate) fn user(n: usize) -> UserId {
 }
 
 impl Market {
-    pub(crate) fn new(seed: u64, noise: Noise, operators: Vec<i64>, lies_of_users: &[i64]) -> Self {
+    pub(crate) fn new(seed: u64, noise: Noise, operators: Vec<i64>, shifts_of_users: &[i64]) -> Self {
         let mut rng = Rng(seed);
-        let users = lies_of_users.iter().map(|lie| (*lie, rng.noise(NOISE_PPM))).collect::<Vec<_>>();
+        let users = shifts_of_users.iter().map(|shift| (*shift, rng.noise(NOISE_PPM))).collect::<Vec<_>>();
         Self {
             judge: Judge::new(JudgeRule::DEFAULT),
             noise,
@@ -89,16 +89,16 @@ impl Market {
         }
     }
 
-    /// So many operators and users, of each of whom this share lies (in per cent): operators add 5 to 20 %, users take off as much.
-    pub(crate) fn with_liars(seed: u64, operators: usize, users: usize, percent: u64) -> Self {
+    /// So many operators and users, of which this share is dishonest (in per cent): operators add 5 to 20 %, users take off as much.
+    pub(crate) fn with_dishonest(seed: u64, operators: usize, users: usize, percent: u64) -> Self {
         let mut rng = Rng(seed ^ 0x11a5);
-        let mut lie = |n: usize| {
-            let liar = (n as u64 % 10) * 10 < percent;
-            if liar { 50_000 + rng.below(150_000) as i64 } else { 0 }
+        let mut shift = |n: usize| {
+            let dishonest = (n as u64 % 10) * 10 < percent;
+            if dishonest { 50_000 + rng.below(150_000) as i64 } else { 0 }
         };
-        let operators_lie = (0..operators).map(&mut lie).collect();
-        let users_lie: Vec<i64> = (0..users).map(&mut lie).collect();
-        Self::new(seed, Noise::EachReport, operators_lie, &users_lie)
+        let operator_shifts = (0..operators).map(&mut shift).collect();
+        let user_shifts: Vec<i64> = (0..users).map(&mut shift).collect();
+        Self::new(seed, Noise::EachReport, operator_shifts, &user_shifts)
     }
 
     /// A user that takes off a fifth at this operator only.
@@ -106,11 +106,11 @@ impl Market {
         self.slander.insert(user, operator);
     }
 
-    /// Further users join, who lie so.
-    pub(crate) fn join(&mut self, lies: &[i64]) -> usize {
+    /// Further users join, which take off so much.
+    pub(crate) fn join(&mut self, shifts: &[i64]) -> usize {
         let first = self.users.len();
-        for lie in lies {
-            self.users.push((*lie, self.rng.noise(NOISE_PPM)));
+        for shift in shifts {
+            self.users.push((*shift, self.rng.noise(NOISE_PPM)));
             self.blamed_users.push(0);
         }
         first
@@ -124,21 +124,21 @@ impl Market {
     }
 
     /// An operator adds so much from now on.
-    pub(crate) fn set_lie(&mut self, operator: usize, ppm: i64) {
+    pub(crate) fn set_shift(&mut self, operator: usize, ppm: i64) {
         self.operators[operator] = ppm;
     }
 
-    /// One cycle of a user at an operator. Whom it leads to blame.
+    /// One cycle of a user at an operator, and the blames that it leads to.
     pub(crate) fn report(&mut self, u: usize, o: usize) -> Vec<Blame> {
-        let (lie, own) = self.users[u];
-        let lie = if self.slander.get(&u) == Some(&o) { 200_000 } else { lie };
+        let (shift, own) = self.users[u];
+        let shift = if self.slander.get(&u) == Some(&o) { 200_000 } else { shift };
         let noise = match self.noise {
             Noise::EachReport => self.rng.noise(NOISE_PPM),
             Noise::EachUser => own,
         };
         let true_octets = CYCLE_OCTETS / 2 + self.rng.below(CYCLE_OCTETS);
         let share = |ppm: i64| (i128::from(true_octets) * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
-        let (claimed, confirmed) = (share(self.operators[o] + noise), share(-lie));
+        let (claimed, confirmed) = (share(self.operators[o] + noise), share(-shift));
         let difference = claimed as i64 - confirmed as i64;
         // The rule of the chapter, with a tolerance of 1 %.
         let allowed = (claimed.max(confirmed) / 100) as i64;
@@ -194,11 +194,11 @@ impl Market {
         }
     }
 
-    pub(crate) fn operator_lies(&self, o: usize) -> bool {
+    pub(crate) fn is_dishonest_operator(&self, o: usize) -> bool {
         self.operators[o] > 0
     }
 
-    pub(crate) fn user_lies(&self, u: usize) -> bool {
+    pub(crate) fn is_dishonest_user(&self, u: usize) -> bool {
         self.users[u].0 > 0
     }
 
@@ -211,14 +211,14 @@ impl Market {
     }
 }
 
-/// Reports per user after which an operator that adds `lie_ppm` is blamed by `users` users, or `None` if it is not within `most`.
+/// Reports per user after which an operator that adds `shift_ppm` is blamed by `users` users, or `None` if it is not within `most`.
 pub(crate) fn reports_until_blame(
     seed: u64,
     noise: Noise,
-    lie_ppm: i64,
+    shift_ppm: i64,
     users: usize,
     most: usize,
 ) -> Option<usize> {
-    let mut market = Market::new(seed, noise, vec![lie_ppm], &vec![0; users]);
+    let mut market = Market::new(seed, noise, vec![shift_ppm], &vec![0; users]);
     (1..=most).find(|_| (0..users).any(|u| !market.report(u, 0).is_empty()))
 }

@@ -1,4 +1,4 @@
-//! An operator that begins to lie, and the statements of the brokers.
+//! An operator that begins to overstate, and the statements of the brokers.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Who measured what: the statements of honest operators balance, and one that begins to lie is shunned.
+//! Both parties measure: the statements of honest operators balance, and one that begins to overstate is shunned.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ const OVERSTATED_PERCENT: u32 = 25;
 const CYCLES_MAX: usize = 3;
 /// Below this the brokers of the demonstration refuse an operator (`policy.reputation_floor`).
 const FLOOR: u64 = 15;
-/// Sessions of a broker's users at an operator without which no operator is made to lie.
+/// Sessions of a broker's users at an operator without which no operator is made to overstate.
 const SESSIONS_MIN: u64 = 30;
 /// How long the last reports may take to be settled.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The operator that lies.
-const LIAR: usize = OPERATORS - 1;
+/// The operator that begins to overstate.
+const OVERSTATING: usize = OPERATORS - 1;
 
-/// Shows the statements of all honest rounds, then has one operator lie. Gives the figures. Errors: what does not hold.
+/// Shows the statements of all honest rounds, then has one operator overstate. Gives the figures. Errors: what does not hold.
 pub(super) fn run(playground: &mut OpenPlayground, sessions: u64) -> Result<Value, String> {
     let honest = settle(playground, sessions)?;
     if sessions < SESSIONS_MIN * (OPERATORS * BROKERS) as u64 {
@@ -33,15 +33,15 @@ pub(super) fn run(playground: &mut OpenPlayground, sessions: u64) -> Result<Valu
     }
     print(&format!(
         "operator {} begins to claim {OVERSTATED_PERCENT} % more than it measures; before, its reputation is {}\n",
-        playground.operators[LIAR].id,
+        playground.operators[OVERSTATING].id,
         shown(playground)?
     ))?;
-    playground.overstate(LIAR, OVERSTATED_PERCENT)?;
+    playground.overstate(OVERSTATING, OVERSTATED_PERCENT)?;
     let mut cycles = 0;
     while !is_shunned(playground)? && cycles < CYCLES_MAX {
-        let ues = playground.ues_of_round(LIAR, cycles, super::ROUNDS + cycles);
+        let ues = playground.ues_of_round(OVERSTATING, cycles, super::ROUNDS + cycles);
         let begin = Instant::now();
-        let report = at_operator(&playground.operators[LIAR], ues, 100 + cycles as u64, picture())?;
+        let report = at_operator(&playground.operators[OVERSTATING], ues, 100 + cycles as u64, picture())?;
         cycles += 1;
         // Nothing is settled before the reports of the last UEs have come.
         let until = Instant::now() + SETTLED_WITHIN;
@@ -57,9 +57,9 @@ pub(super) fn run(playground: &mut OpenPlayground, sessions: u64) -> Result<Valu
     if !is_shunned(playground)? {
         return Err(format!("the lying operator is not shunned after {cycles} report cycles"));
     }
-    let ues = playground.ues_of_round(LIAR, 0, super::ROUNDS + CYCLES_MAX);
+    let ues = playground.ues_of_round(OVERSTATING, 0, super::ROUNDS + CYCLES_MAX);
     let count = ues.len() as u64;
-    let refused = at_operator(&playground.operators[LIAR], ues, 200, picture())?;
+    let refused = at_operator(&playground.operators[OVERSTATING], ues, 200, picture())?;
     if refused.completed > 0 || refused.failed != count {
         return Err(format!("{} UEs were still granted at the lying operator", refused.completed));
     }
@@ -83,7 +83,7 @@ fn picture() -> Vec<Step> {
 }
 
 fn reputations(playground: &OpenPlayground) -> Result<Vec<Option<u64>>, String> {
-    (0..BROKERS).map(|broker| playground.reputation(broker, LIAR)).collect()
+    (0..BROKERS).map(|broker| playground.reputation(broker, OVERSTATING)).collect()
 }
 
 fn is_shunned(playground: &OpenPlayground) -> Result<bool, String> {
