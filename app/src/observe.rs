@@ -187,6 +187,9 @@ impl Observer {
                 let text = format!("Broker {broker} has granted it a session.");
                 self.event(now, Level::Info, "grant", &shown(ue, subject), text);
             }
+            Event::UsageReported { subject, .. } => {
+                debug!(subject = %self.logged(ue, subject), "a usage report for the UE's broker came");
+            }
             // The operation itself reports its outcome.
             Event::SessionOperation { subject, psi, .. } => {
                 debug!(subject = %self.logged(ue, subject), %psi, "a change of a session has ended");

@@ -196,3 +196,9 @@ fn bricks_broker() {
 fn loca_tokens() {
     run("loca", "tokens", &["--quick"]);
 }
+
+#[test]
+fn bricks_billing() {
+    let output = run("bricks", "billing", &["--quick"]);
+    assert!(output.contains("false alarms of an honest one: 0.00000"), "{output}");
+}

@@ -18,8 +18,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig};
 use whimbrel_open::id::Domain;
+use whimbrel_open::usage::DeliveryAnswer;
 
-use crate::{ATTACH_PATH, MEDIA_TYPE};
+use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Brokers to which connections are kept. Past this, the one that was used least recently is closed.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -129,13 +130,35 @@ impl Client {
         octets: &[u8],
         within: Duration,
     ) -> Result<Vec<u8>, AskError> {
+        self.ask_at((ATTACH_PATH, ANSWER_OCTETS_MAX), domain, at, octets, within).await
+    }
+
+    /// Sends usage reports and waits for the receipts. Sent twice, they count once.
+    pub async fn deliver(
+        &self,
+        domain: &Domain,
+        at: SocketAddr,
+        octets: &[u8],
+        within: Duration,
+    ) -> Result<Vec<u8>, AskError> {
+        self.ask_at((USAGE_PATH, DeliveryAnswer::OCTETS_MAX), domain, at, octets, within).await
+    }
+
+    async fn ask_at(
+        &self,
+        path: (&str, usize),
+        domain: &Domain,
+        at: SocketAddr,
+        octets: &[u8],
+        within: Duration,
+    ) -> Result<Vec<u8>, AskError> {
         let exchange = async {
             let link = self.link(domain);
             let sender = self.sender(&link, domain, at).await?;
-            match exchange(sender, domain, octets).await {
+            match exchange(sender, domain, path, octets).await {
                 Err(AskError::Broken(..)) => {
                     let sender = self.sender(&link, domain, at).await?;
-                    exchange(sender, domain, octets).await
+                    exchange(sender, domain, path, octets).await
                 }
                 done => done,
             }
@@ -202,10 +225,16 @@ impl Client {
     }
 }
 
-async fn exchange(mut sender: Sender, domain: &Domain, octets: &[u8]) -> Result<Vec<u8>, AskError> {
+/// `path`: where, and how many octets an answer has at most.
+async fn exchange(
+    mut sender: Sender,
+    domain: &Domain,
+    (path, octets_max): (&str, usize),
+    octets: &[u8],
+) -> Result<Vec<u8>, AskError> {
     let broken = |e: &hyper::Error| broken(domain, e);
     sender.ready().await.map_err(|e| broken(&e))?;
-    let request = Request::post(format!("https://{domain}{ATTACH_PATH}"))
+    let request = Request::post(format!("https://{domain}{path}"))
         .header(HOST, domain.as_str())
         .header(CONTENT_TYPE, MEDIA_TYPE)
         .body(Full::new(Bytes::copy_from_slice(octets)))
@@ -215,7 +244,7 @@ async fn exchange(mut sender: Sender, domain: &Domain, octets: &[u8]) -> Result<
     if status != 200 {
         return Err(AskError::Http(domain.clone(), status));
     }
-    let body = Limited::new(response.into_body(), ANSWER_OCTETS_MAX).collect().await;
+    let body = Limited::new(response.into_body(), octets_max).collect().await;
     body.map(|b| b.to_bytes().to_vec()).map_err(|e| match e.is::<LengthLimitError>() {
         true => AskError::TooLong(domain.clone()),
         false => AskError::Broken(domain.clone(), e.to_string()),

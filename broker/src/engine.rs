@@ -16,7 +16,9 @@ use whimbrel_open::admission::{Origin, Peer};
 use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Home, Record};
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::{OperatorId, UserId};
+use whimbrel_open::usage::DeliveryAnswer;
 
+use crate::accounting::Accounting;
 use crate::clock::now;
 use crate::metrics::Metrics;
 use crate::storage::{
@@ -58,6 +60,7 @@ pub struct Engine {
 /// What HTTP hands over.
 enum Message {
     Request { peer: Peer, octets: Vec<u8>, answer: oneshot::Sender<Vec<u8>> },
+    Usage { octets: Vec<u8>, answer: oneshot::Sender<Vec<u8>> },
     Stop,
 }
 
@@ -77,7 +80,10 @@ impl Entrance {
         let metrics = Arc::new(Metrics::default());
         let counted = metrics.clone();
         let serve = move || {
-            while let Ok(Message::Request { octets, answer: to, .. }) = receiver.recv() {
+            while let Ok(
+                Message::Request { octets, answer: to, .. } | Message::Usage { octets, answer: to },
+            ) = receiver.recv()
+            {
                 let begin = std::time::Instant::now();
                 let octets = answer(&octets);
                 counted.worked(begin.elapsed().as_micros() as u64);
@@ -96,6 +102,12 @@ impl Entrance {
             Ok(()) => Some(receiver),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
         }
+    }
+
+    /// Hands usage reports over. `None` if there is no room.
+    pub fn deliver(&self, octets: Vec<u8>) -> Option<oneshot::Receiver<Vec<u8>>> {
+        let (answer, receiver) = oneshot::channel();
+        self.sender.try_send(Message::Usage { octets, answer }).is_ok().then_some(receiver)
     }
 }
 
@@ -138,11 +150,15 @@ impl Engine {
         known.take_operators(&mut machine, &state.operators);
         known.epochs = state.epochs;
         state.answers.into_iter().for_each(|record| machine.restore(record));
+        let usage = storage.load_usage(now()).map_err(|e| e.to_string())?;
+        let accounting = Accounting::new(&machine.config, usage);
+        accounting.apply(now(), &mut machine, &known.operators);
         let metrics = Arc::new(Metrics::default());
         metrics.gauges(count as u64, 0);
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let work = Work {
             machine,
+            accounting,
             known,
             storage,
             epochs,
@@ -236,6 +252,7 @@ impl Known {
 
 struct Work {
     machine: Broker,
+    accounting: Accounting,
     known: Known,
     storage: Box<dyn Storage>,
     epochs: EpochRule,
@@ -255,11 +272,11 @@ impl Work {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(message) => {
-                    if self.take(message) {
+                    if self.take(message, receiver) {
                         return;
                     }
                     for message in receiver.try_iter().take(4 * BATCH_MAX) {
-                        if self.take(message) {
+                        if self.take(message, receiver) {
                             return;
                         }
                     }
@@ -277,17 +294,24 @@ impl Work {
             }
             if at >= tidy {
                 tidy = at + TIDY_EVERY;
-                if let Err(e) = self.storage.tidy(at) {
-                    warn!("old answers and grants cannot be deleted: {e}");
+                if let Err(e) = self.storage.tidy(at).and_then(|()| self.storage.tidy_usage(at)) {
+                    warn!("old answers, grants and reports cannot be deleted: {e}");
                 }
+                self.accounting.settle(at);
+                // Blames are forgotten with time.
+                self.accounting.apply(at, &mut self.machine, &self.known.operators);
                 self.log.report();
             }
         }
     }
 
     /// Takes a request in. Whether the thread must stop.
-    fn take(&mut self, message: Message) -> bool {
-        let Message::Request { peer, octets, answer } = message else { return true };
+    fn take(&mut self, message: Message, receiver: &Receiver<Message>) -> bool {
+        let (peer, octets, answer) = match message {
+            Message::Stop => return true,
+            Message::Usage { octets, answer } => return !self.take_usage(&octets, answer, receiver),
+            Message::Request { peer, octets, answer } => (peer, octets, answer),
+        };
         self.requests += 1;
         let origin = Origin { peer, request: self.requests };
         self.waiting.insert(self.requests, answer);
@@ -296,6 +320,34 @@ impl Work {
             self.answer(origin, output.octets);
         }
         false
+    }
+
+    /// Takes usage reports in and answers with receipts. Whether the thread goes on.
+    fn take_usage(
+        &mut self,
+        octets: &[u8],
+        answer: oneshot::Sender<Vec<u8>>,
+        receiver: &Receiver<Message>,
+    ) -> bool {
+        let (at, names) = (now(), &self.known.names);
+        let delivered = self.accounting.take(octets, at, &self.machine, &self.known.epochs, names);
+        self.metrics.delivered(&delivered);
+        delivered.log();
+        self.accounting.log(at, &delivered.blames, names);
+        let batch = &delivered.batch;
+        if !batch.reports.is_empty() && !self.durable(receiver, |storage| storage.commit_usage(batch)) {
+            return false;
+        }
+        self.accounting.apply(at, &mut self.machine, &self.known.operators);
+        let found = delivered.from.map_or(Ok(Vec::new()), |(operator, received)| {
+            self.storage.receipts(operator, received, DeliveryAnswer::RECEIPTS_MAX)
+        });
+        match found {
+            Ok(receipts) => drop(answer.send(delivered.answer(octets, &self.machine, receipts))),
+            // Without an answer T sends the same again.
+            Err(e) => warn!("receipts cannot be read: {e}"),
+        }
+        true
     }
 
     /// Answers a batch of those that wait. Gives their number.
@@ -318,8 +370,13 @@ impl Work {
                     Record::Attach(r) => self.machine.user(r.user).map_or(0, |user| user.ticket),
                     Record::Home(_) => 0,
                 };
-                let grant =
-                    if let BrokerEvent::Granted(session) = event { Some(session.grant) } else { None };
+                let grant = match event {
+                    BrokerEvent::Granted(session) => {
+                        self.accounting.granted(&session.grant, session.user);
+                        Some(session.grant)
+                    }
+                    _ => None,
+                };
                 batch.push(Answered { record, ticket, grant });
             }
             answers.push((origin, octets));
@@ -335,8 +392,19 @@ impl Work {
     /// Makes a batch durable, however long that takes. Whether it is; if not, the thread is to stop.
     fn commit(&mut self, batch: &[Answered], receiver: &Receiver<Message>) -> bool {
         let begin = std::time::Instant::now();
+        let durable = self.durable(receiver, |storage| storage.commit(batch));
+        self.metrics.committed(begin.elapsed().as_micros() as u64);
+        durable
+    }
+
+    /// Writes until it succeeds. Whether it did; if not, the thread is to stop.
+    fn durable(
+        &mut self,
+        receiver: &Receiver<Message>,
+        mut write: impl FnMut(&mut dyn Storage) -> Result<(), StorageError>,
+    ) -> bool {
         let mut failed = false;
-        while let Err(e) = self.storage.commit(batch) {
+        while let Err(e) = write(&mut *self.storage) {
             if !failed {
                 error!("no attach is answered until the database can be written: {e}");
                 self.metrics.database(Some(e.to_string()));
@@ -345,14 +413,13 @@ impl Work {
             match receiver.recv_timeout(RETRY_EVERY) {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
                 // Whoever asks now finds no room: the sender is dropped, and HTTP says so.
-                Ok(Message::Request { .. }) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Request { .. } | Message::Usage { .. }) | Err(RecvTimeoutError::Timeout) => {}
             }
         }
         if failed {
             info!("the database can be written again: attaches are answered");
             self.metrics.database(None);
         }
-        self.metrics.committed(begin.elapsed().as_micros() as u64);
         true
     }
 
@@ -390,6 +457,7 @@ impl Work {
                 self.known.take_home_users(&mut self.machine, home_users);
                 self.known.take_operators(&mut self.machine, &operators);
                 self.known.take_epochs(&mut self.machine, epochs);
+                self.accounting.apply(at, &mut self.machine, &self.known.operators);
             }
             Err(e) => warn!("changes of the database cannot be read: {e}"),
         }

@@ -4,6 +4,9 @@
 //! | --- | --- |
 //! | the thread that runs the machine of `whimbrel-open` and commits its records before answers leave | [`engine`] |
 //! | what is durable: users, epoch keys, operators, answers, grants | [`storage`] |
+//! | usage reports: accounts, blame, reputation, receipts | [`accounting`] |
+//! | an operator's own reports and the receipts for them | [`ledger`] |
+//! | settlement statements in files | [`statement`] |
 //! | HTTP/2 over TLS for operators, HTTP/1.1 for health and metrics | [`server`] |
 //! | the operator's warm connection to a broker | [`client`] |
 //! | keys and certificates in files, the profile of a SIM | [`files`], [`profile`] |
@@ -12,14 +15,17 @@
 //! An edge crate: it has sockets, threads, a clock and randomness. The decisions are those of `whimbrel_open::broker`.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod client;
 mod clock;
 pub mod engine;
 pub mod files;
 mod hex;
+pub mod ledger;
 pub mod metrics;
 pub mod profile;
 pub mod server;
+pub mod statement;
 pub mod storage;
 pub mod tls;
 
@@ -28,6 +34,8 @@ pub use hex::{hex, unhex};
 
 /// The path of an attach request at a broker.
 pub const ATTACH_PATH: &str = "/sap/v1/attach";
+/// The path of usage reports at a broker.
+pub const USAGE_PATH: &str = "/sap/v1/usage";
 /// The media type of SAP messages.
 pub const MEDIA_TYPE: &str = "application/octet-stream";
 /// The TCP port of brokers whose address comes from DNS: fixed, so that a domain chosen by a UE cannot lead an operator to another service.

@@ -6,6 +6,9 @@ use std::sync::Mutex;
 
 use whimbrel_open::broker::BrokerEvent;
 use whimbrel_open::msg::{RefusalCause, Rejection};
+use whimbrel_open::usage::Outcome;
+
+use crate::accounting::Delivered;
 
 /// Counters since the start, and the state of the database.
 #[derive(Debug, Default)]
@@ -26,10 +29,17 @@ pub struct Metrics {
     commits: AtomicU64,
     /// Time of commits, in microseconds.
     commit_us: AtomicU64,
+    reports: [AtomicU64; Outcome::ALL.len()],
+    receipts: AtomicU64,
+    blames: AtomicU64,
     users: AtomicU64,
     waiting: AtomicU64,
     /// Why the database cannot be written, if it cannot.
     database: Mutex<Option<String>>,
+}
+
+fn outcome_label(outcome: Outcome) -> String {
+    format!("{{outcome=\"{outcome:?}\"}}")
 }
 
 fn add(counter: &AtomicU64, n: u64) {
@@ -46,6 +56,19 @@ impl Metrics {
             BrokerEvent::Rejected(cause) => self.rejected.get(*cause as usize - 1),
         };
         counter.into_iter().for_each(|c| add(c, 1));
+    }
+
+    pub(crate) fn delivered(&self, delivered: &Delivered) {
+        for outcome in &delivered.outcomes {
+            self.reports.get(*outcome as usize).into_iter().for_each(|c| add(c, 1));
+        }
+        add(&self.receipts, delivered.batch.receipts.len() as u64);
+        add(&self.blames, delivered.blames.len() as u64);
+    }
+
+    /// Usage reports with an outcome.
+    pub fn reports(&self, outcome: Outcome) -> u64 {
+        self.reports.get(outcome as usize).map_or(0, |c| c.load(Ordering::Relaxed))
     }
 
     pub(crate) fn http_refused(&self) {
@@ -141,6 +164,18 @@ impl Metrics {
             "Requests without an authentic operator, by cause.",
             &rejected,
         );
+        let reported = Outcome::ALL.iter().zip(&self.reports);
+        let reported: Vec<_> = reported.map(|(o, n)| (outcome_label(*o), value(n))).collect();
+        one(
+            "whimbrel_broker_usage_reports_total",
+            "counter",
+            "Usage reports, by what came of them.",
+            &reported,
+        );
+        let name = "whimbrel_broker_receipts_total";
+        one(name, "counter", "Receipts given to operators.", &plain(&self.receipts));
+        let name = "whimbrel_broker_blames_total";
+        one(name, "counter", "Blames of operators and users.", &plain(&self.blames));
         let name = "whimbrel_broker_http_refusals_total";
         one(name, "counter", "HTTP requests refused before SAP looked at them.", &plain(&self.http_refused));
         let name = "whimbrel_broker_tls_failures_total";

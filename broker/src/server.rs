@@ -20,9 +20,10 @@ use tokio_rustls::rustls::ServerConfig;
 use tracing::warn;
 use whimbrel_open::admission::{Peer, WAIT_MAX};
 use whimbrel_open::msg::{AuthReqT, Confirmation, VectorRequest};
+use whimbrel_open::usage::Delivery;
 
 use crate::engine::Entrance;
-use crate::{ATTACH_PATH, MEDIA_TYPE};
+use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Connections at once: each operator keeps a few open. Further ones wait in the backlog.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -158,7 +159,7 @@ async fn serve(
     let service = service_fn(move |request| {
         let entrance = entrance.clone();
         async move {
-            let response = attach(&entrance, peer, request).await.unwrap_or_else(|refusal| {
+            let response = exchange(&entrance, peer, request).await.unwrap_or_else(|refusal| {
                 entrance.metrics.http_refused();
                 refusal.response()
             });
@@ -195,22 +196,25 @@ impl HttpRefusal {
     }
 }
 
-async fn attach(
+async fn exchange(
     entrance: &Entrance,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, HttpRefusal> {
-    if request.uri().path() != ATTACH_PATH {
-        return Err(HttpRefusal(StatusCode::NOT_FOUND, "the only path here is /sap/v1/attach"));
+    let is_usage = request.uri().path() == USAGE_PATH;
+    if !is_usage && request.uri().path() != ATTACH_PATH {
+        let what = "the paths here are /sap/v1/attach and /sap/v1/usage";
+        return Err(HttpRefusal(StatusCode::NOT_FOUND, what));
     }
     if request.method() != Method::POST {
-        return Err(HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, "an attach is a POST"));
+        return Err(HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, "attaches and reports are sent by POST"));
     }
     if request.headers().get(CONTENT_TYPE).is_none_or(|v| v != MEDIA_TYPE) {
         let what = "the body is a SAP message of type application/octet-stream";
         return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
-    let body = Limited::new(request.into_body(), BODY_OCTETS_MAX).collect();
+    let octets_max = if is_usage { Delivery::OCTETS_MAX } else { BODY_OCTETS_MAX };
+    let body = Limited::new(request.into_body(), octets_max).collect();
     let octets = match tokio::time::timeout(BODY_WITHIN, body).await {
         Ok(Ok(body)) => body.to_bytes().to_vec(),
         Ok(Err(e)) if e.is::<LengthLimitError>() => {
@@ -221,7 +225,8 @@ async fn attach(
         Err(_) => return Err(HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     };
     let busy = || HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "the broker has no room now");
-    let answer = entrance.ask(peer, octets).ok_or_else(busy)?;
+    let asked = if is_usage { entrance.deliver(octets) } else { entrance.ask(peer, octets) };
+    let answer = asked.ok_or_else(busy)?;
     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
         Ok(Ok(octets)) => {
             let mut response = Response::new(Full::new(Bytes::from(octets)));

@@ -152,6 +152,14 @@ pub enum Event {
         #[serde(with = "crate::flat::octets::owned")]
         grant: Vec<u8>,
     },
+    /// A broker's UE has sent a sealed usage report for its broker (CellBricks, chapter 3.4.3).
+    UsageReported {
+        /// Whose.
+        subject: Subject,
+        /// The octets, which the broker alone can read.
+        #[serde(with = "crate::flat::octets::owned")]
+        sealed: Vec<u8>,
+    },
 }
 
 /// What became of a change of a PDU session.

@@ -87,6 +87,8 @@ pub struct Broker {
     current: EpochKey,
     users: BTreeMap<UserId, User>,
     reputation: BTreeMap<OperatorId, u16>,
+    /// Users that confirm less than they use (chapter 3.4.3): they get no grant until that is cleared up.
+    suspects: BTreeSet<UserId>,
     tickets: Tickets,
     admission: Admission,
     /// The last answer of each user.
@@ -203,6 +205,7 @@ impl Broker {
             current,
             users: BTreeMap::new(),
             reputation: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             tickets: Tickets::new(ticket_key),
             admission: Admission::default(),
             answers: BTreeMap::new(),
@@ -236,6 +239,15 @@ impl Broker {
     /// Sets an operator's reputation.
     pub fn set_reputation(&mut self, operator: OperatorId, reputation: u16) {
         self.reputation.insert(operator, reputation);
+    }
+
+    /// Puts a user on the list of suspects, or takes it off.
+    pub fn set_suspect(&mut self, id: UserId, suspect: bool) {
+        if suspect {
+            self.suspects.insert(id);
+        } else {
+            self.suspects.remove(&id);
+        }
     }
 
     /// Begins an epoch: users learn the key at their next attach. The former keys stay until [`Broker::end_epoch`].
@@ -337,7 +349,7 @@ impl Broker {
             Err(cause) => return self.refuse(&authentic, cause, None),
         };
         let (id, request) = (user.vector.user, &authentic.request);
-        if user.profile.revoked {
+        if user.profile.revoked || self.suspects.contains(&id) {
             return self.refuse(&authentic, RefusalCause::UserRevoked, Some(id));
         }
         let key = AnswerKey::new(&request.request.hash(), authentic.id, &request.terms, &request.share);

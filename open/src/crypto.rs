@@ -157,6 +157,16 @@ pub enum Signed {
     Confirmation,
     /// B's challenge.
     Challenge,
+    /// What U or T has measured.
+    UsageReport,
+    /// Reports that T sends.
+    UsageDelivery,
+    /// B's answer to them.
+    UsageAnswer,
+    /// What B pays for a cycle.
+    Receipt,
+    /// The sum of receipts.
+    Statement,
 }
 
 impl Signed {
@@ -170,6 +180,11 @@ impl Signed {
             Self::VectorRequest => b"SAP-v1 vector request\0",
             Self::Confirmation => b"SAP-v1 confirmation\0",
             Self::Challenge => b"SAP-v1 challenge\0",
+            Self::UsageReport => b"SAP-v1 usage report\0",
+            Self::UsageDelivery => b"SAP-v1 usage delivery\0",
+            Self::UsageAnswer => b"SAP-v1 usage answer\0",
+            Self::Receipt => b"SAP-v1 receipt\0",
+            Self::Statement => b"SAP-v1 statement\0",
         }
     }
 }

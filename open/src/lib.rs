@@ -9,10 +9,11 @@
 //! | the machines of U, T and B | [`user`], [`operator`], [`broker`] |
 //! | floods: fair queues, tickets | [`admission`] |
 //! | how 5GS carries the messages | [`carriage`] |
+//! | usage reports, payment and reputation (§3.4.3) | [`usage`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
 //! Time, octets and entropy come in; octets, keys and refusals go out. Not here: the post-quantum hybrid, changes of a session's
-//! parameters, usage reports.
+//! parameters.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -25,6 +26,7 @@ pub mod operator;
 #[cfg(feature = "serde")]
 mod serde_as;
 mod ticket;
+pub mod usage;
 pub mod user;
 
 /// How far the clocks of two parties may be apart, in seconds: what certificates of short life and a UE that takes its time from

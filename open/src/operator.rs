@@ -11,6 +11,7 @@ use crate::msg::{
     ConfirmationQuestion, Filter, OperatorOrders, Rejection, SignedGrant, SignedRefusal, Subject, Terms,
     Trust, VectorQuestion, VectorRequest, emit_part, read_part, whole,
 };
+use crate::usage::{Delivery, Report, SealedReport, SignedReport};
 use crate::user::is_valid_now;
 
 pub use home::{Challenge, HomeAttach, HomeSession};
@@ -38,6 +39,23 @@ impl Operator {
     /// Its PLMN and NID.
     pub const fn id(&self) -> OperatorId {
         self.id
+    }
+
+    /// Signs what it has measured (chapter 3.4.3).
+    pub fn sign_report(&self, report: Report) -> SignedReport {
+        report.sign(&self.signing)
+    }
+
+    /// Sealed reports for B, signed. `received`: the number of the last receipt that it has of B. Panics on more than
+    /// [`Delivery::REPORTS_MAX`] reports.
+    pub fn deliver(
+        &self,
+        broker: Domain,
+        now: Instant,
+        received: u64,
+        reports: Vec<SealedReport>,
+    ) -> Delivery {
+        Delivery::signed(broker, self.certificate.clone(), now, received, reports, &self.signing)
     }
 }
 

@@ -381,6 +381,9 @@ impl Cells {
                 gnb::Output::Xn { to, message } => self.jobs.push_back(Job::Xn { from, to, message }),
                 gnb::Output::Packet { ue, session, qfi, packet, .. } => {
                     self.judge_flow(now, ue, session, qfi, &packet, out);
+                    if let Some(slot) = self.ues.get_mut(ue.index()) {
+                        slot.ue.count_packet(false, packet.len());
+                    }
                     match self.user_plane {
                         UserPlane::Program => out.push(Output::Packet(ue, session, packet)),
                         UserPlane::Stack => self.stack_takes(now, ue, session, &packet, out),
@@ -597,7 +600,7 @@ impl Cells {
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
-        let Some(slot) = self.ues.get(id.index()) else { return };
+        let Some(slot) = self.ues.get_mut(id.index()) else { return };
         let flow = slot.ue.flow_of(session, packet);
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
         datagram[GTPU_HEADROOM..].copy_from_slice(packet);
@@ -605,6 +608,7 @@ impl Cells {
         match gnb.and_then(|g| g.encapsulate(id, session, flow, &mut datagram, GTPU_HEADROOM)) {
             Some((to, at)) => {
                 datagram.drain(..at);
+                slot.ue.count_packet(true, packet.len());
                 out.push(Output::Gtpu { gnb: slot.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
             }
             None => {

@@ -10,9 +10,10 @@ use whimbrel_ids::Supi;
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
-use whimbrel_open::crypto::PrivateKey;
+use whimbrel_open::crypto::{PrivateKey, hash};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
+use whimbrel_open::usage::SealedReport;
 use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_sim::{BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config};
 
@@ -128,6 +129,36 @@ fn a_session_of_a_brokers_ue_has_the_qos_that_the_broker_granted() {
     net.command(ue, Command::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!((net.cta().occupancy(), net.upf_sessions(), net.cta().registered()), ((0, 0), 0, 0));
+    no_violations(&net);
+    replays(&mut net);
+}
+
+#[test] // chapter 3.4.3: U's report is signed, sealed to B, and goes through the network that serves U, which cannot read it
+fn a_brokers_ue_reports_each_cycle_and_when_it_leaves() {
+    let (mut net, ue) = one_guest(4);
+    net.command(ue, Command::Register);
+    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.settle(SECOND);
+    assert_eq!(net.ue_ref(ue).metered_octets(), Some((0, 0)));
+    net.settle(61 * SECOND);
+    go_idle(&mut net, ue);
+    net.settle(61 * SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    net.command(ue, Command::Deregister { switch_off: false });
+    net.settle(SECOND);
+    let sealed = core_events(&net).filter_map(|e| match e {
+        CoreEvent::UsageReported { sealed, .. } => Some(sealed.clone()),
+        _ => None,
+    });
+    let private = PrivateKey::new(hash(&[&[1], BROKER.as_bytes()].concat()));
+    let open = |octets: Vec<u8>| SealedReport::parse(&octets).unwrap().open(&private).unwrap();
+    let reports: Vec<_> = sealed.map(open).collect();
+    let SuciSource::Sap(card) = &net.ue_ref(ue).config().suci else { panic!("it has a broker's SIM") };
+    assert!(reports.iter().all(|r| r.is_signed_by(&card.sim.signing.verifying_key())));
+    let cycles: Vec<_> = reports.iter().map(|r| (r.report.cycle, r.report.closed)).collect();
+    // The second cycle ended while the UE was idle: it reports when it is connected again.
+    assert_eq!(cycles, [(1, false), (2, false), (3, true)]);
     no_violations(&net);
     replays(&mut net);
 }

@@ -1,15 +1,17 @@
 //! `whimbrel open`: keys and SAP certificates in files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use whimbrel_broker::{files, hex, now, random};
+use whimbrel_broker::ledger::{Checked, Ledger};
+use whimbrel_broker::{files, hex, now, random, statement};
 use whimbrel_open::crypto::VerifyingKey;
 use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Certificate, Subject, Validity};
 
-use super::{Done, print};
+use super::{Done, print, print_json};
 use crate::clock::rfc3339;
+use crate::config;
 
 #[derive(Subcommand)]
 pub(crate) enum OpenCommand {
@@ -20,6 +22,17 @@ pub(crate) enum OpenCommand {
     },
     /// As an authority: certify that a public key belongs to an operator or a broker.
     Certify(Box<Certify>),
+    /// As an operator: check a broker's statement, line by line, against the usage reports that this core has sent.
+    VerifyStatement {
+        /// The broker's file.
+        file: PathBuf,
+        /// Configuration of the core; without it, whimbrel.yaml here or in /etc/whimbrel.
+        #[arg(short = 'c', long = "config", value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what a SAP certificate says.
     Show {
         /// The file.
@@ -63,6 +76,9 @@ pub(crate) fn run(command: OpenCommand) -> Done {
             print(&format!("public key {}\n", hex(&key.verifying_key().octets())))
         }
         OpenCommand::Certify(options) => certify(*options),
+        OpenCommand::VerifyStatement { file, config, json } => {
+            verify_statement(&file, config.as_deref(), json)
+        }
         OpenCommand::Show { file } => print(&describe(&files::read_certificate(&file)?)),
     }
 }
@@ -82,6 +98,42 @@ fn certify(options: Certify) -> Done {
     let certificate = Certificate::issue(&authority, subject, options.public_key, validity, serial);
     files::write_public(&options.out, &files::certificate_text(&certificate))?;
     print(&format!("{}written to {}\n", describe(&certificate), options.out.display()))
+}
+
+fn verify_statement(file: &Path, config: Option<&Path>, json: bool) -> Done {
+    let (config, _) = config::load(config).map_err(|e| e.to_string())?;
+    let open = config
+        .open
+        .as_ref()
+        .ok_or("the configuration has no section `open`: this operator has no brokers")?;
+    let (certificate, statement) = statement::read(file)?;
+    let broker = open.operator.trust.broker(&certificate, now());
+    let broker = broker.map_err(|e| format!("the statement's certificate is not believed: {e}"))?;
+    if *broker != statement.broker {
+        return Err(format!("the statement is of {}, and the certificate of {broker}", statement.broker));
+    }
+    if statement.operator != open.operator.id() {
+        return Err(format!("the statement is for operator {}, not for this one", statement.operator));
+    }
+    statement.verify(&certificate.key).map_err(|e| e.to_string())?;
+    let ledger = Ledger::open(&config.open_ledger())?;
+    let Checked { lines, totals, missing } = ledger.check(&statement)?;
+    if json {
+        return print_json(&serde_json::json!({
+            "broker": broker.to_string(), "receipts": lines, "missing": missing,
+            "claimed_ul_octets": totals.claimed.0, "claimed_dl_octets": totals.claimed.1,
+            "paid_ul_octets": totals.paid.0, "paid_dl_octets": totals.paid.1, "micros": totals.micros,
+        }));
+    }
+    let later = match missing {
+        0 => String::new(),
+        n => format!("; {n} later receipts of this broker are not in it"),
+    };
+    print(&format!(
+        "the statement of {broker} is right: {lines} receipts, each for a report of this operator\n\
+         octets claimed {} uplink, {} downlink; paid {} and {}; due {} millionths{later}\n",
+        totals.claimed.0, totals.claimed.1, totals.paid.0, totals.paid.1, totals.micros
+    ))
 }
 
 /// The fields of a certificate, one a line.

@@ -44,8 +44,11 @@ pub(crate) struct BrokerStore {
     /// The home network of its ordinary UEs.
     pub(crate) home_plmn: Option<PlmnId>,
     pub(crate) store: PathBuf,
-    /// The public key under which the broker signs.
+    /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
+    pub(crate) signing: whimbrel_open::crypto::SigningKey,
+    /// The file of the certificate.
+    pub(crate) certificate: PathBuf,
 }
 
 /// Which operators are allowed.
@@ -170,6 +173,8 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         home_plmn: home.as_ref().map(|h| h.plmn),
         store: store.clone(),
         key: key.verifying_key(),
+        signing: key.clone(),
+        certificate: certificate.clone(),
     });
     let certificate = runs.then(|| files::read_certificate(&certificate));
     let certificate = match certificate {

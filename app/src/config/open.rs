@@ -74,6 +74,17 @@ pub(crate) struct Open {
     pub(crate) tls_roots: PathBuf,
     /// Questions to brokers that UEs of one gNB may cause in a second.
     pub(crate) questions_per_gnb: u32,
+    /// Brokers that have paid for a lower share of what their users were served, in per cent, are not asked.
+    pub(crate) reputation_floor: u16,
+    /// Per cent by which usage reports claim more than was measured.
+    pub(crate) overstate: u32,
+}
+
+impl Config {
+    /// Where grants, usage reports and receipts of brokers are kept: beside the store.
+    pub(crate) fn open_ledger(&self) -> PathBuf {
+        self.store.path.with_extension("usage.db")
+    }
 }
 
 impl Open {
@@ -164,6 +175,16 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
             control::Open::QUESTIONS_PER_GNB,
             "Questions to brokers per second that UEs of one gNB may cause; an attach is one or two, and a busy gNB has some ten attaches.",
         );
+        let reputation_floor = s.value(
+            "reputation_floor",
+            50u16,
+            "Brokers that pay for a lower share of what was reported, in per cent, are not asked; 0: all are.",
+        );
+        let overstate = s.value(
+            "overstate",
+            0u32,
+            "Per cent by which usage reports claim more than was measured: to see a broker find it out. 0 in service.",
+        );
         let (key_file, certificate) = match (key_file, certificate) {
             (Some(key_file), Some(certificate)) => (key_file, certificate),
             (None, None) => return None,
@@ -212,6 +233,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
             answer_within,
             tls_roots,
             questions_per_gnb,
+            reputation_floor,
+            overstate,
         })
     })
 }
@@ -268,6 +291,9 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             "the UE gives up before the broker may answer",
             "write less than 15s",
         );
+    }
+    if open.overstate > 100 {
+        pass.refuse("open.overstate", "no broker takes more than twice what was measured", "write 0");
     }
     if open.homes.contains_key(&config.amf.plmn) {
         pass.refuse("open.homes", "this operator's own PLMN is listed as a broker's", "leave it out");

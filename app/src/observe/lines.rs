@@ -178,6 +178,7 @@ fn ue_events() -> Vec<Event> {
         Event::NotLocated { subject, why: "misc unspecified".into() },
         Event::CellTraffic { subject, trace: [1; 8], cell: cell() },
         Event::Granted { subject, broker: "b.example".into(), grant: vec![6, 1] },
+        Event::UsageReported { subject, sealed: vec![9, 1] },
         Event::Dropped { subject, why: Dropped::Integrity },
         Event::Repeated("REGISTRATION ACCEPT"),
         sign(Sign::Reported),
@@ -235,6 +236,7 @@ fn kind_of_ue(event: &Event) -> usize {
         Event::Sign { .. } => 13,
         Event::SessionOperation { .. } => 14,
         Event::Granted { .. } => 15,
+        Event::UsageReported { .. } => 16,
     }
 }
 
@@ -243,7 +245,7 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     let kinds: BTreeSet<usize> = ran_events().iter().map(kind_of_ran).collect();
     assert_eq!(kinds, (0..21).collect());
     let kinds: BTreeSet<usize> = ue_events().iter().map(kind_of_ue).collect();
-    assert_eq!(kinds, (0..16).collect());
+    assert_eq!(kinds, (0..17).collect());
     let all = texts(|observer| {
         observer.association_up(ON, "192.0.2.1:38412");
         for event in ue_events() {

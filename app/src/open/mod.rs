@@ -5,6 +5,8 @@
 //! one log line says who is at fault and what to do.
 
 mod address;
+mod metering;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -16,12 +18,16 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc as queue};
 use tracing::{info, warn};
 use whimbrel_broker::client::{AskError, Client};
+use whimbrel_broker::ledger::Ledger;
 use whimbrel_broker::{PORT, tls};
 use whimbrel_control::open::{Answer, Request, Unreachable};
-use whimbrel_control::{OutputId, UeId};
+use whimbrel_control::{OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
+use whimbrel_open::usage::BrokerStanding;
 
+use self::metering::{Measured, Metering};
+use self::reports::Reports;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
@@ -34,6 +40,8 @@ const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
 const FAILED_FOR: Duration = Duration::from_secs(5);
 /// Domains whose addresses are remembered; past this, all are looked up again.
 const DOMAINS_MAX: usize = 1_024;
+/// How long what waits for brokers may take to leave when the core stops.
+const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 /// The same trouble with the same broker is logged once in so long.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
@@ -53,10 +61,18 @@ pub(crate) struct Brokers {
     answers: mpsc::Receiver<Answered>,
     /// Answered without a question to the broker.
     refused: Vec<Answered>,
+    metering: Metering,
+    measured: queue::UnboundedSender<Measured>,
+    standings: Arc<Standings>,
+    /// Brokers of a lower reputation are not asked.
+    floor: u16,
     console: Arc<Console>,
     counts: Arc<Counts>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
+
+/// What this operator thinks of brokers.
+type Standings = std::sync::Mutex<BTreeMap<Domain, BrokerStanding>>;
 
 #[derive(Default)]
 struct Counts {
@@ -79,12 +95,16 @@ impl Brokers {
         let (sender, questions) = queue::unbounded_channel();
         let (answer, answers) = mpsc::channel();
         let counts = Arc::new(Counts::default());
+        let ledger = Ledger::open(&config.open_ledger())?;
+        let (sender_of_measured, measured) = queue::unbounded_channel();
+        let standings = Arc::new(Standings::default());
         let edge = Arc::new(Edge {
             open: open.clone(),
             own: own_addresses(config),
             client: Client::new(tls),
             addresses: Mutex::default(),
             troubles: std::sync::Mutex::default(),
+            standings: standings.clone(),
             answer,
             console: console.clone(),
             counts: counts.clone(),
@@ -92,18 +112,62 @@ impl Brokers {
         let thread = std::thread::Builder::new()
             .name("brokers".into())
             .spawn(move || {
-                runtime.block_on(edge.run(questions));
+                runtime.block_on(async {
+                    let reports = tokio::spawn(Reports::new(edge.clone(), ledger).run(measured));
+                    edge.run(questions).await;
+                    let _ = tokio::time::timeout(LAST_REPORTS_WITHIN, reports).await;
+                });
                 // A look-up that hangs must not keep the core from stopping.
                 runtime.shutdown_background();
             })
             .map_err(|e| format!("the thread for brokers cannot start: {e}"))?;
         info!(operator = %open.operator.id(), "UEs of brokers are served");
         console.components(|c| c.set("brokers", Condition::Up, "no question to a broker has failed"));
-        Ok(Self { sender, answers, refused: Vec::new(), console, counts, thread: Some(thread) })
+        Ok(Self {
+            sender,
+            answers,
+            refused: Vec::new(),
+            metering: Metering::new(open.overstate),
+            measured: sender_of_measured,
+            standings,
+            floor: open.reputation_floor,
+            console,
+            counts,
+            thread: Some(thread),
+        })
+    }
+
+    /// Something happened to a UE.
+    pub(crate) fn event(&mut self, now: Instant, event: &UeEvent) {
+        self.metering.event(now, event);
+        self.pass_on();
+    }
+
+    /// A UPF says something.
+    pub(crate) fn pfcp(&mut self, now: Instant, octets: &[u8]) {
+        self.metering.pfcp(now, octets);
+        self.pass_on();
+    }
+
+    fn pass_on(&mut self) {
+        for measured in self.metering.measured.drain(..) {
+            // The thread ends after this.
+            let _ = self.measured.send(measured);
+        }
+    }
+
+    /// Whether a broker has paid for so little that its users are not served any more.
+    fn is_shunned(&self, broker: &Domain) -> bool {
+        let standings = self.standings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        standings.get(broker).is_some_and(|s| s.reputation() < self.floor)
     }
 
     /// Passes a question on.
     pub(crate) fn ask(&mut self, (ue, to, request): (UeId, OutputId, Request)) {
+        if self.is_shunned(request.0.broker()) {
+            self.refused.push((ue, to, Answer::Unreachable(Unreachable::DoesNotPay)));
+            return self.console.commands.wake();
+        }
         let room = self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX;
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if room {
@@ -147,6 +211,8 @@ impl Drop for Brokers {
         // The thread ends when nobody can ask any more.
         let (unused, _) = queue::unbounded_channel();
         self.sender = unused;
+        let (unused, _) = queue::unbounded_channel();
+        self.measured = unused;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -172,6 +238,7 @@ struct Edge {
     addresses: Mutex<BTreeMap<Domain, LookedUp>>,
     /// When trouble with a broker was last logged.
     troubles: std::sync::Mutex<BTreeMap<Domain, (&'static str, Instant)>>,
+    standings: Arc<Standings>,
     answer: mpsc::Sender<Answered>,
     console: Arc<Console>,
     counts: Arc<Counts>,
@@ -317,6 +384,7 @@ const fn word_of(reason: Unreachable) -> &'static str {
         Unreachable::Status(_) => "http_status",
         Unreachable::TooLong => "too_long",
         Unreachable::Busy => "busy",
+        Unreachable::DoesNotPay => "does_not_pay",
     }
 }
 
@@ -342,6 +410,9 @@ fn explain(domain: &Domain, reason: Unreachable, detail: &str) -> String {
         Unreachable::TimedOut => ("the broker", "it is slow or overloaded: ask its operator"),
         Unreachable::Status(_) | Unreachable::TooLong => {
             ("the broker", "what answers there is no broker, or it is overloaded: ask its operator")
+        }
+        Unreachable::DoesNotPay => {
+            ("the broker", "it pays for too little of what its users are served: see `open.reputation_floor`")
         }
         Unreachable::Busy => {
             ("this core", "too many questions are under way; it is overloaded, or a broker answers slowly")
@@ -380,6 +451,7 @@ mod tests {
             Unreachable::Status(503),
             Unreachable::TooLong,
             Unreachable::Busy,
+            Unreachable::DoesNotPay,
         ] {
             let sentence = explain(&domain, reason, &reason.to_string());
             assert!(sentence.contains("b.example") && sentence.contains("; at fault: "), "{sentence}");

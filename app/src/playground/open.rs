@@ -1,6 +1,9 @@
 //! Three operators and two brokers of their own, for `demo --scenario open`: cores and brokers are processes, in the network namespace of
 //! the playground, with certificates of an authority made for them and TLS between operators and brokers. One UE in five is an ordinary
 //! one with a USIM of its broker, the others use SAP.
+//! `billing` has what shows that brokers find an operator that overstates.
+
+mod billing;
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -92,6 +95,8 @@ impl Process {
 /// An operator's core.
 pub(crate) struct Operator {
     process: Process,
+    /// Its configuration.
+    file: PathBuf,
     /// The operator as brokers know it.
     pub(crate) id: OperatorId,
     /// Where it takes N2.
@@ -104,6 +109,13 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
+    fn until_ready(&mut self) -> Result<(), String> {
+        let client = self.client.clone();
+        let ready =
+            move || client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true));
+        self.process.until("is not ready", ready)
+    }
+
     /// Its gNBs.
     pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
         let place = |n: u8| {
@@ -119,6 +131,8 @@ impl Operator {
 /// A broker.
 pub(crate) struct Broker {
     process: Process,
+    /// Its configuration.
+    file: PathBuf,
     domain: Domain,
     address: SocketAddr,
     client: Client,
@@ -166,13 +180,7 @@ impl OpenPlayground {
             let operator = playground.operator(nth as u8, gnbs_per_operator, &authority)?;
             playground.operators.push(operator);
         }
-        for operator in &mut playground.operators {
-            let client = &operator.client;
-            let ready = move || {
-                client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true))
-            };
-            operator.process.until("is not ready", ready)?;
-        }
+        playground.operators.iter_mut().try_for_each(Operator::until_ready)?;
         Ok(playground)
     }
 
@@ -229,7 +237,8 @@ impl OpenPlayground {
              listen: \"{address}\"\nadmin: {{ address: \"{admin}\" }}\n\
              tls: {{ certificate: {dir}/tls.pem, key: {dir}/tls.key }}\n\
              home: {{ plmn: {home}, home_network_keys: [{{ id: 1, scheme: A, private_key_file: {dir}/suci-1.key }}] }}\n\
-             authorities: [\"{}\"]\n",
+             authorities: [\"{}\"]\n\
+              policy: {{ reputation_floor: 15 }}\n",
             hex(&authority.verifying_key().octets())
         );
         let file = folder.join("broker.yaml");
@@ -239,7 +248,7 @@ impl OpenPlayground {
         let client = Client::new(admin);
         let ready = client.clone();
         process.until("does not serve", move || ready.reading("whimbrel_broker_users").is_ok())?;
-        Ok((Broker { process, domain, address, client, key, epoch, home, home_key }, made.certificate))
+        Ok((Broker { process, file, domain, address, client, key, epoch, home, home_key }, made.certificate))
     }
 
     /// Starts an operator's core.
@@ -280,6 +289,7 @@ impl OpenPlayground {
              \x20 addresses: [{}]\n\
              \x20 homes: [{}]\n\
              \x20 tls_roots: {}\n\
+             \x20 report_cycle: 1s\n\
              \x20 questions_per_gnb: 10000\n",
             hex(&authority.verifying_key().octets()),
             addresses.join(", "),
@@ -291,15 +301,20 @@ impl OpenPlayground {
         let arguments = ["run", "--strict", "--config", &file.display().to_string()];
         let process = Process::start(name, &arguments, &self.folder)?;
         let client = Client::new(api).of_core(&folder.join("whimbrel.db"));
-        Ok(Operator { process, id, amf: host.into(), gateway, nth, gnbs, client })
+        Ok(Operator { process, file, id, amf: host.into(), gateway, nth, gnbs, client })
     }
 
     /// The UEs that are at an operator in a round: all are at each operator once in [`OPERATORS`] rounds.
     pub(crate) fn ues(&self, operator: usize, round: usize) -> Vec<UeConfig> {
+        self.ues_of_round(operator, round, round)
+    }
+
+    /// The same UEs in a later round, which their SIMs count on from.
+    pub(crate) fn ues_of_round(&self, operator: usize, round: usize, later: usize) -> Vec<UeConfig> {
         let plmn = self.operators[operator].id.plmn;
         let profile = Arc::new(Profile::new(plmn, vec![SNssai::sst(1)]));
         let here = self.users.iter().enumerate().filter(|(n, _)| (n + round) % OPERATORS == operator);
-        here.map(|(_, user)| self.ue(user, &profile, round)).collect()
+        here.map(|(_, user)| self.ue(user, &profile, later)).collect()
     }
 
     fn ue(&self, user: &OpenUser, profile: &Arc<Profile>, round: usize) -> UeConfig {

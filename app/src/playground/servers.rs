@@ -13,6 +13,8 @@ use whimbrel_ran::user_plane::StreamServer;
 pub(crate) const NAME: &str = "www.whimbrel.test";
 /// What UEs fetch.
 const PAGE: &str = "<!doctype html><title>Whimbrel</title><p>A UE reads this through its PDU session.</p>\n";
+/// Octets of `/picture`.
+const PICTURE_OCTETS: usize = 128 << 10;
 /// UDP port of the streams.
 const STREAM_PORT: u16 = 5001;
 /// What the kernel keeps of packets for the streams' server.
@@ -161,10 +163,13 @@ fn page(mut stream: TcpStream, count: &AtomicU64) {
     let mut request = [0; 1024];
     if stream.read(&mut request).is_ok_and(|n| request[..n].starts_with(b"GET ")) {
         count.fetch_add(1, Ordering::Relaxed);
-        let length = PAGE.len();
+        // A picture is the page again and again.
+        let repeated = if request.starts_with(b"GET /picture ") { PICTURE_OCTETS / PAGE.len() } else { 1 };
+        let body = PAGE.repeat(repeated);
+        let length = body.len();
         let _ = write!(
             stream,
-            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{PAGE}"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! The experiments of CellBricks (SIGCOMM 2021; chapter 3.6 of the dissertation), one file each.
 
 mod attach;
+mod billing;
 mod broker;
 mod forwarder;
 mod parties;
@@ -19,6 +20,8 @@ pub(crate) enum Experiment {
     Attach(attach::Options),
     /// Attaches that a broker answers in a second of one core.
     Broker(broker::Options),
+    /// Lying operators and users that a broker finds, and false alarms (chapter 3.4.3).
+    Billing(billing::Options),
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
@@ -29,11 +32,13 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
         match &mut experiment {
             Experiment::Attach(options) => options.quick(),
             Experiment::Broker(options) => options.quick(),
+            Experiment::Billing(options) => options.quick(),
         }
     }
     match &experiment {
         Experiment::Attach(options) => attach::run(options, plots),
         Experiment::Broker(options) => broker::run(options, plots),
+        Experiment::Billing(options) => billing::run(options, plots),
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Storage`] is what the broker needs of a database; [`Sqlite`] is the embedded one. Each method is one transaction.
 
 mod sqlite;
+mod usage;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use whimbrel_open::msg::Grant;
 use whimbrel_security::{AkaFunctions, K, Milenage, Opc};
 
 pub use sqlite::Sqlite;
+pub use usage::{NamedStanding, UsageBatch, UsageState, UsageStorage};
 
 /// How long a grant stays after its end, for settlement: 90 days.
 pub const GRANT_KEPT_S: u64 = 90 * 86_400;
@@ -142,7 +144,7 @@ pub struct Answered {
 }
 
 /// A broker's database.
-pub trait Storage: Send {
+pub trait Storage: UsageStorage + Send {
     /// Reads everything. Makes the first epoch key and the ticket key where there are none.
     fn load(&mut self, now: Instant) -> Result<State, StorageError>;
     /// What other processes changed since the last look; `None` if nothing.

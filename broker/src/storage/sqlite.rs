@@ -143,10 +143,11 @@ impl Sqlite {
             (APPLICATION_ID, version) => return Err(StorageError::Newer(path.to_owned(), version)),
             _ => return Err(StorageError::Corrupt(path.to_owned())),
         }
+        super::usage::create(&db).map_err(failed)?;
         Ok(Self { db, path: path.to_owned(), data_version: 0, generation: 0 })
     }
 
-    fn change<T>(
+    pub(super) fn change<T>(
         &mut self,
         f: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StorageError> {
@@ -157,7 +158,10 @@ impl Sqlite {
         Ok(done)
     }
 
-    fn read<T>(&self, f: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StorageError> {
+    pub(super) fn read<T>(
+        &self,
+        f: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StorageError> {
         f(&self.db).map_err(|e| failed(&self.path, e))
     }
 
@@ -259,12 +263,12 @@ fn next_generation(tx: &Transaction<'_>) -> rusqlite::Result<i64> {
 }
 
 /// A column of exactly `N` octets.
-fn octets<const N: usize>(row: &Row<'_>, column: usize) -> rusqlite::Result<[u8; N]> {
+pub(super) fn octets<const N: usize>(row: &Row<'_>, column: usize) -> rusqlite::Result<[u8; N]> {
     let octets: Vec<u8> = row.get(column)?;
     octets.try_into().map_err(|_| damaged(column))
 }
 
-fn damaged(column: usize) -> rusqlite::Error {
+pub(super) fn damaged(column: usize) -> rusqlite::Error {
     let what = "the value is not of the form that this program writes".into();
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, what)
 }

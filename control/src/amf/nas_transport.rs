@@ -1,7 +1,7 @@
 //! NAS transport of payloads: TS 24.501 §5.4.5, TS 23.501 §5.6.2. Session management goes to the SMF; what this network has no function
 //! for is dropped, or returned where the clause says so. Elements that a payload demands: TS 24.501 §7.7.2.
 
-use whimbrel_ids::{Dnn, PduSessionId, SNssai};
+use whimbrel_ids::{Dnn, PduSessionId, SNssai, Supi};
 use whimbrel_nas::ie::{GprsTimer3, MmCause, PayloadContainer, PayloadContainerType, RequestType};
 use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 
@@ -16,6 +16,9 @@ use crate::state::Security;
 
 /// A payload from the UE.
 pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
+    if m.payload_container_type == PayloadContainerType::SOR && is_of_sap(ue) {
+        return usage_report(ue, &m.payload_container);
+    }
     if m.payload_container_type != PayloadContainerType::N1_SM_INFORMATION {
         // SMS, LPP, SOR acknowledgement, UE policy: no function here serves them (§5.4.5.2.5 has them ignored).
         let subject = ue.with(|p| p.subject());
@@ -48,6 +51,23 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
         }
         _ => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::N1Sm(&m.payload_container)),
     }
+}
+
+/// Whether it is registered under a broker's pseudonym.
+fn is_of_sap(ue: Ue) -> bool {
+    ue.with(|p| p.amf.registered && p.amf.supi.is_some_and(Supi::is_nai))
+}
+
+/// A UE's sealed usage report to its broker (CellBricks, chapter 3.4.3), to be passed on.
+///
+/// Deviation: TS 24.501 §9.11.3.40 has the SOR transparent container for what goes between a UE and its home through a network that cannot
+/// read it, and names one content. A broker is the home of its UEs, and no other UE is taken to send this one.
+fn usage_report(ue: Ue, sealed: &[u8]) {
+    let subject = ue.with(|p| p.subject());
+    if sealed.len() > whimbrel_open::usage::SealedReport::OCTETS_MAX {
+        return ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+    }
+    ue.event(Event::UsageReported { subject, sealed: sealed.to_vec() });
 }
 
 /// Whether the UE may not start services where it is, and the session is no emergency's.

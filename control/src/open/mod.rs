@@ -54,13 +54,15 @@ pub enum Unreachable {
     TooLong,
     /// Too many questions are under way.
     Busy,
+    /// It has paid for too little of what its users were served: it is not asked.
+    DoesNotPay,
 }
 
 impl Unreachable {
     /// Whether asking again within seconds is of no use.
     pub const fn is_lasting(self) -> bool {
         match self {
-            Self::NoAddress | Self::ForbiddenAddress | Self::Tls | Self::TooLong => true,
+            Self::NoAddress | Self::ForbiddenAddress | Self::Tls | Self::TooLong | Self::DoesNotPay => true,
             Self::NotConnected | Self::TimedOut | Self::Status(_) | Self::Busy => false,
         }
     }
@@ -77,6 +79,7 @@ impl core::fmt::Display for Unreachable {
             Self::Status(status) => return write!(f, "it answered with HTTP status {status}"),
             Self::TooLong => "its answer is too long",
             Self::Busy => "too many questions to brokers are under way",
+            Self::DoesNotPay => "it has paid for too little of what its users were served",
         })
     }
 }

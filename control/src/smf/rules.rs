@@ -8,9 +8,10 @@ use whimbrel_ids::Qfi;
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
-    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod, NetworkInstance,
-    OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId, ReportingTriggers, Rqi,
-    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
+    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod,
+    MeasurementPeriod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
+    ReportingTriggers, Rqi, SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
+    UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -56,14 +57,14 @@ pub(super) fn rates(ambr: Ambr) -> BitRate {
     BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
 }
 
-/// The rules of a new session (TS 23.502 §4.4.1.2). `threshold`: octets after which the UPF reports usage.
+/// The rules of a new session (TS 23.502 §4.4.1.2).
 pub(super) fn establishment(
     s: &SmContext,
     dnn: &SubscribedDnn,
     node: IpAddr,
     buffering: &Buffering,
     inactivity: Duration,
-    threshold: Option<u64>,
+    reporting: UsageReporting,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(match s.session_type {
@@ -104,11 +105,33 @@ pub(super) fn establishment(
     default.qfi = Some(DEFAULT_QFI);
     request.create_qers = vec![session, default];
     request.create_qers.extend(s.flows.iter().map(create_qer));
-    let triggers = if threshold.is_some() { ReportingTriggers::VOLTH } else { ReportingTriggers::default() };
+    request.create_urrs = vec![session_urr(reporting)];
+    request
+}
+
+/// When the UPF reports a session's volume before the session ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UsageReporting {
+    /// After so many octets.
+    pub(super) threshold: Option<u64>,
+    /// In cycles of so many seconds, because a broker pays by them.
+    pub(super) cycle_s: Option<u16>,
+}
+
+/// The session's volume (TS 29.244 §5.2.2.2.1).
+fn session_urr(reporting: UsageReporting) -> CreateUrr {
+    let UsageReporting { threshold, cycle_s } = reporting;
+    let mut triggers = ReportingTriggers::default();
+    if threshold.is_some() {
+        triggers = triggers.with(ReportingTriggers::VOLTH);
+    }
+    if cycle_s.is_some() {
+        triggers = triggers.with(ReportingTriggers::PERIO);
+    }
     let mut urr = CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, triggers);
     urr.volume_threshold = threshold.map(|total| Volume { total: Some(total), ..Volume::default() });
-    request.create_urrs = vec![urr];
-    request
+    urr.measurement_period = cycle_s.map(|seconds| MeasurementPeriod(seconds.into()));
+    urr
 }
 
 /// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the UE, of the families that the session has.
@@ -220,4 +243,22 @@ pub(super) fn create_qer(flow: &QosFlow) -> CreateQer {
     qer.mbr = flow.gbr.map(|g| rates(g.maximum));
     qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
     qer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 29.244 §5.2.2.2.1; chapter 3.4.3 of CellBricks: T measures in the cycles of its terms
+    fn the_volume_of_a_session_is_reported_in_cycles_and_after_the_octets_of_a_grant() {
+        let of = |threshold, cycle_s| {
+            let urr = session_urr(UsageReporting { threshold, cycle_s });
+            (urr.reporting_triggers, urr.measurement_period, urr.volume_threshold.and_then(|v| v.total))
+        };
+        let (perio, volth) = (ReportingTriggers::PERIO, ReportingTriggers::VOLTH);
+        assert_eq!(of(None, None), (ReportingTriggers::default(), None, None));
+        assert_eq!(of(None, Some(60)), (perio, Some(MeasurementPeriod(60)), None));
+        assert_eq!(of(Some(9), None), (volth, None, Some(9)));
+        assert_eq!(of(Some(9), Some(60)), (perio.with(volth), Some(MeasurementPeriod(60)), Some(9)));
+    }
 }

@@ -268,7 +268,7 @@ macro_rules! causes {
             /// All, in the order of their code points.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+            pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 let unknown = r.error(DecodeErrorKind::Unknown, $ie);
                 match r.u8($ie)? {
                     $($v => Ok(Self::$variant),)+

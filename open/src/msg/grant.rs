@@ -60,6 +60,11 @@ impl Grant {
         out
     }
 
+    /// Parses one without its signature. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, Self::read)
+    }
+
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "grant";
         MessageType::Grant.read(r)?;

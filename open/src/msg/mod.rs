@@ -40,9 +40,15 @@ pub(crate) enum MessageType {
     Refusal = 5,
     Grant = 6,
     Certificate = 7,
-    VectorRequest = 8,
-    Confirmation = 9,
-    Challenge = 10,
+    UsageReport = 8,
+    SealedReport = 9,
+    UsageDelivery = 10,
+    UsageAnswer = 11,
+    Receipt = 12,
+    Statement = 13,
+    VectorRequest = 14,
+    Confirmation = 15,
+    Challenge = 16,
 }
 
 impl MessageType {
@@ -51,11 +57,11 @@ impl MessageType {
         octets.first() == Some(&(self as u8))
     }
 
-    fn begin(self) -> Vec<u8> {
+    pub(crate) fn begin(self) -> Vec<u8> {
         vec![self as u8, VERSION]
     }
 
-    fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
         if r.peek() != Some(self as u8) {
             return Err(r.error(DecodeErrorKind::Unknown, "SAP message type"));
         }
@@ -93,7 +99,7 @@ pub(crate) fn read_part<'a>(
 }
 
 /// A flag, 0 or 1, before something that may be absent.
-fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> {
+pub(crate) fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> {
     let invalid = r.error(DecodeErrorKind::InvalidValue, ie);
     match r.u8(ie)? {
         0 => Ok(false),
@@ -102,6 +108,6 @@ fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> 
     }
 }
 
-fn read_signature(r: &mut Reader<'_>) -> Result<Signature, DecodeError> {
+pub(crate) fn read_signature(r: &mut Reader<'_>) -> Result<Signature, DecodeError> {
     Ok(Signature(r.array("signature")?))
 }

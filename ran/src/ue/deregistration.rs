@@ -18,6 +18,7 @@ const ATTEMPTS_MAX: u8 = 5;
 impl Ue {
     /// Begins deregistration (§5.5.2.2.1).
     pub(super) fn deregister(&mut self, now: Instant, switch_off: bool, out: &mut Outbox<Output>) {
+        self.report_usage(now, true, out);
         self.timers.stop_procedures();
         self.deregistration_attempts = 0;
         let accesses = Accesses::ThreeGpp;

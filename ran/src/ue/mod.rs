@@ -8,7 +8,7 @@
 //! | §5.4.1, §5.4.2, §5.4.3, §5.4.4 | `authentication`, `security_mode`, `identity`, `configuration_update` |
 //! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
 //! | §5.4.5, §6 NAS transport and sessions | `session` |
-//! | attach through a broker (CellBricks, chapter 3.4.1) | `sap` |
+//! | attach and usage reports through a broker (CellBricks, chapter 3.4) | `sap` |
 //! | TS 33.501 §6.9.2 handover and its keys | `handover` |
 //! | §10.2 timers | `timer` |
 
@@ -358,12 +358,13 @@ impl Ue {
             Input::Tick => self.tick(now, out),
         }
         self.drive(now, out);
+        self.meter_usage(now, out);
     }
 
     /// When it wants a [`Input::Tick`], if at all.
     pub fn next_deadline(&self) -> Option<Instant> {
         let sessions = self.sessions.iter().map(Session::deadline);
-        let next = sessions.fold(self.timers.next(), Instant::min);
+        let next = sessions.chain(self.usage_deadline()).fold(self.timers.next(), Instant::min);
         (next != Instant::FAR_FUTURE).then_some(next)
     }
 

@@ -1,27 +1,34 @@
-//! Attach by SAP from the UE's side: CellBricks, chapter 3.4.1; the checks are those of [`whimbrel_open::user`].
+//! Attach by SAP and usage reports from the UE's side: CellBricks, chapters 3.4.1 and 3.4.3; the checks are those of
+//! [`whimbrel_open::user`].
 
 use whimbrel_ids::{Instant, Supi};
-use whimbrel_nas::ie::{EapMessage, NaiFormat, Octets, Suci};
-use whimbrel_nas::mm::SecurityModeCommand;
+use whimbrel_nas::ie::{EapMessage, NaiFormat, Octets, PayloadContainer, PayloadContainerType, Suci};
+use whimbrel_nas::mm::{SecurityModeCommand, UlNasTransport};
 use whimbrel_open::carriage::{EapCode, EapExpanded, Scheme, SuciNai};
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::RefusalCause;
+use whimbrel_open::usage::{Meter, ReportedBy};
 use whimbrel_open::user::{TentativeSession, UserAttach, UserSession};
 use whimbrel_security::{Abba, KSeaf, kdf};
 
 use super::authentication::Partial;
-use super::{Event, Output, SapCard, SuciSource, Ue, event};
+use super::{Event, MmState, Output, SapCard, SuciSource, Ue, event};
 use crate::outbox::Outbox;
 
 /// Function code under which the entropy of attaches is drawn from the card's seed: one that TS 33.220 Annex B leaves to nobody.
 const FC_ATTACH: u8 = 0xf1;
+/// The same for usage reports.
+const FC_REPORT: u8 = 0xf2;
 
 /// An attach, and the session that came of the last one. Boxed, since few of many emulated UEs have a broker.
 #[derive(Debug, Default)]
 pub(super) struct Sap {
     attach: Option<Box<UserAttach>>,
     session: Option<Box<UserSession>>,
+    /// What it counts of that session, and whether a PDU session is open.
+    meter: Option<Box<Meter>>,
+    metered: bool,
 }
 
 impl Ue {
@@ -78,7 +85,61 @@ impl Ue {
             return;
         };
         self.sap.session = Some(Box::new(session.commit(*attach, &mut card.sim)));
+        (self.sap.meter, self.sap.metered) = (None, false);
         self.fresh_suci = None;
+    }
+
+    /// Counts a packet of its PDU sessions (chapter 3.4.3).
+    pub fn count_packet(&mut self, uplink: bool, octets: usize) {
+        if let Some(meter) = &mut self.sap.meter {
+            meter.count(uplink, 1, octets as u64);
+        }
+    }
+
+    /// What it has counted of the session that its broker has granted: octets uplink and downlink.
+    pub fn metered_octets(&self) -> Option<(u64, u64)> {
+        self.sap.meter.as_ref().map(|m| m.octets())
+    }
+
+    /// Begins to count with the first PDU session, and reports when a cycle or the last session has ended.
+    pub(super) fn meter_usage(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        let Some(session) = &self.sap.session else { return };
+        let open = self.sessions().next().is_some();
+        if open && self.sap.meter.is_none() {
+            self.sap.meter = Some(Box::new(Meter::new(ReportedBy::User, &session.grant, now)));
+        }
+        let closes = self.sap.metered && !open;
+        self.sap.metered = open;
+        let due = open && self.sap.meter.as_ref().is_some_and(|m| m.cycle_ends().is_some_and(|at| at <= now));
+        if due || closes {
+            self.report_usage(now, !open, out);
+        }
+    }
+
+    /// When a cycle ends of which it can report. An idle UE reports when it is connected again: totals lose nothing.
+    pub(super) fn usage_deadline(&self) -> Option<Instant> {
+        let meter = self.sap.meter.as_ref().filter(|_| self.sap.metered && self.can_report())?;
+        meter.cycle_ends()
+    }
+
+    fn can_report(&self) -> bool {
+        self.connected && self.secure && self.state == MmState::Registered
+    }
+
+    /// Sends a report to the broker, sealed, through the network that serves it: UL NAS TRANSPORT with what goes to the home.
+    pub(super) fn report_usage(&mut self, now: Instant, closed: bool, out: &mut Outbox<Output>) {
+        if !self.can_report() {
+            return;
+        }
+        let (Some(meter), SuciSource::Sap(card)) = (&mut self.sap.meter, &self.config.suci) else { return };
+        let report = meter.report(now, closed);
+        let parts = [&card.sim.counter.to_be_bytes()[..], &report.cycle.to_be_bytes()];
+        let seed = Seed::new(kdf(card.seed.octets(), FC_REPORT, &parts));
+        let sealed = report.sign(&card.sim.signing).seal(&card.sim.epoch, &seed);
+        let container = sealed.and_then(|s| PayloadContainer::new(s.to_octets()));
+        if let Some(container) = container {
+            self.send(UlNasTransport::new(PayloadContainerType::SOR, container), out);
+        }
     }
 
     /// The broker's word in REGISTRATION REJECT, if the UE believes it. A broker that has a new key is asked again under that.

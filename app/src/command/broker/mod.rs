@@ -3,6 +3,7 @@
 mod epoch;
 mod init;
 mod operator;
+mod settlement;
 mod user;
 
 use std::path::PathBuf;
@@ -56,6 +57,10 @@ pub(crate) enum BrokerCommand {
         #[command(subcommand)]
         command: GrantCommand,
     },
+    /// Add up and sign what an operator is due.
+    Statement(settlement::StatementOptions),
+    /// What usage reports say of operators and users.
+    Reputation(settlement::ReputationOptions),
 }
 
 #[derive(Subcommand)]
@@ -109,6 +114,8 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
             grants(&mut config.storage()?, limit, json)
         }
+        BrokerCommand::Statement(options) => settlement::statement(options),
+        BrokerCommand::Reputation(options) => settlement::reputation(options),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `whimbrel demo --scenario open`: users of two brokers move among three operators with which their brokers have no contract.
 
+mod billing;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -26,7 +28,7 @@ pub(super) fn run(options: &Options) -> Done {
         "starting {OPERATORS} operators and {BROKERS} brokers in a network namespace of their own; no operator has a contract with a broker\n"
     ))?;
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8);
-    let playground = OpenPlayground::start(options.ues, gnbs)?;
+    let mut playground = OpenPlayground::start(options.ues, gnbs)?;
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
@@ -47,15 +49,19 @@ pub(super) fn run(options: &Options) -> Done {
     for operator in &playground.operators {
         left += operator.client.get::<serde_json::Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
     }
+    let pages: u64 = servers.iter().map(|s| s.served().1).sum();
+    let billed = billing::run(&mut playground, u64::from(options.ues) * ROUNDS as u64);
     let logged = playground.logged();
     let ids: Vec<String> = playground.operators.iter().map(|o| o.id.to_string()).collect();
     let ordinary = playground.ordinary();
     let stopped = playground.stop();
     let summary = Summary::of(&reports);
-    let pages: u64 = servers.iter().map(|s| s.served().1).sum();
     summarise(&ids, &reports, &grants, pages)?;
     for failure in reports.iter().flatten().flat_map(|r| &r.failures).take(10) {
         print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
+    }
+    if let Ok(billed) = &billed {
+        print(&format!("{}\n", json!({"bench": "open billing", "figures": billed})))?;
     }
     let granted: u64 = grants.iter().map(|(_, n)| n).sum();
     let line = json!({"bench": "open", "figures": {
@@ -76,6 +82,7 @@ pub(super) fn run(options: &Options) -> Done {
             "{granted} grants and {pages} pages, but {expected} attaches were due\n{logged}"
         ));
     }
+    billed.map_err(|e| format!("{e}\n{logged}"))?;
     stopped
 }
 
@@ -101,10 +108,20 @@ fn play(playground: &OpenPlayground, round: usize) -> Result<Vec<(usize, Report)
     })
 }
 
-/// UEs at an operator.
+/// UEs at an operator: each loads a page.
 fn at(operator: &Operator, ues: Vec<whimbrel_ran::ue::UeConfig>, seed: u64) -> Result<Report, String> {
+    at_operator(operator, ues, seed, steps(format!("http://{NAME}/")))
+}
+
+/// UEs at an operator, and what they do.
+fn at_operator(
+    operator: &Operator,
+    ues: Vec<whimbrel_ran::ue::UeConfig>,
+    seed: u64,
+    steps: Vec<Step>,
+) -> Result<Report, String> {
     let gnbs = operator.gnb_places();
-    let scenario = scenario(ues.len() as u32, gnbs.len() as u16);
+    let scenario = scenario(ues.len() as u32, gnbs.len() as u16, steps);
     let config = RunnerConfig {
         amf: vec![operator.amf],
         amf_port: 38412,
@@ -123,22 +140,28 @@ fn at(operator: &Operator, ues: Vec<whimbrel_ran::ue::UeConfig>, seed: u64) -> R
     reports.into_iter().next().ok_or_else(|| format!("no UE arrived at operator {}", operator.id))
 }
 
-fn scenario(ues: u32, gnbs: u16) -> Scenario {
+/// After the page the UE waits until the last packets of the connection have come, so that it counts them.
+fn steps(url: String) -> Vec<Step> {
     let session =
         SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
+    vec![
+        Step::Register,
+        Step::Session(session),
+        Step::Resolve(NAME.into()),
+        Step::Fetch(url),
+        Step::Wait(0.3),
+        Step::Deregister,
+    ]
+}
+
+fn scenario(ues: u32, gnbs: u16, steps: Vec<Step>) -> Scenario {
     Scenario {
         ues,
         gnbs,
         before: Vec::new(),
         before_rate: 500.0,
         arrival: ArrivalPattern::AtOnce,
-        steps: vec![
-            Step::Register,
-            Step::Session(session),
-            Step::Resolve(NAME.into()),
-            Step::Fetch(format!("http://{NAME}/")),
-            Step::Deregister,
-        ],
+        steps,
         groups: Vec::new(),
         seconds: 0.0,
         patience_s: 30.0,

@@ -334,10 +334,18 @@ impl ControlLoop {
                 capture.udp(now, from, n4.at(), &octets);
             }
             self.keep_pfcp(now, upf, &octets, true);
+            self.measure(now, &octets);
             self.handle_input(now, Input::Pfcp(upf, &octets));
             busy = true;
         }
         busy
+    }
+
+    /// What a UPF counts for brokers' users goes into their reports.
+    fn measure(&mut self, now: Instant, octets: &[u8]) {
+        if let Some(brokers) = &mut self.brokers {
+            brokers.pfcp(now, octets);
+        }
     }
 
     /// Takes the CTA's outputs to their receivers, and the local UPF's answers back to the CTA, until none is left.
@@ -359,6 +367,7 @@ impl ControlLoop {
             }
             for octets in std::mem::take(&mut self.upfs.answers) {
                 self.capture_pfcp(now, &octets, true);
+                self.measure(now, &octets);
                 if let Some(local_id) = self.upfs.local_id {
                     self.keep_pfcp(now, local_id, &octets, true);
                     self.handle_input(now, Input::Pfcp(local_id, &octets));
@@ -399,6 +408,7 @@ impl ControlLoop {
             self.observer.ran(now, &event);
         }
         for event in self.out.events.drain(..) {
+            self.brokers.iter_mut().for_each(|b| b.event(now, &event));
             self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {

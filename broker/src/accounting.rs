@@ -1,0 +1,205 @@
+//! Usage reports at a broker: what T delivers is checked, compared and paid, and what it shows of operators and users acts on attaches
+//! (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::{info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_open::broker::{Broker, BrokerConfig};
+use whimbrel_open::id::{OperatorId, UserId};
+use whimbrel_open::msg::{Grant, Rejection};
+use whimbrel_open::usage::{
+    Accounts, Blame, Delivery, DeliveryAnswer, Judge, JudgeRule, OpenSession, Outcome, Party, PayRule,
+    SignedReceipt, SignedReport,
+};
+
+use crate::storage::{Epoch, KnownOperator, NamedStanding, UsageBatch, UsageState};
+
+/// The accounts and the judge of a broker.
+#[derive(Debug)]
+pub struct Accounting {
+    accounts: Accounts,
+    judge: Judge,
+    newcomer: u16,
+}
+
+/// What came of a delivery.
+#[derive(Debug)]
+pub struct Delivered {
+    /// Its sender, and the highest number of a receipt that it has; an error is why it is not believed.
+    pub from: Result<(OperatorId, u64), Rejection>,
+    /// What came of each report.
+    pub outcomes: Vec<Outcome>,
+    /// To be made durable before the answer leaves.
+    pub batch: UsageBatch,
+    /// The parties that are blamed now.
+    pub blames: Vec<Blame>,
+}
+
+impl Accounting {
+    /// Goes on where a broker stopped.
+    pub fn new(config: &BrokerConfig, state: UsageState) -> Self {
+        let newcomer = config.policy.reputation_newcomer;
+        let mut accounting = Self {
+            accounts: Accounts::new(config.domain.clone(), PayRule::DEFAULT),
+            judge: Judge::new(JudgeRule { newcomer, ..JudgeRule::DEFAULT }),
+            newcomer,
+        };
+        state.grants.iter().for_each(|(user, grant)| accounting.granted(grant, *user));
+        for (at, report) in &state.reports {
+            // The receipts of these have left.
+            let accounted = accounting.accounts.take(*at, report);
+            if let Some(comparison) = accounted.comparison {
+                accounting.judge.observe(at.as_secs(), &comparison);
+            }
+        }
+        state.serials.iter().for_each(|(o, serial)| accounting.accounts.continue_after(*o, *serial));
+        accounting
+    }
+
+    /// A session was granted to a user.
+    pub fn granted(&mut self, grant: &Grant, user: UserId) {
+        self.accounts.open(OpenSession::of_grant(grant, user, false));
+    }
+
+    /// Forgets what is settled.
+    pub fn settle(&mut self, now: Instant) {
+        self.accounts.settle(now);
+    }
+
+    /// Takes a delivery in. `names`: the users by the names under which the staff know them.
+    pub fn take(
+        &mut self,
+        octets: &[u8],
+        now: Instant,
+        machine: &Broker,
+        epochs: &[Epoch],
+        names: &BTreeMap<UserId, String>,
+    ) -> Delivered {
+        let rejected = |cause| Delivered {
+            from: Err(cause),
+            outcomes: Vec::new(),
+            batch: UsageBatch::default(),
+            blames: Vec::new(),
+        };
+        let config = &machine.config;
+        let Ok(delivery) = Delivery::parse(octets) else { return rejected(Rejection::Malformed) };
+        let from = match delivery.authenticate(&config.domain, &config.trust, now) {
+            Ok(from) => from,
+            Err(cause) => return rejected(cause),
+        };
+        let mut delivered = Delivered { from: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
+        let mut parties = BTreeSet::new();
+        for sealed in &delivery.reports {
+            let key = epochs.iter().find(|e| e.id == sealed.key_id).map(|e| &e.key);
+            let report = key.and_then(|key| sealed.open(key));
+            let outcome = report.map_or(Outcome::Sealed, |report| {
+                let key = &delivery.certificate.key;
+                self.report(now, (from, key), machine, report, &mut delivered, &mut parties)
+            });
+            delivered.outcomes.push(outcome);
+        }
+        delivered.batch.standings = parties.into_iter().map(|p| self.standing(p, now, names)).collect();
+        delivered
+    }
+
+    fn report(
+        &mut self,
+        now: Instant,
+        from: (OperatorId, &whimbrel_open::crypto::VerifyingKey),
+        machine: &Broker,
+        report: SignedReport,
+        delivered: &mut Delivered,
+        parties: &mut BTreeSet<Party>,
+    ) -> Outcome {
+        let user_key = |user| machine.user(user).map(|u| u.key);
+        let outcome = self.accounts.check(now, from, user_key, &report);
+        if outcome != Outcome::Accepted {
+            return outcome;
+        }
+        let accounted = self.accounts.take(now, &report);
+        delivered.batch.reports.push((now, report));
+        let receipt = accounted.receipt.map(|r| r.sign(&machine.config.signing));
+        delivered.batch.receipts.extend(receipt);
+        if let Some(comparison) = accounted.comparison {
+            parties.extend([Party::Operator(comparison.operator), Party::User(comparison.user)]);
+            delivered.blames.extend(self.judge.observe(now.as_secs(), &comparison));
+        }
+        accounted.outcome
+    }
+
+    fn standing(&self, party: Party, now: Instant, names: &BTreeMap<UserId, String>) -> NamedStanding {
+        let of_user =
+            |user| self.judge.users().find(|(u, _)| *u == user).map(|(_, s)| *s).unwrap_or_default();
+        let (party, is_operator, standing, suspect) = match party {
+            Party::Operator(id) => (id.to_string(), true, self.judge.operator(id), false),
+            Party::User(id) => {
+                let name = names.get(&id).cloned().unwrap_or_else(|| crate::hex(&id.0));
+                (name, false, of_user(id), self.judge.is_suspect(id, now.as_secs()))
+            }
+        };
+        let reputation = standing.reputation(self.newcomer, now.as_secs());
+        NamedStanding { party, is_operator, reputation, suspect, standing }
+    }
+
+    /// Has what is known of operators and users act on attaches. What the staff has set for an operator stands.
+    pub fn apply(&self, now: Instant, machine: &mut Broker, operators: &[KnownOperator]) {
+        let now_s = now.as_secs();
+        let set = |id: OperatorId| operators.iter().any(|o| o.id == id && o.reputation.is_some());
+        for (id, standing) in self.judge.operators().filter(|(id, _)| !set(*id)) {
+            machine.set_reputation(id, standing.reputation(self.newcomer, now_s));
+        }
+        for (id, _) in self.judge.users() {
+            machine.set_suspect(id, self.judge.is_suspect(id, now_s));
+        }
+    }
+
+    /// Logs the parties that reports blame.
+    pub fn log(&self, now: Instant, blames: &[Blame], names: &BTreeMap<UserId, String>) {
+        for Blame { party, counterparts, .. } in blames {
+            match party {
+                Party::Operator(id) => warn!(
+                    operator = %id,
+                    reputation = self.judge.reputation(*id, now.as_secs()),
+                    "the operator claims more than {counterparts} users confirm: its reputation falls"
+                ),
+                Party::User(id) => warn!(
+                    user = names.get(id).map_or("unknown", String::as_str),
+                    "the user confirms less than {counterparts} operators have measured: it gets no further grant"
+                ),
+            }
+        }
+    }
+}
+
+impl Delivered {
+    /// The answer for T, with the receipts that it lacks.
+    pub fn answer(&self, octets: &[u8], machine: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
+        let config = &machine.config;
+        let certificate = config.certificate.clone();
+        match self.from {
+            Err(cause) => DeliveryAnswer::rejected(certificate, octets, cause),
+            Ok(_) => {
+                let outcomes = self.outcomes.iter().map(|o| *o as u8).collect();
+                let (key, signing) = (machine.epoch(), &config.signing);
+                DeliveryAnswer::signed(certificate, octets, key, outcomes, receipts, signing)
+            }
+        }
+        .to_octets()
+    }
+
+    /// Logs what was not accepted, once for each reason.
+    pub fn log(&self) {
+        match self.from {
+            Err(cause) => {
+                info!("usage reports of an operator that is not authenticated were rejected: {cause}");
+            }
+            Ok((operator, _)) => {
+                let odd = |o: &&Outcome| !matches!(o, Outcome::Accepted | Outcome::Doubled);
+                for outcome in self.outcomes.iter().filter(odd).collect::<BTreeSet<_>>() {
+                    info!(%operator, "a usage report was not accepted: {outcome}");
+                }
+            }
+        }
+    }
+}

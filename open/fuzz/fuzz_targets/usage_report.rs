@@ -1,0 +1,16 @@
+//! Any octets as a usage report, signed or sealed: what is read is written again in the same octets.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use whimbrel_open::usage::{SealedReport, SignedReport};
+
+fn same<T, E>(read: Result<T, E>, write: impl Fn(&T) -> Vec<u8>, octets: &[u8]) {
+    if let Ok(value) = read {
+        assert_eq!(write(&value), octets);
+    }
+}
+
+fuzz_target!(|octets: &[u8]| {
+    same(SealedReport::parse(octets), SealedReport::to_octets, octets);
+    same(SignedReport::parse(octets), SignedReport::to_octets, octets);
+});
