@@ -76,12 +76,12 @@ pub struct Amf {
     /// Events tell every sign of where connected UEs go ([`Sign`](crate::event::Sign)).
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].
-    pub peer_amfs: Vec<Neighbour>,
+    pub peer_amfs: Vec<PeerAmf>,
 }
 
 /// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Neighbour {
+pub struct PeerAmf {
     /// Its name, for people.
     pub name: String,
     /// Its region, set and pointer.

@@ -80,7 +80,7 @@ fn handle_command(ue: Ue, command: Command) {
             amf::deregistration::implicitly(ue, Deregistered::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
-        Command::NotifyReachable => amf::reachability::wanted(ue),
+        Command::NotifyReachable => amf::reachability::notify(ue),
         Command::Locate(wish) => amf::location_reporting::ask(ue, wish),
         Command::ModifySession(psi, modification) => smf::pending_change::by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_change::notified(ue),

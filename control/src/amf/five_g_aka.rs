@@ -12,9 +12,9 @@ use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
 use crate::state::Security;
 
-/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the UE
-/// failed the challenge before this one. It says so again if it got that one twice, as it does when an answer is late or a
-/// failover has repeated the request.
+/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: the
+/// AUTHENTICATION FAILURE that answered the challenge before this one. The UE repeats it if it got that challenge twice, after a
+/// late answer or a takeover.
 pub(super) async fn challenge(
     ue: Ue,
     vector: Box<AuthenticationVector>,

@@ -54,7 +54,8 @@ mod user_location;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{
-    Body, Completed, Created, Given, Keys, N14, PeerAmfId, Relation, Shown, Transferred, UeContextCreateData,
+    Body, Completed, Created, HandedOverSession, Keys, N14, PeerAmfId, Relation, Shown, Transferred,
+    UeContextCreateData,
 };
 pub use crate::state::Target;
 pub use n2::{overloaded, release_of, release_of_first, unknown_local_id};

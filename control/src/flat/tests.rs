@@ -14,7 +14,7 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::*;
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
-use crate::n14::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
+use crate::n14::{Body, Completed, Created, HandedOverSession, N14, Relation, Shown, Transferred};
 use crate::shard::Shard;
 use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
 use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
@@ -82,7 +82,7 @@ fn take(octets: &[u8]) -> Option<FlatError> {
 fn n14() -> Vec<Vec<u8>> {
     let relation = Relation { source: registered().id, token: [7; 16] };
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
-    let given = Given { psi: psi(1), upf, up_seid, forwarding: Some(2) };
+    let given = HandedOverSession { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
         Body::HandoverComplete,
         Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
@@ -95,7 +95,7 @@ fn n14() -> Vec<Vec<u8>> {
         Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
         Body::NotRegistered,
         Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
-        Body::Completed(Completed::Given(vec![given])),
+        Body::Completed(Completed::HandedOver(vec![given])),
         Body::UeContextCreated(Box::new(Created {
             acknowledge: vec![1, 2, 3],
             smf: upf,

@@ -10,7 +10,7 @@ use whimbrel_ngap::transfer::HandoverCommandTransfer;
 
 use super::Answer;
 use crate::envelope::OutputId;
-use crate::n14::Given;
+use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
 use crate::state::{Ambr, IncomingSession, SmContext, Subscription, Tunnel};
 
@@ -232,7 +232,7 @@ pub(crate) trait NsmfPduSession: Sync {
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
         admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<Given>, Interrupt>>;
+    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>>;
     /// Judges the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
     fn take_over_sessions(
         &self,
@@ -243,7 +243,7 @@ pub(crate) trait NsmfPduSession: Sync {
     /// The UE has arrived; its sessions wait until the former SMF has handed them over.
     fn await_sessions(&self, ue: Ue, admitted: &[Admitted]);
     /// The former SMF has handed over the `given` ones of the sessions awaited.
-    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[Given]);
+    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]);
     /// The former SMF does not answer: the UPF is asked for each session.
     fn claim_sessions<'a>(
         &'a self,

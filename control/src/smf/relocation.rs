@@ -17,7 +17,7 @@ use super::up_connection::{is_active, rest};
 use crate::config::Config;
 use crate::envelope::UeId;
 use crate::event::SessionChange;
-use crate::n14::Given;
+use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
 use crate::services::nsmf::{Admitted, TakenOver};
 use crate::state::{IncomingSession, SmContext, UpState};
@@ -37,7 +37,7 @@ pub(crate) async fn hand_over_sessions(
     taken: &[(PduSessionId, Seid)],
     smf: IpAddr,
     admitted: &[Admitted],
-) -> Result<Vec<Given>, Interrupt> {
+) -> Result<Vec<HandedOverSession>, Interrupt> {
     let config = ue.config();
     let mut asked = Vec::with_capacity(taken.len());
     for &(psi, seid) in taken {
@@ -60,7 +60,7 @@ pub(crate) async fn hand_over_sessions(
         let at = config.smf.upfs.get(usize::from(s.upf.0)).and_then(|u| u.address);
         match (answer, at, s.up_seid) {
             (Ok(_), Some(upf), Some(up_seid)) => {
-                given.push(Given { psi, upf, up_seid, forwarding: s.forwarding });
+                given.push(HandedOverSession { psi, upf, up_seid, forwarding: s.forwarding });
             }
             (_, _, Some(seid)) => n4::delete_at_upf(ue, s.upf, seid),
             (_, _, None) => {}
@@ -128,7 +128,7 @@ pub(crate) fn await_sessions(ue: Ue, admitted: &[Admitted]) {
 
 /// The sessions that are ours now, as their former SMF says. One that ended here meanwhile ends at the UPF; one that is not among them ends
 /// here, and the UE gets a release command.
-pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[Given]) {
+pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]) {
     for c in coming {
         let stands = ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
         let ours = given.iter().find(|g| (g.psi, g.up_seid) == (c.psi, c.up_seid));

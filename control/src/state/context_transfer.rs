@@ -5,7 +5,7 @@ use whimbrel_nas::mm;
 
 use super::amf_context::Security;
 use super::handover::Phase;
-use crate::n14::{Given, PeerAmfId, Relation};
+use crate::n14::{HandedOverSession, PeerAmfId, Relation};
 use crate::upf::UpfId;
 
 /// What a UE's record says of the other AMF, while the UE goes over.
@@ -28,7 +28,7 @@ pub(crate) struct OutboundTransfer {
     /// NAS messages that are sent if the UE stays.
     pub(crate) held: Vec<(mm::Message, Security)>,
     /// It has come there, and these sessions with it.
-    pub(crate) given: Option<Vec<Given>>,
+    pub(crate) given: Option<Vec<HandedOverSession>>,
 }
 
 impl OutboundTransfer {

@@ -1,12 +1,12 @@
-//! So many a second, and as many at once: a token bucket.
+//! A token bucket: a rate per second, with a burst of one second.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
-/// One bucket. It begins full.
+/// A bucket; it starts full.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rate {
-    /// When the bucket would be full again, were nothing more taken.
+    /// When the bucket will be full again if nothing more is taken.
     full_at: Instant,
 }
 
