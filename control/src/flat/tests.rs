@@ -78,7 +78,7 @@ fn take(octets: &[u8]) -> Option<FlatError> {
     errors.into_iter().find_map(|e| e.err().filter(|e| !matches!(e, FlatError::NotA(_))))
 }
 
-/// What two AMFs say to each other of the UE at the desk.
+/// The N14 messages about the harness's UE.
 fn n14() -> Vec<Vec<u8>> {
     let relation = Relation { source: registered().id, token: [7; 16] };
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
@@ -334,9 +334,9 @@ fn a_delta_leads_from_its_own_base_to_the_next_checkpoint_and_from_no_other() {
     let mut twin = base.context().unwrap();
     twin.amf.emergency = true;
     assert_eq!(delta.apply(&checkpoint(&twin)), Err(FlatError::OtherBase));
-    let mut stranger = base.context().unwrap();
-    stranger.id.generation += 1;
-    assert_eq!(delta.apply(&checkpoint(&stranger)), Err(FlatError::OtherBase));
+    let mut other = base.context().unwrap();
+    other.id.generation += 1;
+    assert_eq!(delta.apply(&checkpoint(&other)), Err(FlatError::OtherBase));
 }
 
 #[test]
@@ -348,12 +348,12 @@ fn there_is_no_delta_backwards_nor_to_another_ue_nor_where_all_is_new() {
     let mut other = next.context().unwrap();
     other.id.slot += 1;
     assert_eq!(Delta::between(&base, &checkpoint(&other)), None);
-    let nobody = checkpoint(&UeContext::new(base.ue_id()));
-    assert_eq!(Delta::between(&nobody, &next), None, "the checkpoint itself is shorter");
+    let empty = checkpoint(&UeContext::new(base.ue_id()));
+    assert_eq!(Delta::between(&empty, &next), None, "the checkpoint itself is shorter");
 }
 
 #[test]
-fn a_delta_that_lies_about_where_it_leads_is_refused() {
+fn a_delta_with_a_wrong_result_is_refused() {
     let base = checkpoint(&registered());
     let next = next(&base);
     let frame = Delta::between(&base, &next).unwrap().octets().to_vec();

@@ -1,4 +1,4 @@
-//! Namf_Communication (TS 29.518 §5.2.2): what the SMF asks of the AMF.
+//! Namf_Communication (TS 29.518 §5.2.2): the AMF's services for the SMF.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use whimbrel_nas::sm;
 use super::Answer;
 use crate::procedure::{End, Ue};
 
-/// How long a UE may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
-/// is seconds), for it is the source that is to give up first.
+/// Time limit of handover execution: longer than the source's (TNGRELOCoverall, TS 38.413 §9.5, some seconds), so that
+/// the source gives up first.
 pub(crate) const HANDOVER_EXECUTION: Duration = Duration::from_secs(15);
 
-/// N2 SM information of N1N2MessageTransfer that has no answer to await (TS 29.502 §6.1.6.3.10).
+/// N2 SM information of N1N2MessageTransfer without an awaited answer (TS 29.502 §6.1.6.3.10).
 pub(crate) enum N2SmInformation {
     /// None: the 5GSM message goes in DOWNLINK NAS TRANSPORT.
     None,
@@ -32,7 +32,8 @@ pub(crate) trait NamfCommunication: Sync {
         n1: Option<&sm::Message>,
         n2: N2SmInformation,
     );
-    /// N1N2MessageTransfer with PDU_RES_SETUP_REQ. Waits until the gNB may be asked: no handover, no other setup of it is outstanding.
+    /// N1N2MessageTransfer with PDU_RES_SETUP_REQ. Waits until the gNB may be asked: no handover runs and no other setup of the
+    /// session is outstanding.
     fn set_up_session_resources<'a>(
         &'a self,
         ue: Ue,
@@ -49,7 +50,7 @@ pub(crate) trait NamfCommunication: Sync {
     fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>>;
     /// A session was used or has ended: restarts the inactivity timer of the connection (TS 24.501 §5.3.1.3).
     fn arm_inactivity_timer(&self, ue: Ue);
-    /// The last user plane was inactive for too long: AN release (TS 23.502 §4.2.6).
+    /// AN release because the last user plane was inactive for too long (TS 23.502 §4.2.6).
     fn release_for_inactivity(&self, ue: Ue);
     /// Nsmf_PDUSession_SMContextStatusNotify (TS 29.502 §5.2.2.5): the SM context was released.
     fn sm_context_released(&self, ue: Ue, psi: PduSessionId);

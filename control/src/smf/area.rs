@@ -1,8 +1,8 @@
-//! Where a session's packets may flow: service areas (TS 23.501 §5.3.4.1.1, TS 24.501 §5.3.5) and local area data networks
-//! (TS 23.501 §5.6.5, TS 24.501 §6.2.6).
+//! Area restrictions of sessions: service areas (TS 23.501 §5.3.4.1.1, TS 24.501 §5.3.5) and local area data networks (TS
+//! 23.501 §5.6.5, TS 24.501 §6.2.6).
 //!
-//! A session whose user plane is not allowed where the UE is keeps its context: it is not activated, and an active one is deactivated
-//! (TS 23.502 §4.3.7), or the session ends if the operator wants so for its data network.
+//! A session whose user plane is not allowed in the UE's present area keeps its context: its user plane is not activated, or is
+//! deactivated (TS 23.502 §4.3.7); if so configured for its data network, the session is released.
 
 use whimbrel_ids::{PduSessionId, Tac, Tai};
 use whimbrel_nas::ie::{MmCause, SmCause};
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::procedure::Ue;
 use crate::state::{SmContext, UeContext, UpState};
 
-/// Why the user plane of a session may not be had in a tracking area (TS 24.501 §5.6.1.4.1).
+/// Why a session must not have a user plane in a tracking area (TS 24.501 §5.6.1.4.1).
 pub(crate) fn barred(p: &UeContext, s: &SmContext, config: &Config, tac: Tac) -> Option<MmCause> {
     if s.emergency {
         return None; // TS 23.501 §5.16.4.2
@@ -25,13 +25,13 @@ pub(crate) fn barred(p: &UeContext, s: &SmContext, config: &Config, tac: Tac) ->
     (!area.allows(tac)).then_some(MmCause::RestrictedServiceArea)
 }
 
-/// Whether a data network is a local one, of another place.
+/// Whether a tracking area is outside the data network's LADN service area.
 pub(super) fn outside(config: &Config, dnn: &whimbrel_ids::Dnn, tac: Tac) -> bool {
     let ladn = config.smf.data_networks.get(dnn).and_then(|n| n.ladn.as_ref());
     ladn.is_some_and(|l| !l.tacs.contains(&tac))
 }
 
-/// Whether a session's user plane may not be had where the UE is.
+/// Whether a session must not have a user plane in the UE's present area.
 pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
     let config = ue.config();
     ue.with(|p| {
@@ -40,15 +40,15 @@ pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
     })
 }
 
-/// The part of the registration area in which something that waits for the UE may be had: it is paged there and nowhere else
-/// (TS 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
+/// The part of the registration area in which a waiting session may have its user plane: the UE is paged only there (TS
+/// 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
 pub(crate) fn where_awaited(p: &UeContext, config: &Config) -> Vec<Tai> {
     let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.pending_change.is_some();
     let may = |tai: &&Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, config, tai.tac).is_none());
     p.amf.registration_area.iter().filter(may).copied().collect()
 }
 
-/// The UE is in another tracking area: what may not be had there goes.
+/// The UE's tracking area has changed: deactivates or releases sessions that are not allowed there.
 pub(crate) fn area_changed(ue: Ue) {
     let config = ue.config();
     let gone: Vec<(PduSessionId, MmCause, bool)> = ue.with(|p| {

@@ -286,7 +286,7 @@ async fn arrive(
     }
     send_n14(ue, from, relation, Body::HandoverComplete);
     target::over(ue, *target);
-    for psi in handover::unwanted(answer, admitted) {
+    for psi in handover::not_admitted(answer, admitted) {
         release_session_resources(ue, psi, None);
     }
     if let Some(supi) = ue.with(|p| p.amf.supi) {
