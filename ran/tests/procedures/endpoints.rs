@@ -103,20 +103,20 @@ impl Pair<'_> {
             }
             Message::AmfConfigurationUpdateAcknowledge(_) => Vec::new(),
             message => {
-                assert_eq!(host, self.serves, "{} to the host that waits", message.name());
+                assert_eq!(host, self.serves, "{} to the host that does not serve", message.name());
                 let other = self.lines[1 - host].is_some();
                 if self.end == End::Unheard && other && (self.taken > 2 || self.ends) {
                     self.ends = true;
                     return self.lost.push_back(octets.to_vec());
                 }
                 if let Some(lost) = self.lost.pop_front() {
-                    assert_eq!(octets, lost, "it comes again, before anything else");
+                    assert_eq!(octets, lost, "it is repeated first");
                 }
                 (self.taken, self.last) = (self.taken + 1, now);
                 let mut answers = self.network.ngap(stream, octets);
                 if let Message::NgSetupRequest(_) = message {
                     self.lines[host] = Some(from);
-                    answers.push((0, Self::told_of(1 - host)));
+                    answers.push((0, Self::announcement(1 - host)));
                 }
                 answers
             }
@@ -127,13 +127,13 @@ impl Pair<'_> {
         }
     }
 
-    fn told_of(host: usize) -> Vec<u8> {
+    fn announcement(host: usize) -> Vec<u8> {
         let mut update = AmfConfigurationUpdate::new();
         update.amf_tnl_association_to_add_list = vec![AmfTnlAssociationToAddItem::new(information(host), 0)];
         Message::from(update).to_vec()
     }
 
-    /// Where the UEs rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
+    /// Once the UEs are idle and the gNB knows the other host, the serving host ends and returns as the further one.
     fn switch(&mut self, now: Instant) {
         let rests = self.end != End::Unheard && self.taken > 2 && now.since(self.last) > AT_REST;
         let (from, to) = (self.serves, 1 - self.serves);
@@ -158,7 +158,7 @@ impl Pair<'_> {
                 vec![AmfTnlAssociationToRemoveItem::new(information(from))];
             transport.send(line, 0, NGAP, &Message::from(update).to_vec()).unwrap();
         }
-        transport.send(line, 0, NGAP, &Self::told_of(from)).unwrap();
+        transport.send(line, 0, NGAP, &Self::announcement(from)).unwrap();
     }
 }
 
@@ -173,7 +173,7 @@ fn a_gnb_leaves_a_host_that_died_without_a_word_when_the_other_one_says_so() {
 }
 
 #[test] // RFC 9260 §11.1
-fn what_a_host_had_not_acknowledged_when_it_died_is_said_again_to_the_other() {
+fn messages_unacknowledged_by_a_failed_host_are_repeated_to_the_other() {
     goes_on(End::Unheard);
 }
 
