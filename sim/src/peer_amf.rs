@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_control::amf::{N14, PeerAmfId};
-use whimbrel_control::config::{Config, PeerAmf};
+use whimbrel_control::config::{self, Config};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
@@ -72,7 +72,7 @@ pub fn two_amf_configs() -> (Config, Config) {
     for config in [&mut home, &mut peer_amf] {
         config.smf.upfs[0].address = Some([127, 0, 0, 8].into());
     }
-    let of = |name: &str, config: &Config| PeerAmf {
+    let of = |name: &str, config: &Config| config::PeerAmf {
         name: name.into(),
         amf_id: config.amf.amf_id,
         tacs: config.amf.tacs.clone(),

@@ -38,7 +38,7 @@ struct Read {
 /// Subscribers with their keys, for another store. It is wiped when it is dropped.
 pub struct Excerpt {
     octets: Zeroizing<Vec<u8>>,
-    /// Where the next one begins; `None`: nobody comes after this one.
+    /// Where the next one begins; `None`: this is the last.
     pub last: Option<Supi>,
 }
 
@@ -219,7 +219,7 @@ mod tests {
         pair.one.set_sqn_offsets(&[(supi(1), SqnOffset::new(99))]).unwrap();
         pair.one.remove(supi(2)).unwrap();
         pair.one.add(&record(9)).unwrap();
-        // Two who change their numbers: neither may be in the other's way.
+        // Two subscribers that swap their numbers: neither may block the other.
         let [three, four] = [3, 4].map(|n| record(n).msisdn);
         pair.one.edit(supi(3), |r| r.msisdn = None).unwrap();
         pair.one.edit(supi(4), |r| r.msisdn = three).unwrap();

@@ -240,7 +240,7 @@ impl EapAkaPrimeServer {
                 let code = p.client_error.ok_or(Malformed("an EAP-AKA' client error without its code"))?;
                 EapVerdict::Refused(EapRefusal::ClientError(code))
             }
-            Subtype::Notification => return Err(Malformed("an EAP-AKA' notification that nobody asked for")),
+            Subtype::Notification => return Err(Malformed("an unexpected EAP-AKA' notification")),
         })
     }
 

@@ -23,8 +23,8 @@ use whimbrel_ngap::transfer::{
 use crate::mutate::Pdu;
 use crate::rng::Rng;
 
-/// Whether the sender has a name of its own for the UE, which is another than the one that served it had.
-pub(crate) fn names_anew(pdu: &Pdu) -> bool {
+/// Whether the message has a new RAN UE NGAP ID, different from the serving gNB's.
+pub(crate) fn has_new_id(pdu: &Pdu) -> bool {
     // PATH SWITCH REQUEST, and the acknowledgement of HANDOVER REQUEST (TS 38.413 §9.4.7).
     pdu.head[1] == 25 || (pdu.head[0] == 0x20 && pdu.head[1] == 13)
 }

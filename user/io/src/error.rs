@@ -190,7 +190,7 @@ impl fmt::Display for StartError {
             ),
             Self::Frames { device, bridge: None, error } => write!(
                 f,
-                "{device} could not be brought up ({error}), so Ethernet sessions would reach nobody: run as root, with \
+                "{device} could not be brought up ({error}), so Ethernet sessions would reach no host: run as root, with \
                  CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
             Self::AfXdp(obstacle) => {

@@ -11,8 +11,8 @@ use crate::layout::{Form, Inline};
 pub struct Octets<'a> {
     octets: &'a [u8],
     form: Form,
-    /// How many octets the objects visited so far have, together. No object lies within another, so more than were
-    /// received means that some offset leads back.
+    /// Total octets of the objects visited so far. No object is within another, so more than were received means that
+    /// some offset leads back.
     visited: Cell<usize>,
 }
 

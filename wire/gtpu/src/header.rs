@@ -32,8 +32,8 @@ const EXTENSIONS_MAX: usize = 9;
 pub enum GtpuError {
     /// Not GTP-U version 1, or malformed: discarded.
     Malformed(DecodeError),
-    /// An extension header that must be understood is not known: discarded, and the sender is told by Supported
-    /// Extension Headers Notification (TS 29.281 §5.2.1).
+    /// An extension header that must be understood is not known: discarded, and the sender gets Supported Extension
+    /// Headers Notification (TS 29.281 §5.2.1).
     UnknownExtension(ExtensionType),
 }
 

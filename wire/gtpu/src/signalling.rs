@@ -101,7 +101,7 @@ pub fn error_indication(teid: Teid, arrived_at: IpAddr, udp_port: u16) -> Octets
     m.end()
 }
 
-/// What an error indication tells: the peer has no such tunnel.
+/// The content of an error indication: the peer has no such tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorIndication {
     /// The tunnel, as the peer names it.

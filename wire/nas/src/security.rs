@@ -1,5 +1,5 @@
-//! The envelope of a security protected 5GMM message (TS 24.501 §9.1.1, §9.3, §9.8, §9.10). No cryptography here: who
-//! holds the keys computes the MAC and the key stream over the octets that this module names.
+//! The envelope of a security protected 5GMM message (TS 24.501 §9.1.1, §9.3, §9.8, §9.10). No cryptography here: the
+//! caller that holds the keys computes the MAC and the key stream over the octets that this module names.
 
 use whimbrel_ids::Reader;
 

@@ -40,7 +40,7 @@ pub struct Pti(pub u8);
 impl Pti {
     /// No procedure transaction identity assigned: the network began.
     pub const UNASSIGNED: Pti = Pti(0);
-    /// Nobody's.
+    /// Unassigned.
     pub const RESERVED: Pti = Pti(255);
 
     /// Whether it names a transaction that a UE began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).

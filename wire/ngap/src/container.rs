@@ -1,4 +1,4 @@
-//! Containers of protocol IEs and of extensions, and what is said of the elements in them that cannot be taken.
+//! Containers of protocol IEs and of extensions, and the diagnostics of IEs that cannot be decoded.
 
 use whimbrel_ids::DecodeErrorKind;
 

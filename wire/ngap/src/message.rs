@@ -226,7 +226,7 @@ procedures! {
 }
 
 impl Message {
-    /// Reads a message in either transfer syntax; what its sender wanted to be told of is dropped
+    /// Reads a message in either transfer syntax; notifications of its sender are dropped
     /// ([`Message::decode_with_notices`] keeps it).
     ///
     /// Errors: a [`Refusal`] says what the standard answers.
@@ -234,7 +234,7 @@ impl Message {
         Self::decode_and_note(octets, &mut Diagnosis::default())
     }
 
-    /// Reads a message, and lists its IEs that were missing or not understood and whose sender wants to be told.
+    /// Reads a message, and lists its missing or unknown IEs with criticality notify.
     ///
     /// Errors: a [`Refusal`] says what the standard answers.
     pub fn decode_with_notices(octets: &[u8]) -> Result<(Message, Vec<IeDiagnostic>), Refusal> {

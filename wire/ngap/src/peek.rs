@@ -9,7 +9,7 @@ use crate::syntax::TransferSyntax;
 /// The most IEs that are looked at: the longest message of TS 38.413 has fewer than 64.
 const IES_MAX: usize = 64;
 
-/// What a glance at a message tells.
+/// The parts of a message that are found without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// The procedure.

@@ -18,7 +18,7 @@ pub enum RefusalKind {
     TransferSyntax(DecodeError),
     /// A mandatory IE is missing, or something marked "reject" was not comprehended (TS 38.413 §10.3.4, §10.3.5).
     AbstractSyntaxReject,
-    /// The procedure is not known and its sender wants to be told (TS 38.413 §10.3.4.1A).
+    /// An unknown procedure with criticality notify (TS 38.413 §10.3.4.1A).
     AbstractSyntaxNotify,
     /// The procedure is not known and its sender does not mind: nothing is answered.
     AbstractSyntaxIgnore,
@@ -65,7 +65,7 @@ impl Refusal {
         Self::new(octets, head, kind, diagnosis.ies)
     }
 
-    /// Of octets in the fast form. Who agreed on the form has the same declarations, so whatever cannot be read breaks the syntax.
+    /// Of octets in the fast form. A peer with this form has the same declarations, so an error is one of transfer syntax.
     pub(crate) fn of_fastwire(octets: &[u8], error: DecodeError) -> Self {
         let view = View::new(octets, Form::SingleValue).ok();
         Self {

@@ -33,7 +33,7 @@ macro_rules! is_present {
     };
 }
 
-/// Reads the bit that tells of an optional field.
+/// Reads the presence bit of an optional field.
 macro_rules! read_presence {
     (req $r:ident) => {
         true
@@ -43,7 +43,7 @@ macro_rules! read_presence {
     };
 }
 
-/// Writes the bit that tells of an optional field.
+/// Writes the presence bit of an optional field.
 macro_rules! write_presence {
     (req $v:expr, $w:ident) => {};
     ($kind:ident $v:expr, $w:ident) => { $w.bit(is_present!($kind $v)) };
@@ -94,7 +94,7 @@ macro_rules! sample_field {
     };
 }
 
-/// Tells the diagnosis of a mandatory field that its container did not hold.
+/// Adds the diagnostic of a missing mandatory field.
 macro_rules! note_missing {
     (req $v:ident, $d:ident, $spec:expr) => {
         if $v.is_none() {

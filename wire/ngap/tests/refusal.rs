@@ -47,7 +47,7 @@ fn missing_ignore_is_tolerated() {
     assert_eq!(failure.cause, Cause::Misc(CauseMisc::Unspecified));
 }
 
-#[test] // TS 38.413 §10.3.5: one with criticality "reject" may not; all that miss are told
+#[test] // TS 38.413 §10.3.5: one with criticality "reject" may not; all missing ones are reported
 fn missing_reject_is_refused() {
     let refusal = Message::decode(&uplink(&[AMF_UE])).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::AbstractSyntaxReject);

@@ -1,4 +1,4 @@
-//! Why a message was not understood, in the words in which its sender is told.
+//! Why a message was not understood, with the cause for its sender.
 
 use core::fmt;
 

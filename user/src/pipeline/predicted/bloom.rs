@@ -1,7 +1,7 @@
 //! Eight Bloom filters in parallel (Synergy §III-C, figure 8): bit n of every octet is filter n's, so that a look into all of them
 //! is a look into one.
 //!
-//! A look costs one cache line: the positions of a key all lie in the line that its hash names.
+//! A lookup costs one cache line: all positions of a key are in the line that its hash selects.
 
 use whimbrel_prefetch::prefetch;
 

@@ -33,7 +33,7 @@ code_half! {
     }
 }
 
-/// Who the UE says that it is (TS 24.501 §9.11.3.4).
+/// 5GS mobile identity (TS 24.501 §9.11.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MobileIdentity {
     /// It has no identity to offer.
@@ -369,7 +369,7 @@ impl Ie for MobileIdentity {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            // Without identity the digits' places are zero and the even number of them is said.
+            // Without identity the digits are zero, with the indication of an even number.
             Self::NoIdentity => out.extend_from_slice(&[0x00]),
             Self::Suci(suci) => suci.encode(out),
             Self::Guti(guti) => {

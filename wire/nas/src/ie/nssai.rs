@@ -35,7 +35,7 @@ fn push_sd(s: SNssai, out: &mut Vec<u8>) {
 }
 
 impl Ie for MappedSNssai {
-    /// The length tells which parts there are: 1, 2, 4, 5 or 8 octets.
+    /// The length determines the present parts: 1, 2, 4, 5 or 8 octets.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let len = r.remaining();
         let at = r.error(DecodeErrorKind::InvalidLength, IE);

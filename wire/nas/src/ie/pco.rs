@@ -38,7 +38,7 @@ pub mod container_id {
     pub const PDU_SESSION_ADDRESS_LIFETIME: u16 = 0x001e;
 }
 
-/// From whom the options come: a few containers are coded by direction.
+/// The sender of the options: a few containers are coded by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcoDirection {
     /// From the UE.
@@ -182,7 +182,7 @@ impl Ie for ExtendedPco {
     }
 }
 
-/// An IPCP packet as UEs use it: to ask for the DNS servers and to be told (RFC 1332, options of RFC 1877).
+/// An IPCP packet as UEs use it: to request the DNS servers and to get them (RFC 1332, options of RFC 1877).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ipcp {
     /// Code: 1 Configure-Request, 2 Configure-Ack, 3 Configure-Nak, 4 Configure-Reject.

@@ -250,7 +250,7 @@ pub enum PduAddressKind {
 pub struct PduAddress {
     /// The address.
     pub kind: PduAddressKind,
-    /// The SMF's IPv6 link-local address, which a wireline residential gateway is told.
+    /// The SMF's IPv6 link-local address, for a wireline residential gateway.
     pub smf_link_local: Option<[u8; 16]>,
 }
 

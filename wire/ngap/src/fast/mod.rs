@@ -6,8 +6,8 @@
 //! numbered [`number`]`(procedure, outcome)`. Identifiers of fixed length are structs. A choice within a list or
 //! within a choice has a table around it.
 //!
-//! A peer of another release is not to be understood in part: who negotiates the form knows that both sides have
-//! the same declarations, so that an alternative or value that is unknown here is an error, whatever its criticality.
+//! Messages of another release are not decoded in part: the negotiation ensures that both sides have the same
+//! declarations, so that an alternative or value that is unknown here is an error, whatever its criticality.
 
 #[macro_use]
 mod schema;

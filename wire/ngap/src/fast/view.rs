@@ -1,4 +1,4 @@
-//! A message looked at where it lies.
+//! A view of a message in its buffer.
 
 use whimbrel_fastwire::{Form, Inline, Octets, Table};
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
@@ -14,7 +14,7 @@ use crate::peek::{
 /// The protocol IE id of `NAS-PDU`.
 const ID_NAS_PDU: u16 = 38;
 
-/// A received message in the fast form: a field is read when it is asked for, octet strings where they lie.
+/// A received message in the fast form: fields are read on access, octet strings in place.
 #[derive(Debug)]
 pub struct View<'a> {
     octets: &'a [u8],
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a glance tells of its UE, as [`crate::peek`] does for PER.
+    /// The identities of its UE, as [`crate::peek`] does for PER.
     pub fn peek(&self) -> Peek {
         let mut found = Peek {
             procedure_code: self.procedure_code(),

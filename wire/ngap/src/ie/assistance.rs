@@ -1,4 +1,4 @@
-//! What the core tells of a UE so that the radio can serve it better.
+//! Assistance information of the core about a UE.
 
 use whimbrel_ids::Tai;
 

@@ -1,4 +1,4 @@
-//! Whom to page, where and how.
+//! IEs of paging: the UE, the areas and the parameters.
 
 use whimbrel_ids::{STmsi, Tai};
 

@@ -5,7 +5,7 @@ use whimbrel_ids::Tai;
 use crate::aper::{Aper, Fault, Reader, Writer};
 use crate::ie::GlobalRanNodeId;
 
-/// From whom a SON configuration transfer comes, and to whom it goes.
+/// Source and target of a SON configuration transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SonConfigurationTransferEnds {
     /// Target RAN Node ID.

@@ -1,4 +1,4 @@
-//! PFD Contents: how an application's packets are told.
+//! PFD Contents: how an application's packets are detected.
 
 use whimbrel_ids::{DecodeErrorKind, Reader};
 
@@ -79,7 +79,7 @@ fn further<T>(
     Ok(())
 }
 
-/// What stands behind the name: text, or no octets where nothing is said.
+/// The value after the name: text, or no octets if there is none.
 fn protocol(r: &mut Reader<'_>) -> Result<Option<Box<str>>, Error> {
     Ok(Some(word(r)?).filter(|w| !w.is_empty()))
 }

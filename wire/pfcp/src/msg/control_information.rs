@@ -1,4 +1,4 @@
-//! Load and overload control: what a UP function tells of itself in its session messages (TS 29.244 §6.2.3, §6.2.4).
+//! Load and overload control: information of a UP function in its session messages (TS 29.244 §6.2.3, §6.2.4).
 
 use crate::codec::grouped;
 use crate::ie::{Metric, PackedTimer, SequenceNumber};

@@ -33,7 +33,7 @@ grouped! {
         127 => create_traffic_endpoints: many CreateTrafficEndpoint,
         /// Type of the PDU session.
         113 => pdn_type: conditional PdnType,
-        /// Silence after which the CP function is told.
+        /// User plane inactivity timer.
         117 => user_plane_inactivity_timer: optional UserPlaneInactivityTimer,
         /// Whose session it is.
         141 => user_id: optional UserId,

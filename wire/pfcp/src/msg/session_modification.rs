@@ -58,7 +58,7 @@ grouped! {
         49 => pfcpsmreq_flags: conditional SessionModificationFlags,
         /// Usage rules to report at once.
         77 => query_urrs: many QueryUrr,
-        /// Silence after which the CP function is told.
+        /// User plane inactivity timer.
         117 => user_plane_inactivity_timer: conditional UserPlaneInactivityTimer,
         /// Correlates the reports with this query.
         125 => query_urr_reference: optional QueryUrrReference,

@@ -102,7 +102,7 @@ grouped! {
         145 => mac_addresses_removed: many MacAddresses,
     }
 
-    /// Application Detection Information (table 7.5.8.3-2). What identifies one instance of the application is not told.
+    /// Application Detection Information (table 7.5.8.3-2). The instance of the application is not reported.
     pub struct ApplicationDetectionInformation: "Application Detection Information" {
         /// The application.
         24 => application_id: required ApplicationId,
