@@ -10,8 +10,6 @@ use whimbrel_sctp_io::{AssociationId, Config, Refusal, Settings, Transport};
 
 use super::runner::{GnbPlace, RunError, RunnerConfig};
 
-/// PPID of NGAP (TS 38.412 §7).
-const PPID_NGAP: u32 = 60;
 /// First SCTP port of gNBs; one each, so that they may share an address. Outside Linux's ephemeral range (32768 to
 /// 60999).
 const SCTP_PORTS_FROM: u16 = 61_000;
@@ -286,10 +284,10 @@ impl Site {
         let per = if syntax == TransferSyntax::Per { to_per(octets) } else { None };
         let octets = per.as_deref().unwrap_or(octets);
         self.unflushed = true;
-        if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
+        if self.transport.send(association, stream, whimbrel_ngap::PPID, octets).is_err() {
             // The buffer is full: flushes it and tries once more; then the message is lost.
             self.transport.flush(now);
-            let _lost = self.transport.send(association, stream, PPID_NGAP, octets);
+            let _lost = self.transport.send(association, stream, whimbrel_ngap::PPID, octets);
         }
     }
 

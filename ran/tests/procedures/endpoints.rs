@@ -8,7 +8,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_ngap::{
     AmfConfigurationUpdate, AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem,
-    CpTransportLayerInformation, Message, RanConfigurationUpdateAcknowledge,
+    CpTransportLayerInformation, Message, PPID, RanConfigurationUpdateAcknowledge,
 };
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
@@ -17,7 +17,6 @@ use crate::network::Network;
 use crate::scenario::{SOCKETS, fleet, gnb, scenario, ues};
 
 const PORT: u16 = 38412;
-const NGAP: u32 = 60;
 /// Nothing of a UE is under way after so long a silence.
 const AT_REST: Duration = Duration::from_millis(60);
 
@@ -123,7 +122,7 @@ impl Pair<'_> {
         };
         let transport = self.hosts[host].as_mut().unwrap();
         for (stream, octets) in answers {
-            transport.send(from, stream, NGAP, &octets).unwrap();
+            transport.send(from, stream, PPID, &octets).unwrap();
         }
     }
 
@@ -156,9 +155,9 @@ impl Pair<'_> {
             let mut update = AmfConfigurationUpdate::new();
             update.amf_tnl_association_to_remove_list =
                 vec![AmfTnlAssociationToRemoveItem::new(information(from))];
-            transport.send(line, 0, NGAP, &Message::from(update).to_vec()).unwrap();
+            transport.send(line, 0, PPID, &Message::from(update).to_vec()).unwrap();
         }
-        transport.send(line, 0, NGAP, &Self::announcement(from)).unwrap();
+        transport.send(line, 0, PPID, &Self::announcement(from)).unwrap();
     }
 }
 

@@ -30,7 +30,6 @@ use crate::rng::Rng;
 /// gNBs and UEs of one part of the fuzzer.
 pub(crate) const GNBS: u8 = 3;
 pub(crate) const UES: u16 = 18;
-const PPID_NGAP: u32 = 60;
 /// Messages, names and tunnels that are remembered to be used again.
 const KEPT_MAX: usize = 64;
 /// How long a gNB waits before it connects again.
@@ -465,7 +464,7 @@ impl Radio {
     /// Sends one message over and over: as many as fit go out in one packet.
     pub(crate) fn flood(&mut self, times: usize, octets: &[u8]) {
         for n in 0..times {
-            self.raw(1, 0, PPID_NGAP, octets);
+            self.raw(1, 0, whimbrel_ngap::PPID, octets);
             if n % 500 == 0 {
                 self.pump(Duration::from_millis(1));
             }
@@ -534,7 +533,7 @@ impl Radio {
                 let now = self.clock.now();
                 let Some(site) = self.site(2) else { return };
                 let Some(association) = site.association.filter(|_| site.up) else { return };
-                if site.transport.send(association, 1, PPID_NGAP, &octets).is_ok() {
+                if site.transport.send(association, 1, whimbrel_ngap::PPID, &octets).is_ok() {
                     site.transport.flush(now);
                     break;
                 }
@@ -558,16 +557,16 @@ impl Radio {
             |stream, ppid, octets: &[u8]| _ = site.transport.send(association, stream, ppid, octets);
         match rng.below(6) {
             0 => send(0, rng.number() as u32, &sample),
-            1 => send(rng.below(32) as u16, PPID_NGAP, &sample),
-            2 => (0..50).for_each(|_| send(0, PPID_NGAP, &[0])),
+            1 => send(rng.below(32) as u16, whimbrel_ngap::PPID, &sample),
+            2 => (0..50).for_each(|_| send(0, whimbrel_ngap::PPID, &[0])),
             3 => {
                 let n = 32_000 + rng.below(40_000);
-                send(1, PPID_NGAP, &rng.octets(n));
+                send(1, whimbrel_ngap::PPID, &rng.octets(n));
             }
-            4 => (0..200).for_each(|_| send(1, PPID_NGAP, &sample)),
+            4 => (0..200).for_each(|_| send(1, whimbrel_ngap::PPID, &sample)),
             _ => {
                 let n = 1 + rng.below(40);
-                send(0, PPID_NGAP, &rng.octets(n));
+                send(0, whimbrel_ngap::PPID, &rng.octets(n));
             }
         }
         site.transport.flush(now);
@@ -871,7 +870,7 @@ impl Site {
     fn emit(&mut self, stream: u16, octets: &[u8]) {
         if let Some(association) = self.association.filter(|_| self.up && !octets.is_empty()) {
             // A message for which there is no room is lost, as on any network.
-            let _ = self.transport.send(association, stream, PPID_NGAP, octets);
+            let _ = self.transport.send(association, stream, whimbrel_ngap::PPID, octets);
         }
     }
 }

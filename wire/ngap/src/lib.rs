@@ -12,6 +12,9 @@
 
 #![forbid(unsafe_code)]
 
+/// SCTP payload protocol identifier of NGAP (TS 38.412 §7).
+pub const PPID: u32 = 60;
+
 #[macro_use]
 pub mod fast;
 #[macro_use]
@@ -34,7 +37,7 @@ pub mod transfer;
 
 pub use container::OtherChoice;
 pub use ie::*;
-pub use message::Message;
+pub use message::{Message, ProcedureCode};
 pub use msg::*;
 pub use peek::{Peek, peek};
 pub use refusal::{Refusal, RefusalKind};

@@ -4,6 +4,7 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, STmsi, Tmsi};
 
 use crate::fast::{Form, View};
 use crate::ie::TriggeringMessage;
+use crate::message::ProcedureCode;
 use crate::syntax::TransferSyntax;
 
 /// The most IEs that are looked at: the longest message of TS 38.413 has fewer than 64.
@@ -13,7 +14,7 @@ const IES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// The procedure.
-    pub procedure_code: u8,
+    pub procedure_code: ProcedureCode,
     /// Which message of the procedure.
     pub kind: TriggeringMessage,
     /// The AMF's name of the UE, if the message has one at its top level.
@@ -41,8 +42,13 @@ fn peek_per(octets: &[u8]) -> Option<Peek> {
         2 => TriggeringMessage::UnsuccessfulOutcome,
         _ => return None,
     };
-    let mut found =
-        Peek { procedure_code, kind, amf_ue_ngap_id: None, ran_ue_ngap_id: None, five_g_s_tmsi: None };
+    let mut found = Peek {
+        procedure_code: ProcedureCode(procedure_code),
+        kind,
+        amf_ue_ngap_id: None,
+        ran_ue_ngap_id: None,
+        five_g_s_tmsi: None,
+    };
     // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the UE.
     let content =
         rest.get(if rest.first().is_some_and(|o| o >> 6 == 2) { 2 } else { 1 }..).unwrap_or_default();
@@ -222,7 +228,7 @@ mod tests {
         let m = Message::from(UplinkNasTransport::new(AmfUeNgapId::new(7).unwrap(), RanUeNgapId(9), vec![1]));
         let octets = m.to_vec();
         for n in 3..octets.len() {
-            assert_eq!(peek(&octets[..n]).unwrap().procedure_code, 46);
+            assert_eq!(peek(&octets[..n]).unwrap().procedure_code, ProcedureCode::UPLINK_NAS_TRANSPORT);
         }
         // The length says more than came: the CTA still finds the UE, the decoder refuses.
         assert_eq!(peek(&octets[..octets.len() - 1]).unwrap().ran_ue_ngap_id, Some(RanUeNgapId(9)));

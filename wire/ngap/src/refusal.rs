@@ -7,7 +7,7 @@ use whimbrel_ids::{AmfUeNgapId, DecodeError, DecodeErrorKind, RanUeNgapId};
 use crate::container::Diagnosis;
 use crate::fast::{Form, View};
 use crate::ie::{Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage};
-use crate::message::Head;
+use crate::message::{Head, ProcedureCode};
 use crate::msg::ErrorIndication;
 use crate::peek::peek;
 
@@ -32,7 +32,7 @@ pub struct Refusal {
     /// Why.
     pub kind: RefusalKind,
     /// The procedure, if the message could be read so far.
-    pub procedure_code: Option<u8>,
+    pub procedure_code: Option<ProcedureCode>,
     /// Which message of the procedure.
     pub triggering_message: Option<TriggeringMessage>,
     /// The criticality of the procedure, as its sender gave it.
@@ -113,7 +113,7 @@ impl Refusal {
     /// The diagnostics to answer with.
     pub fn criticality_diagnostics(&self) -> CriticalityDiagnostics {
         CriticalityDiagnostics {
-            procedure_code: self.procedure_code,
+            procedure_code: self.procedure_code.map(|c| c.0),
             triggering_message: self.triggering_message,
             procedure_criticality: self.procedure_criticality,
             ies: self.ies.clone(),

@@ -134,7 +134,7 @@ fn unknown_procedures_by_criticality() {
     assert_eq!(notify.cause(), Some(CauseProtocol::AbstractSyntaxErrorIgnoreAndNotify.into()));
     let reject = refuse(REJECT);
     assert_eq!(reject.cause(), Some(CauseProtocol::AbstractSyntaxErrorReject.into()));
-    assert_eq!(reject.procedure_code, Some(200));
+    assert_eq!(reject.procedure_code, Some(ProcedureCode(200)));
     assert_eq!(reject.amf_ue_ngap_id, AmfUeNgapId::new(7));
     // Nor is there an unsuccessful outcome of NAS transport.
     assert!(Message::decode(&message(0x40, 46, REJECT, &[AMF_UE])).is_err());

@@ -15,7 +15,7 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Prf, UeContext, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ngap::ie::TriggeringMessage;
-use whimbrel_ngap::{Peek, TransferSyntax};
+use whimbrel_ngap::{Peek, ProcedureCode, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
 use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
@@ -884,7 +884,8 @@ fn asks_for_context(octets: &[u8]) -> bool {
 }
 
 fn is_handover_required(peek: &Peek) -> bool {
-    peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
+    peek.procedure_code == ProcedureCode::HANDOVER_PREPARATION
+        && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 /// A successful outcome.

@@ -271,7 +271,7 @@ impl End {
     }
 
     fn send(&mut self, association: AssociationId, octets: &[u8]) {
-        let send = Send { association, stream: 1, ppid: 60, unordered: false, octets };
+        let send = Send { association, stream: 1, ppid: whimbrel_ngap::PPID, unordered: false, octets };
         self.endpoint.send(send).expect("there is room");
     }
 

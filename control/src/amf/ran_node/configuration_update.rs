@@ -14,16 +14,13 @@ use whimbrel_ngap::msg::{
     AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
     RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure,
 };
-use whimbrel_ngap::{Message, Refusal, RefusalKind};
+use whimbrel_ngap::{Message, ProcedureCode, Refusal, RefusalKind};
 
 use super::setup::{RETRY_AFTER, check_supported, gnb_id, node_name};
 use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
 use crate::config::{Amf, Config};
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
-
-/// Procedure code of RAN Configuration Update (TS 38.413 §9.4.7).
-const RAN_CONFIGURATION_UPDATE: u8 = 35;
 
 /// How often an update is repeated for a gNB that answers with a time to wait.
 const ATTEMPTS: u8 = 5;
@@ -281,7 +278,7 @@ fn time_to_wait(wait: TimeToWait) -> Duration {
 
 /// RAN CONFIGURATION UPDATE FAILURE for an update that could not be taken (§8.7.2.4, §10.3.5); `None` if it was none.
 pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
-    let update = refusal.procedure_code == Some(RAN_CONFIGURATION_UPDATE)
+    let update = refusal.procedure_code == Some(ProcedureCode::RAN_CONFIGURATION_UPDATE)
         && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
     if !update || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
         return None;

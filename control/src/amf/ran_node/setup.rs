@@ -7,15 +7,12 @@ use whimbrel_ngap::ie::{
     ResetType, ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{NgSetupFailure, NgSetupRequest, NgSetupResponse};
-use whimbrel_ngap::{Message, Refusal, RefusalKind};
+use whimbrel_ngap::{Message, ProcedureCode, Refusal, RefusalKind};
 
 use super::{RanNode, RanNodes, RanOutput, Reset};
 use crate::config::Config;
 use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy, SetupRefusal};
-
-/// Procedure code of NG Setup (TS 38.413 §9.4.7).
-const NG_SETUP: u8 = 21;
 
 impl RanNodes {
     pub(super) fn ng_setup(
@@ -110,7 +107,7 @@ pub(super) const RETRY_AFTER: TimeToWait = TimeToWait::V10s;
 
 /// NG SETUP FAILURE for a request that could not be taken (§8.7.1.4, §10.3.5); `None` if it was none.
 pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
-    let request = refusal.procedure_code == Some(NG_SETUP)
+    let request = refusal.procedure_code == Some(ProcedureCode::NG_SETUP)
         && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
     if !request || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
         return None; // §10.2: a transfer syntax error is answered by ERROR INDICATION

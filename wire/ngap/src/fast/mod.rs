@@ -193,7 +193,7 @@ impl Message {
         plan.add_only(Inline::Union);
         let table = w.table(w.root(), &plan);
         let spot = plan.spot(table, 0, Inline::Union);
-        w.put(spot.tag, [number(self.procedure_code(), self.kind())]);
+        w.put(spot.tag, [number(self.procedure_code().0, self.kind())]);
         self.put_body(spot, &mut w);
     }
 

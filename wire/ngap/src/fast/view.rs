@@ -6,7 +6,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use super::{Fast, optional};
 use crate::aper::codec::Own;
 use crate::ie::{TriggeringMessage, UeNgapIds};
-use crate::message::Message;
+use crate::message::{Message, ProcedureCode};
 use crate::peek::{
     ID_AMF_UE_NGAP_ID, ID_FIVE_G_S_TMSI, ID_RAN_UE_NGAP_ID, ID_SOURCE_AMF_UE_NGAP_ID, ID_UE_NGAP_IDS, Peek,
 };
@@ -35,8 +35,8 @@ impl<'a> View<'a> {
     }
 
     /// The code of the message's procedure.
-    pub fn procedure_code(&self) -> u8 {
-        (self.number - 1) / 3
+    pub fn procedure_code(&self) -> ProcedureCode {
+        ProcedureCode((self.number - 1) / 3)
     }
 
     /// Which message of its procedure this is.
