@@ -86,7 +86,7 @@ fn handle_command(ue: Ue, command: Command) {
         Command::SubscriptionChanged => amf::subscription_change::notified(ue),
         Command::PolicyChanged => {
             smf::policy_change::policy_changed(ue);
-            smf::area::area_changed(ue);
+            area_changed(ue);
             amf::ladn::changed(ue);
         }
         Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
@@ -95,6 +95,12 @@ fn handle_command(ue: Ue, command: Command) {
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }
+}
+
+/// The UE's tracking area or its data networks' service areas have changed.
+fn area_changed(ue: Ue) {
+    ue.with(|p| p.amf.moved = false);
+    smf::area::area_changed(ue);
 }
 
 /// After each input: deletes the context of a UE that is not registered and has no procedure. Else unauthenticated UEs
@@ -109,7 +115,7 @@ pub(crate) fn housekeeping(ue: Ue) {
         amf::subscription_change::begin_if_due(ue);
     }
     if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
-        smf::area::area_changed(ue);
+        area_changed(ue);
     }
     amf::deregistration::deregister_if_requested(ue);
     amf::reachability::report_if_requested(ue);

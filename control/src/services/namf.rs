@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Tai};
 use whimbrel_nas::sm;
 
 use super::Answer;
@@ -20,6 +20,25 @@ pub(crate) enum N2SmInformation {
     Release,
     /// PDU_RES_MOD_REQ, with its transfer.
     Modify(Vec<u8>),
+}
+
+/// The AMF's state of a UE that its sessions depend on.
+///
+/// Deviation: TS 29.502 §6.1.6.2.2 and §6.1.6.2.11 have the AMF send it and each change; here the SMF asks, so that there is one copy.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct UeState {
+    /// 5GMM-REGISTERED.
+    pub(crate) registered: bool,
+    /// 5GMM-CONNECTED.
+    pub(crate) connected: bool,
+    /// NAS security is established on the connection.
+    pub(crate) secured: bool,
+    /// The gNB has the UE's context.
+    pub(crate) context_set_up: bool,
+    /// The UE comes from another AMF, and its sessions were not handed over yet.
+    pub(crate) incoming: bool,
+    /// The tracking area where it was last seen.
+    pub(crate) tai: Option<Tai>,
 }
 
 /// The service operations of the AMF. `ue` names the UE.
@@ -46,6 +65,12 @@ pub(crate) trait NamfCommunication: Sync {
     fn page_if_awaited(&self, ue: Ue);
     /// How long an idle UE cannot be paged (TS 23.502 §4.2.3.3 step 2): MICO mode or eDRX.
     fn unreachable_for(&self, ue: Ue) -> Option<Duration>;
+    /// The state of the UE.
+    fn ue_state(&self, ue: Ue) -> UeState;
+    /// The UE's registration area (TS 24.501 §5.3.4).
+    fn registration_area(&self, ue: Ue) -> Vec<Tai>;
+    /// A session has got its user plane: the connection is in use, and a follow-on request has been fulfilled.
+    fn user_plane_activated(&self, ue: Ue);
     /// Waits until no handover is in progress.
     fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>>;
     /// A session was used or has ended: restarts the inactivity timer of the connection (TS 24.501 §5.3.1.3).

@@ -21,7 +21,7 @@ pub(crate) fn barred(p: &UeContext, s: &SmContext, config: &Config, tac: Tac) ->
     if outside(config, &s.dnn, tac) {
         return Some(MmCause::LadnNotAvailable);
     }
-    let area = p.amf.subscription.as_ref()?.restrictions.service_area.as_ref()?;
+    let area = p.subscription()?.restrictions.service_area.as_ref()?;
     (!area.allows(tac)).then_some(MmCause::RestrictedServiceArea)
 }
 
@@ -33,29 +33,30 @@ pub(super) fn outside(config: &Config, dnn: &whimbrel_ids::Dnn, tac: Tac) -> boo
 
 /// Whether a session must not have a user plane in the UE's present area.
 pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
-    let config = ue.config();
+    let (config, tai) = (ue.config(), ue.amf().ue_state(ue).tai);
     ue.with(|p| {
-        let (Some(tai), Some(s)) = (p.amf.tai, p.sessions.get(&psi)) else { return false };
+        let (Some(tai), Some(s)) = (tai, p.sessions.get(&psi)) else { return false };
         barred(p, s, &config, tai.tac).is_some()
     })
 }
 
 /// The part of the registration area in which a waiting session may have its user plane: the UE is paged only there (TS
 /// 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
-pub(crate) fn where_awaited(p: &UeContext, config: &Config) -> Vec<Tai> {
+pub(crate) fn where_awaited(ue: Ue) -> Vec<Tai> {
+    let (config, area) = (ue.config(), ue.amf().registration_area(ue));
     let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.pending_change.is_some();
-    let may = |tai: &&Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, config, tai.tac).is_none());
-    p.amf.registration_area.iter().filter(may).copied().collect()
+    ue.with(|p| {
+        let may =
+            |tai: &Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, &config, tai.tac).is_none());
+        area.into_iter().filter(may).collect()
+    })
 }
 
 /// The UE's tracking area has changed: deactivates or releases sessions that are not allowed there.
 pub(crate) fn area_changed(ue: Ue) {
-    let config = ue.config();
+    let (config, state) = (ue.config(), ue.amf().ue_state(ue));
+    let Some(tai) = state.tai.filter(|_| state.registered && state.connected) else { return };
     let gone: Vec<(PduSessionId, MmCause, bool)> = ue.with(|p| {
-        p.amf.moved = false;
-        let Some(tai) = p.amf.tai.filter(|_| p.amf.registered && p.amf.connection.is_some()) else {
-            return Vec::new();
-        };
         let ends = |s: &SmContext| {
             let ladn = config.smf.data_networks.get(&s.dnn).and_then(|n| n.ladn.as_ref());
             ladn.is_some_and(|l| l.release)

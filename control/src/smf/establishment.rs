@@ -122,7 +122,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let config = ue.config();
     let network = config.smf.data_networks.get(&data.dnn);
     let network = network.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
-    let here = ue.with(|p| p.amf.tai);
+    let here = ue.amf().ue_state(ue).tai;
     if let Some(tai) = here.filter(|tai| !data.emergency && area::outside(&config, &data.dnn, tai.tac)) {
         return Err(Refusal::OutOfLadn(data.dnn.clone(), tai));
     }
@@ -198,7 +198,7 @@ fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result
 
 /// The subscription for this slice and data network.
 fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refusal> {
-    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+    let subscription = ue.with(|p| p.subscription().cloned()).ok_or(Refusal::NoIdentity)?;
     let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
     let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
     subscribed.ok_or_else(|| Refusal::DnnNotSubscribed {

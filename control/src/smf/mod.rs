@@ -175,7 +175,7 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
 /// The UE-AMBR: the sum of the session AMBRs with a user plane and of these, limited by the subscription (TS 23.501
 /// §5.7.2.6).
 pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr> {
-    let most = ue.amf.subscription.as_ref()?.ue_ambr;
+    let most = ue.subscription()?.ue_ambr;
     let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
     let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
     let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {

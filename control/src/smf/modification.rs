@@ -42,11 +42,12 @@ pub(crate) fn begin_pending_changes(ue: Ue) {
     if !ue.with(|p| has_pending_change(p)) {
         return;
     }
+    let state = ue.amf().ue_state(ue);
+    let there = state.secured && state.registered;
     let ready: Vec<PduSessionId> = ue.with(|p| {
         let at_rest =
             matches!(p.lanes.procedure(Lane::Mobility), None | Some(Procedure::ConfigurationUpdate))
                 && p.lanes.procedure(Lane::Handover).is_none(); // TS 23.502 §4.9.1.2.1: not while the gNB changes
-        let there = p.amf.connection.as_ref().is_some_and(|c| c.secured) && p.amf.registered;
         let due = p.sessions.iter().filter(|(psi, s)| {
             s.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
         });
@@ -283,6 +284,7 @@ impl Step {
         to: &PendingChange,
     ) -> Option<Self> {
         let lifetime = ue.config().timers.pdu_session_address_lifetime;
+        let set_up = ue.amf().ue_state(ue).context_set_up;
         ue.with(|p| {
             let session = p.sessions.get_mut(&psi)?;
             session.pti = to_ue.pti;
@@ -303,7 +305,6 @@ impl Step {
             let command = sm::Message::new(psi, to_ue.pti, m);
             let at_gnb = session.up == UpState::Active;
             let transfer = at_gnb.then(|| transfer(from, to)).flatten();
-            let set_up = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
             Some(Self { command, transfer: transfer.filter(|_| set_up) })
         })
     }

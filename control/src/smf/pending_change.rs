@@ -121,7 +121,7 @@ pub(super) fn without(ue: Ue, psi: PduSessionId, lost: &[Qfi]) {
 /// The flow policies of a session.
 pub(super) fn policies<'a>(p: &'a UeContext, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
     let network = config.smf.data_networks.get(&s.dnn).map_or(&[][..], |n| &n.flows);
-    let slice = p.amf.subscription.as_ref().and_then(|sub| sub.slice(s.s_nssai));
+    let slice = p.subscription().and_then(|sub| sub.slice(s.s_nssai));
     let dnn = slice.and_then(|slice| slice.dnns.iter().find(|d| d.dnn == s.dnn));
     merged(network, dnn.map_or(&[], |d| &d.flows)).collect()
 }

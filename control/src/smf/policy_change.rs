@@ -54,7 +54,7 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
 
 fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
     let network = config.smf.data_networks.get(&s.dnn);
-    let now = p.amf.subscription.as_ref().and_then(|n| terms(n, s));
+    let now = p.subscription().and_then(|n| terms(n, s));
     let (Some(network), Some(now)) = (network, now) else {
         return Verdict::Release(SmCause::RegularDeactivation);
     };

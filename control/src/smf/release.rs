@@ -27,7 +27,7 @@ pub(super) fn by_network(ue: Ue, psi: PduSessionId, cause: SmCause) {
 /// The AMF releases a session (TS 23.502 §4.3.4.2 step 1f): a connected UE gets the command; an idle one sees it in the
 /// PDU session status when it returns.
 pub(crate) fn withdraw(ue: Ue, psi: PduSessionId, cause: SmCause) {
-    if ue.with(|p| p.amf.connection.is_some()) {
+    if ue.amf().ue_state(ue).connected {
         by_network(ue, psi, cause);
     } else {
         release_locally(ue, psi);
@@ -68,12 +68,11 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
     ue.amf().handover_over(ue).await?;
     let at_gnb = ue.with(|p| {
         let session = p.sessions.get_mut(&psi);
-        let stands = session.is_some_and(|s| {
+        session.is_some_and(|s| {
             s.pti = pti;
             s.up != UpState::Inactive || coming_up
-        });
-        stands && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
-    });
+        })
+    }) && ue.amf().ue_state(ue).context_set_up;
     let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", "T3592", ue.config().timers.t3592);
     if at_gnb {
         ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Release);
@@ -99,11 +98,8 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
 /// Releases a session without a message to the UE. Its gNB gets the command.
 pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
     let coming_up = up_connection::is_coming_up(ue, psi);
-    let at_gnb = ue.with(|p| {
-        let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
-        (active || coming_up) && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
-    });
-    if at_gnb {
+    let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    if (active || coming_up) && ue.amf().ue_state(ue).context_set_up {
         release_at_gnb(ue, psi);
     }
     forget(ue, psi);
@@ -128,7 +124,7 @@ pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
     let sessions: Vec<PduSessionId> =
         ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());
-    let connected = ue.with(|p| p.amf.connection.is_some());
+    let connected = ue.amf().ue_state(ue).connected;
     for psi in sessions {
         let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));
         if establishing {

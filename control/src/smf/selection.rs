@@ -42,10 +42,9 @@ pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, 
     {
         return Ok(UpfId(0)); // the common case
     }
-    let random = ue.random();
+    let (random, tac) = (ue.random(), ue.amf().ue_state(ue).tai.map(|t| t.tac));
     ue.with(|p| {
         let s = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
-        let tac = p.amf.tai.map(|t| t.tac);
         let wish = Wish { slice: s.s_nssai, dnn: &s.dnn, tac, emergency: s.emergency };
         among(upfs, &states, &wish, tried, random)
     })

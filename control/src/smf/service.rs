@@ -103,8 +103,7 @@ impl NsmfPduSession for Smf {
     }
 
     fn paging_area(&self, ue: Ue) -> Vec<Tai> {
-        let config = ue.config();
-        ue.with(|p| area::where_awaited(p, &config))
+        area::where_awaited(ue)
     }
 
     fn paging_deferred(&self, ue: Ue, why: &'static str) {

@@ -130,11 +130,8 @@ pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.active_at(tunnel);
         }
-        p.amf.connection_until = None;
-        if let Some(c) = &mut p.amf.connection {
-            c.follow_on = false; // the announced data have arrived
-        }
     });
+    ue.amf().user_plane_activated(ue);
     // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: the flows that the gNB refused are removed at UE and UPF.
     pending_change::without(ue, psi, &failed);
     Ok(())
@@ -319,7 +316,7 @@ pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
 /// The UPF has lost the session, or does not answer: it is released, and a connected UE is asked to set it up again (TS
 /// 23.527 §4.3.2).
 fn lost_at_upf(ue: Ue, psi: PduSessionId) {
-    if ue.with(|p| p.amf.connection.is_some()) {
+    if ue.amf().ue_state(ue).connected {
         super::release::by_network(ue, psi, SmCause::ReactivationRequested);
     } else {
         super::n4::delete(ue, psi);
@@ -346,9 +343,9 @@ pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
         p.sessions.get_mut(&psi).is_none_or(|s| {
             s.inactive();
             s.up_seid.is_some()
-        }) || p.amf.inbound().is_none()
+        })
     });
-    if !ours {
+    if !ours && ue.amf().ue_state(ue).incoming {
         return; // the UPF is updated once the former SMF has handed the session over
     }
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {

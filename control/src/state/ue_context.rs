@@ -1,6 +1,7 @@
 //! The state of one UE: plain data, driven by an ordered log of inputs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
@@ -8,6 +9,7 @@ use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 use super::amf_context::AmfContext;
 use super::connection::Connection;
 use super::sm_context::SmContext;
+use super::subscription::Subscription;
 use crate::envelope::{Batch, N2Names, Subject, UeId};
 use crate::procedure::Lanes;
 
@@ -42,6 +44,11 @@ impl UeContext {
         }
     }
 
+    /// Its subscription, as read from the UDM (Nudm_SDM_Get): one copy for AMF and SMF.
+    pub(crate) fn subscription(&self) -> Option<&Arc<Subscription>> {
+        self.amf.subscription.as_ref()
+    }
+
     /// Its known identities.
     pub fn subject(&self) -> Subject {
         Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
@@ -52,7 +59,7 @@ impl UeContext {
         self.amf.connection.as_ref().map(|c| c.ran_ue_ngap_id)
     }
 
-    /// Its 5GMM states as text.
+    /// 5GMM-CONNECTED.
     pub fn is_connected(&self) -> bool {
         self.amf.connection.is_some()
     }

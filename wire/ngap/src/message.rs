@@ -94,7 +94,7 @@ macro_rules! procedures {
             ) -> Result<Message, whimbrel_ids::DecodeError> {
                 match slot.tag() {
                     $($(
-                        tag if tag == const { fast::number($code, procedures!(@kind $outcome)) } =>
+                        tag if tag == const { fast::number(ProcedureCode::$constant, procedures!(@kind $outcome)) } =>
                             <Own as Fast<$name>>::get(slot).map(Message::$name),
                     )*)*
                     _ => Err(slot.error(whimbrel_ids::DecodeErrorKind::Unknown)),
@@ -105,7 +105,7 @@ macro_rules! procedures {
             pub(crate) fn places(number: u8) -> Option<&'static [(u16, usize)]> {
                 match number {
                     $($(
-                        n if n == const { fast::number($code, procedures!(@kind $outcome)) } =>
+                        n if n == const { fast::number(ProcedureCode::$constant, procedures!(@kind $outcome)) } =>
                             Some(<$name as fast::Places>::PLACES),
                     )*)*
                     _ => None,
@@ -116,7 +116,7 @@ macro_rules! procedures {
             pub(crate) fn declare_all(s: &mut whimbrel_fastwire::Schema) {
                 let alternatives = [$($((
                     stringify!($name).to_owned(),
-                    fast::number($code, procedures!(@kind $outcome)),
+                    fast::number(ProcedureCode::$constant, procedures!(@kind $outcome)),
                     <Own as Fast<$name>>::declare(s),
                 )),*),*];
                 s.union("Message", &alternatives);

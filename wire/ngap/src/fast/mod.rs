@@ -24,7 +24,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use crate::aper::codec::{self, Int, Own};
 use crate::container::OtherChoice;
 use crate::ie::{Criticality, TriggeringMessage};
-use crate::message::Message;
+use crate::message::{Message, ProcedureCode};
 
 /// A form for values of type `T`.
 pub(crate) trait Fast<T> {
@@ -48,8 +48,8 @@ pub(crate) trait Places {
 pub const OTHER: u8 = 255;
 
 /// The number of a message in the union of all.
-pub const fn number(procedure_code: u8, kind: TriggeringMessage) -> u8 {
-    procedure_code * 3 + kind as u8 + 1
+pub const fn number(procedure_code: ProcedureCode, kind: TriggeringMessage) -> u8 {
+    procedure_code.0 * 3 + kind as u8 + 1
 }
 
 /// Where a value within a choice stands.
@@ -193,7 +193,7 @@ impl Message {
         plan.add_only(Inline::Union);
         let table = w.table(w.root(), &plan);
         let spot = plan.spot(table, 0, Inline::Union);
-        w.put(spot.tag, [number(self.procedure_code().0, self.kind())]);
+        w.put(spot.tag, [number(self.procedure_code(), self.kind())]);
         self.put_body(spot, &mut w);
     }
 
