@@ -281,7 +281,10 @@ impl Cpfs {
             self.ledgers.insert(ue, ledger);
         }
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
-        let ((by, term), marked) = (ledger.assignment(), ledger.mark());
+        let (by, term) = ledger.assignment();
+        #[cfg(any(test, feature = "experiments"))]
+        let marked = ledger.mark();
+        #[cfg(any(test, feature = "experiments"))]
         self.outdated(ue, marked, out);
         let log = self.log_of(ue, by);
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
