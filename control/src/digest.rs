@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bit_and_each_length_shows() {
+    fn each_bit_and_each_length_changes_the_digest() {
         let octets = [0xa5; 100];
         let mut all: BTreeSet<u64> = (0..octets.len()).map(|n| digest(0, &octets[..n])).collect();
         let zeros = (0..100).map(|n| digest(0, &[0; 100][..n]));

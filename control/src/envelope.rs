@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seid_leads_back_to_the_ue() {
+    fn a_seid_identifies_its_ue() {
         let ue = UeId { slot: UeId::SLOTS - 1, generation: u16::MAX };
         for attempt in [0, 1, u16::MAX] {
             assert_eq!(UeId::from_seid(ue.seid(15, attempt)), Some((ue, 15)));

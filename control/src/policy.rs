@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §5.7.2.5
-    fn contradictions_are_found() {
+    fn contradictory_policies_are_refused() {
         assert_eq!(voice().check(), Ok(()));
         assert_eq!(FlowPolicy { gbr: None, ..voice() }.check(), Err(InvalidFlow::Rates(FiveQi(1))));
         let best_effort = FlowPolicy { five_qi: FiveQi(9), ..voice() };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn treatments_that_cannot_be_are_found() {
+    fn invalid_treatments_are_refused() {
         let check = |flow: FlowPolicy, treatment: Treatment| flow.check_with(&treatment).err();
         let with = |applications: &[&str]| Treatment {
             applications: applications.iter().map(|a| Box::from(*a)).collect(),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test] // TS 23.503 §6.3.1: the subscriber's own come before the data network's
-    fn a_subscribers_flow_takes_the_place_of_the_networks() {
+    fn a_subscribers_flow_replaces_the_networks() {
         let other = FlowPolicy { name: "game".parse().unwrap(), ..voice() };
         let own = FlowPolicy { precedence: 20, ..voice() };
         let (network, subscriber) = ([voice(), other], [own]);

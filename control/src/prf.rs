@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permutation_has_an_inverse_and_hides_order() {
+    fn permutation_is_invertible_and_hides_order() {
         let prf = Prf::new(&[7; 16]);
         let images: Vec<u32> = (0..4096).map(|v| prf.permute(v)).collect();
         assert!(images.iter().enumerate().all(|(v, &p)| prf.restore(p) == v as u32));

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_was_subscribed_or_configured_since_is_mended() {
+    fn a_slice_that_was_added_since_needs_no_remedy() {
         let refusal = Refusal::NoSlice { requested: vec![s("2")], subscribed: vec![s("3")] };
         let (config, subscription) = ground(&["2"], &["2", "3"]);
         assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 2 was subscribed later"));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracking_area_of_another_network_is_not_to_be_added_to_tacs() {
+    fn no_remedy_adds_a_tracking_area_of_another_plmn() {
         let (config, subscription) = ground(&["1"], &["1"]);
         let other = Tai { plmn: "001/01".parse().unwrap(), tac: config.amf.tacs[0] };
         let Remedy::Fix(fix) = remedy(&Refusal::TaiNotServed(other), &config, &subscription) else {

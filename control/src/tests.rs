@@ -212,7 +212,7 @@ fn an_unknown_ue_that_deregisters_gets_its_accept() {
 }
 
 #[test] // what begins no connection leaves nothing behind, or a flood of it would fill the table
-fn a_first_message_that_begins_nothing_is_let_go() {
+fn a_first_message_that_starts_no_procedure_is_released() {
     let mut harness = UeHarness::unknown();
     let batch = harness.first_plain(IdentityResponse::new(MobileIdentity::NoIdentity));
     assert_eq!(batch.disposition, Disposition::Ended);
@@ -221,7 +221,7 @@ fn a_first_message_that_begins_nothing_is_let_go() {
 }
 
 #[test] // TS 24.501 §4.4.4.3: one that names this UE and is not protected is not this UE's
-fn an_unprotected_request_in_the_ues_name_does_not_touch_it() {
+fn an_unprotected_request_does_not_change_the_ue_that_it_names() {
     let mut harness = UeHarness::registered();
     let mut plain = Vec::new();
     mm::Message::from(registration_request(RegistrationKind::Initial)).encode(&mut plain);
@@ -258,7 +258,7 @@ fn an_input_of_a_lower_term_is_refused() {
 }
 
 #[test] // DESIGN: "key stream": a replayed output must match its digest, so different ones must differ
-fn digests_of_udm_requests_tell_them_apart() {
+fn digests_of_different_udm_requests_differ() {
     let other: whimbrel_ids::Supi = "999700000000002".parse().unwrap();
     let ask = |supi, rand| Request::GenerateAuthData {
         identity: Identity::Supi(supi),
@@ -288,7 +288,7 @@ fn a_ue_at_rest_is_small() {
 }
 
 #[test] // TS 24.501 §5.5.1.2.4 MICO: granted with the active time and the periodic timer that were asked for; or left out
-fn mico_is_granted_as_it_was_asked_for_or_left_out() {
+fn mico_is_granted_as_requested_or_left_out() {
     let timer = |s| whimbrel_nas::ie::GprsTimer3::from_duration(std::time::Duration::from_secs(s));
     let mut request = registration_request(RegistrationKind::MobilityUpdating);
     request.mico_indication = Some(Default::default());
@@ -326,7 +326,7 @@ fn a_service_request_of_an_unknown_ue_is_rejected() {
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 d, e: the network's deregistration outlasts a mobility update and yields to an initial registration
-fn a_deregistration_by_the_network_meets_a_registration() {
+fn a_registration_collides_with_a_network_deregistration() {
     let mut harness = UeHarness::registered();
     let batch = harness.input(Payload::Command(Command::Deregister));
     let asked = |m: &mm::Message| matches!(m, mm::Message::DeregistrationRequestUeTerminated(_));
@@ -438,7 +438,7 @@ fn an_ngksi_in_use_is_replaced() {
 }
 
 #[test] // TS 24.501 §5.4.1.3.7 d: #26: the UE does not take the challenge for one of 5G
-fn a_challenge_that_is_not_of_5g_is_asked_about_and_given_up() {
+fn a_challenge_refused_as_not_5g_leads_to_identification_and_fails() {
     let (mut harness, batch) = near_its_end();
     let batch = harness.udm(&batch, vector().0);
     assert!(!harness.downlink(&batch).is_empty());

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_one_upf_is_its_own() {
+    fn the_state_of_one_upf_does_not_affect_another() {
         let mut states = UpfStates::default();
         let state = UpfState { usable: true, load: 250, reduction: 7 };
         states.set(UpfId(15), state);

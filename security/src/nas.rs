@@ -184,7 +184,7 @@ pub enum ProtectError {
     CountExhausted,
 }
 
-/// Why a received message is not taken.
+/// Why a received message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnprotectError {
     /// The octets are no security protected 5GMM message.
@@ -224,7 +224,7 @@ impl From<DecodeError> for UnprotectError {
     }
 }
 
-/// How a message was protected that has been taken.
+/// How an accepted message was protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unprotected {
     /// Its security header type.
@@ -317,7 +317,7 @@ impl NasSecurityContext {
         *next = (*next + u32::from(counts)).min(NasCount::MAX + 1);
     }
 
-    /// Lets the expanded keys go; the next message expands them again.
+    /// Frees the expanded keys; the next message expands them again.
     pub fn release_schedules(&mut self) {
         self.schedules = None;
     }

@@ -14,10 +14,10 @@ use crate::store::Store;
 /// Subscribers of an excerpt at most: to read them takes a millisecond.
 pub const EXCERPT_MAX: usize = 64;
 
-/// What an excerpt is of: what is named here and not in it is not there.
+/// The range of an excerpt: a subscriber in the range that is not in the excerpt does not exist.
 #[derive(Serialize, Deserialize)]
 enum Of {
-    /// All whose digits come after these, up to those.
+    /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
     /// These.
     Some(BTreeSet<String>),
@@ -57,7 +57,7 @@ impl Excerpt {
     }
 }
 
-/// What became of an excerpt that was taken over.
+/// The result of taking an excerpt over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakenOver {
     /// Subscribers that were added or changed.
@@ -84,7 +84,7 @@ impl Store {
         Excerpt::of(Of::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
     }
 
-    /// Has what another store's excerpt says: of the subscribers that it is of, these and no others. What is so already is not written.
+    /// Makes this store equal to another store's excerpt within its range. Equal records are not written.
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
     pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {

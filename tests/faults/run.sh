@@ -54,7 +54,7 @@ one_sentence() {
 
 imsi() { printf 'imsi-9997000000000%02d' "$1"; }
 
-# No fault: a UE whose TUN device lies in a namespace of its own, where any program can use it.
+# No fault: a UE whose TUN device is in a namespace of its own, where any program can use it.
 any_program() {
   command -v ping >/dev/null || { echo "skip - any program: ping is not installed"; return; }
   ip netns add ue

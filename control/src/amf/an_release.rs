@@ -58,8 +58,8 @@ pub(crate) fn begin_reachability(ue: Ue) {
             p.amf.registered = false;
         }
         if p.amf.registered {
-            p.amf.reachable_until = Some(reach::given_up_at(p, &timers, now));
-            reach::goes_idle(p, now);
+            p.amf.reachable_until = Some(reach::implicitly_deregistered_at(p, &timers, now));
+            reach::becomes_idle(p, now);
             if let Some(security) = &mut p.amf.security {
                 security.release_schedules();
             }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test] // TS 33.501 §6.9.2.1.1: the first NH is NCC 1 and stays here; each gNB gets the one after, as the UE derives it
-    fn the_chain_goes_on_step_by_step() {
+    fn the_key_chain_advances_by_one_step_per_gnb() {
         let k_amf = KAmf::new([7; 32]);
         let mut amf = secured();
         let mut nh = k_amf.first_nh(&k_amf.k_gnb(NasCount::default()));

@@ -11,7 +11,7 @@ use whimbrel_nas::mm::RegistrationRequest;
 
 use super::authentication::{Claim, Failure, authenticate};
 use super::identification::ask_suci;
-use super::security_mode::{Secured, secure_nas, secure_nothing};
+use super::security_mode::{Secured, secure_nas, secure_with_null_algorithms};
 use crate::config::Emergency;
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
@@ -73,7 +73,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
     };
     let Some(suci) = claim else {
         return if unauthenticated {
-            secure_nothing(ue, request).await
+            secure_with_null_algorithms(ue, request).await
         } else {
             Err(Refusal::Emergency.into())
         };
@@ -88,7 +88,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             Ok(secured)
         }
         // TS 24.501 §5.4.1.3.5: the network may continue all the same.
-        Err(End::Refused(_)) if unauthenticated => secure_nothing(ue, request).await,
+        Err(End::Refused(_)) if unauthenticated => secure_with_null_algorithms(ue, request).await,
         Err(end) => Err(end),
     }
 }

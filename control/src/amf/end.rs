@@ -42,7 +42,9 @@ pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause
     match (registered && stays_registered(cause), registers_again(cause)) {
         (true, true) => release_later(ue),
         (true, false) => an_release::start(ue, CauseNas::NormalRelease.into()),
-        (false, true) if ue.with(|p| p.lanes.idle_but(Lane::Mobility)) => keep_connection(ue, Keys::Removed),
+        (false, true) if ue.with(|p| p.lanes.no_other_lane_runs(Lane::Mobility)) => {
+            keep_connection(ue, Keys::Removed)
+        }
         (false, _) => dismiss(ue),
     }
 }

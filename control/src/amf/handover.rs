@@ -347,14 +347,14 @@ pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     match ue.receive(notify, HANDOVER_EXECUTION).await {
         Ok(Input::Ngap(m)) => match *m {
             Message::HandoverNotify(m) => Ok(m.into()),
-            _ => Err(never_came()),
+            _ => Err(ue_did_not_arrive()),
         },
-        Ok(_) | Err(Interrupt::TimedOut) => Err(never_came()),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(ue_did_not_arrive()),
         Err(why) => Err(why.into()),
     }
 }
 
-pub(crate) fn never_came() -> Failed {
+pub(crate) fn ue_did_not_arrive() -> Failed {
     let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the UE did not come to the target");
     Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
 }
@@ -366,7 +366,7 @@ async fn arrive(
     admitted: &[Admitted],
     not_admitted: &[PduSessionId],
 ) -> Result<Option<Box<PathSwitchRequest>>, Interrupt> {
-    if let Some((association, amf_id)) = ue.with(source_that_left) {
+    if let Some((association, amf_id)) = ue.with(released_source) {
         note_released(ue, association, amf_id);
     }
     let Some((mut target, pending)) = ue.with(|p| {
@@ -414,7 +414,7 @@ async fn arrive(
 }
 
 /// The connection at the source if that was released before the UE arrived.
-fn source_that_left(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
+fn released_source(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
     let (target, source) = (ue.amf.target.as_ref()?, ue.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
 }

@@ -262,7 +262,7 @@ pub(crate) fn refuse(ue: Ue, further: &QueuedPathSwitch) {
 }
 
 /// The answer to PATH SWITCH REQUEST for a UE whose connection was released during the Xn handover.
-pub fn came_too_late(m: &PathSwitchRequest) -> Message {
+pub fn released_meanwhile(m: &PathSwitchRequest) -> Message {
     failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
 }
 

@@ -65,7 +65,7 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
 }
 
 /// The UE becomes idle: it can be paged during its active time, or without limit.
-pub(crate) fn goes_idle(ue: &mut UeContext, now: Instant) {
+pub(crate) fn becomes_idle(ue: &mut UeContext, now: Instant) {
     let mut reach = ue.amf.reach();
     reach.until = reach.mico.map(|active| now + active);
     ue.amf.set_reach(reach);
@@ -74,7 +74,7 @@ pub(crate) fn goes_idle(ue: &mut UeContext, now: Instant) {
 /// When a UE that becomes idle now is deregistered implicitly (TS 24.501 §5.3.7): after the mobile reachable timer, which is
 /// longer than T3512, and the implicit deregistration timer. With the strictly periodic registration timer, the time counts
 /// from the last registration, in 5GMM-CONNECTED too; if it expires while the UE is connected, it restarts.
-pub(crate) fn given_up_at(ue: &UeContext, timers: &Timers, now: Instant) -> Instant {
+pub(crate) fn implicitly_deregistered_at(ue: &UeContext, timers: &Timers, now: Instant) -> Instant {
     let reach = ue.amf.reach();
     let grace = timers.implicit_deregistration;
     let period = reach.t3512.unwrap_or(timers.t3512) + grace;
@@ -90,7 +90,7 @@ pub(crate) fn is_reachable(ue: &UeContext, now: Instant) -> bool {
 
 /// How long an idle UE may be unreachable, if longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): until its next paging time window,
 /// or its next periodic registration.
-pub(crate) fn sleeps_for(ue: &UeContext, now: Instant) -> Option<Duration> {
+pub(crate) fn unreachable_time(ue: &UeContext, now: Instant) -> Option<Duration> {
     let amf = &ue.amf;
     if amf.connection.is_some() || !amf.registered {
         return None;

@@ -158,7 +158,7 @@ fn must_authenticate(ue: Ue) -> bool {
 
 /// Steps 6 and 7: IDENTITY REQUEST.
 async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
-    started_over(request)?;
+    require_initial_registration(request)?;
     identify(ue, request).await.map(Claim::Received)
 }
 
@@ -182,7 +182,7 @@ fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequ
 
 /// A periodic registration lacks the IEs that a new context needs: the UE has to register initially (TS 24.501
 /// §5.5.1.3.5, cause #9).
-fn started_over(request: &RegistrationRequest) -> Result<(), End> {
+fn require_initial_registration(request: &RegistrationRequest) -> Result<(), End> {
     let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
     if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and reports the UE's state with it
-    fn a_gnb_takes_the_change() {
+    fn a_gnb_accepts_the_assistance_information() {
         let (mut harness, _, request) = registered_again();
         assert!(request.core_network_assistance_information_for_inactive.is_some());
         let mut taken = UeContextModificationResponse::new(request.amf_ue_ngap_id, RAN_ID);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test] // TS 38.413 §8.3.4.3, §8.3.4.4: a gNB that refuses the change, or says nothing, keeps the UE
-    fn a_gnb_does_not_take_the_change() {
+    fn a_gnb_refuses_the_assistance_information() {
         for silent in [false, true] {
             let (mut harness, batch, request) = registered_again();
             let cause = CauseRadioNetwork::Unspecified.into();

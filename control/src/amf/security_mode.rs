@@ -41,7 +41,10 @@ pub(crate) async fn secure_nas(
 
 /// Null integrity and null ciphering for a UE that is not authenticated (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only
 /// for emergency services.
-pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Result<Secured, End> {
+pub(super) async fn secure_with_null_algorithms(
+    ue: Ue,
+    request: &RegistrationRequest,
+) -> Result<Secured, End> {
     let capability = capability(ue, Some(request))?;
     let k_amf = KAmf::new([0; 32]); // a fixed value, which is no secret
     ue.with(|p| p.amf.supi = None);

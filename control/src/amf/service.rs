@@ -55,7 +55,7 @@ impl NamfCommunication for Amf {
 
     fn unreachable_for(&self, ue: Ue) -> Option<Duration> {
         let now = ue.now();
-        ue.with(|p| reach::sleeps_for(p, now))
+        ue.with(|p| reach::unreachable_time(p, now))
     }
 
     fn ue_state(&self, ue: Ue) -> UeState {

@@ -106,7 +106,7 @@ fn no_session_is_set_up() {
 }
 
 #[test] // TS 38.413 §8.2.1.4, §8.3.1.4: an answer that names a session twice, in both lists, an unknown session, or an invalid transfer; and a repeated answer
-fn an_answer_in_disorder() {
+fn a_malformed_answer() {
     let mut harness = idle(3);
     serve(&mut harness, &[1, 2, 3]);
     let rubbish = PduSessionResourceItem::new(psi(3), vec![0xff; 3]);
@@ -333,7 +333,7 @@ fn suspension_is_refused() {
 }
 
 #[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration accept has the result
-fn a_radio_that_does_not_carry_voice() {
+fn a_radio_without_voice_support() {
     let mut config = config();
     (config.amf.ims_vops, config.amf.access.voice_match) = (true, true);
     let mut harness = UeHarness::registered_with(config);

@@ -118,7 +118,7 @@ fn all() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_of_every_version_are_read_and_todays_written_again() {
+fn frames_of_every_version_are_read_and_the_present_one_is_written_again() {
     assert_eq!(CHECKPOINTS.map(|(v, _)| v), checkpoint::VERSIONS.map(|(v, _)| v));
     for (version, hex) in CHECKPOINTS {
         for frame in frames(hex) {
@@ -144,7 +144,7 @@ fn frames_of_every_version_are_read_and_todays_written_again() {
 }
 
 #[test] // DESIGN: checkpoints are readable at N-1, one type per version
-fn a_checkpoint_of_the_version_before_is_read_and_one_of_another_is_not() {
+fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
     /// As if a former UE had had no terms.
     #[derive(Serialize, Deserialize)]
     struct Former {
@@ -222,7 +222,7 @@ fn a_longer_frame_is_refused() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn a_contradiction_is_refused() {
     let mut beyond = registered();
     beyond.id.slot = UeId::SLOTS;
     let frame = checkpoint(&beyond);
@@ -284,7 +284,7 @@ fn a_ue_with_a_procedure_in_flight_has_no_checkpoint() {
 }
 
 #[test]
-fn what_ues_have_in_common_is_shared_again_when_they_are_restored() {
+fn equal_values_are_shared_again_when_ues_are_restored() {
     let mut shard = Shard::new(Arc::new(crate::ue_harness::config()));
     let mut ue = registered();
     ue.amf.radio_capability = Some(vec![7; 900].into());
@@ -382,7 +382,7 @@ fn a_registered_ue_with_one_session_and_its_inputs_are_small() {
 }
 
 #[test]
-fn what_its_clause_forbids_does_not_come_in() {
+fn a_value_that_its_clause_forbids_is_refused() {
     fn refused<T: serde::de::DeserializeOwned>(octets: &[u8]) {
         assert!(postcard::from_bytes::<T>(octets).is_err(), "{} {octets:?}", std::any::type_name::<T>());
     }
@@ -601,7 +601,7 @@ proptest! {
     }
 
     #[test]
-    fn any_two_strings_of_octets_have_a_delta_between_them(
+    fn any_octets_have_a_delta_between_them(
         old in proptest::collection::vec(0u8..3, 0..300),
         cuts in proptest::collection::vec((0usize..300, 0usize..40, proptest::collection::vec(0u8..3, 0..40)), 0..5),
     ) {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_another_process_are_kept_once_and_bounded() {
+    fn strings_of_another_process_are_interned_once_and_bounded() {
         let mut words = Words(BTreeSet::new());
         assert!(std::ptr::eq(words.keep("congested"), words.keep("congested")));
         assert_eq!(words.keep("congested"), "congested");

@@ -115,7 +115,7 @@ impl Lanes {
     }
 
     /// Whether no procedure runs on another lane.
-    pub(crate) fn idle_but(&self, lane: Lane) -> bool {
+    pub(crate) fn no_other_lane_runs(&self, lane: Lane) -> bool {
         self.0.iter().all(|o| o.lane == lane)
     }
 
@@ -181,7 +181,7 @@ impl Lanes {
         (o.accepts, o.deadline, o.answers, o.repeats) = (accepts, deadline, answers, repeats);
     }
 
-    pub(crate) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
+    pub(crate) fn take_delivered(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;

@@ -189,7 +189,7 @@ impl Future for Receive {
             let answers = std::mem::take(&mut self.answers);
             self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, answers, self.repeats));
         }
-        match self.ue.with(|p| p.lanes.take_mail(lane)) {
+        match self.ue.with(|p| p.lanes.take_delivered(lane)) {
             Some(mail) => Poll::Ready(mail),
             None => Poll::Pending,
         }

@@ -168,7 +168,7 @@ fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerIn
     of_session.chain(of_bearers).chain(&mut command.additional_ul_forwarding_up_tnl_information).collect()
 }
 
-/// The source gNB's tunnel stays in use.
+/// An admitted session without forwarding tunnels.
 fn unforwarded(mut session: Admitted) -> Admitted {
     session.command = HandoverCommandTransfer::new();
     session
@@ -184,7 +184,7 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     }
 }
 
-/// Forwarding state to undo if the handover fails.
+/// Stores how packets are forwarded, to end that if the handover fails.
 fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {

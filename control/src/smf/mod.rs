@@ -50,7 +50,7 @@ pub use crate::state::{
     Counted, FlowRule, Marks, Modification, PendingChange, QosFlow, SmContext, Tunnel, UpState,
 };
 pub use n4::{
-    Downlink, deletion, deletion_of_orphan, departure, gives_away, modification, no_forwarding,
+    Downlink, changes_cp_f_seid, deletion, deletion_of_orphan, departure, modification, no_forwarding,
     no_such_session,
 };
 

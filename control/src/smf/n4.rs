@@ -64,7 +64,7 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
                 established(ue, psi, &m)
             }
-            Message::SessionEstablishmentResponse(m) if goes_without_guarantees(ue, psi, &m) => continue,
+            Message::SessionEstablishmentResponse(m) if drop_gbr_flows(ue, psi, &m) => continue,
             Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
             _ => Err(Refusal::Upf(None).into()),
         };
@@ -73,7 +73,7 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
 
 /// The UPF lacks resources for a guaranteed bit rate: removes the session's GBR flows, as if a gNB refused them (TS 23.502 §4.3.2.2.1
 /// step 16). Returns whether there were any.
-fn goes_without_guarantees(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> bool {
+fn drop_gbr_flows(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> bool {
     let short =
         m.cause == Cause::NoResourcesAvailable && matches!(m.failed_rule_id, Some(FailedRuleId::Qer(_)));
     short
@@ -355,7 +355,7 @@ pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a request changes the CP F-SEID, which is then its first IE (TS 29.244 §7.5.4.1).
-pub fn gives_away(octets: &[u8]) -> bool {
+pub fn changes_cp_f_seid(octets: &[u8]) -> bool {
     const F_SEID: [u8; 2] = 57u16.to_be_bytes(); // TS 29.244 §8.1.2
     let asks = octets.get(1) == Some(&whimbrel_pfcp::message_type::SESSION_MODIFICATION_REQUEST);
     asks && octets.get(16..18) == Some(&F_SEID)

@@ -22,15 +22,15 @@ enum Verdict {
 
 /// Nudm_SDM_Notification to the SMF (step 1c): the UE's subscription has changed.
 pub(crate) fn subscription_changed(ue: Ue, former: &Subscription) {
-    bring_about(ue, Some(former));
+    apply_policies(ue, Some(former));
 }
 
 /// Npcf_SMPolicyControl_UpdateNotify (step 1b): the operator's policy of data networks is in the configuration.
 pub(crate) fn policy_changed(ue: Ue) {
-    bring_about(ue, None);
+    apply_policies(ue, None);
 }
 
-fn bring_about(ue: Ue, former: Option<&Subscription>) {
+fn apply_policies(ue: Ue, former: Option<&Subscription>) {
     let config = ue.config();
     let verdicts: Vec<(PduSessionId, Verdict)> = ue.with(|p| {
         // Not for emergency sessions, and not for one that is being set up, which gets the new policy.
@@ -59,7 +59,7 @@ fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscrip
         return Verdict::Release(SmCause::RegularDeactivation);
     };
     // The UE sets it up again, or is rejected with a cause.
-    if !may_be(s.session_type, network, now) || moved(s, now) {
+    if !is_allowed(s.session_type, network, now) || static_address_changed(s, now) {
         return Verdict::Release(SmCause::ReactivationRequested);
     }
     // Keeps other changes by the operator or the policy.
@@ -74,7 +74,7 @@ fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a Subscr
     subscription.slice(s.s_nssai)?.dnns.iter().find(|d| d.dnn == s.dnn)
 }
 
-fn may_be(session_type: PduSessionType, network: &DataNetwork, subscribed: &SubscribedDnn) -> bool {
+fn is_allowed(session_type: PduSessionType, network: &DataNetwork, subscribed: &SubscribedDnn) -> bool {
     let types = subscribed.session_types;
     let (ipv4, ipv6) = (network.ipv4 && types.ipv4, network.ipv6 && types.ipv6);
     match session_type {
@@ -87,7 +87,7 @@ fn may_be(session_type: PduSessionType, network: &DataNetwork, subscribed: &Subs
 }
 
 /// Whether the subscriber's static address has changed.
-fn moved(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
+fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
     let (v4, v6) = super::families(s.session_type);
     v4 && subscribed.static_ipv4.is_some_and(|a| s.ipv4 != Some(a))
         || v6 && subscribed.static_ipv6.is_some_and(|a| s.ipv6 != Some(a))

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §6.3.3: by slice, data network and area
-    fn one_that_does_not_serve_it_is_not_chosen() {
+    fn a_upf_that_does_not_serve_the_session_is_not_selected() {
         let other = |change: fn(&mut Upf)| {
             let mut other = upf("other");
             change(&mut other);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §6.3.3: an unavailable one is not selected
-    fn one_whose_association_is_down_is_not_chosen() {
+    fn a_upf_without_association_is_not_selected() {
         let upfs = [Upf { priority: 0, ..upf("near") }, Upf { priority: 1, ..upf("far") }];
         let mut states = UpfStates::ALL_USABLE;
         assert_eq!(chosen(&upfs, &states, false).0, [1000, 0]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §6.3.3: by weight, and by load (TS 29.244 §6.2.3)
-    fn sessions_are_shared_out_by_weight_and_load() {
+    fn sessions_are_distributed_by_weight_and_load() {
         let upfs = [Upf { weight: 300, ..upf("big") }, Upf { weight: 100, ..upf("small") }];
         let mut states = UpfStates::ALL_USABLE;
         let (counts, _) = chosen(&upfs, &states, false);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test] // TS 29.244 §6.2.4: the requested part of a UPF in overload goes to another UPF, or is refused; emergencies are not reduced
-    fn one_in_overload_is_spared() {
+    fn a_upf_in_overload_gets_fewer_sessions() {
         let mut states = UpfStates::ALL_USABLE;
         states.set(UpfId(0), UpfState { usable: true, load: 0, reduction: 40 });
         let (counts, refused) = chosen(&[upf("only")], &states, false);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test] // TS 23.502 §4.3.2.2.1 step 10: one that has refused is not asked again
-    fn one_that_refused_is_not_asked_again() {
+    fn a_upf_that_refused_is_not_asked_again() {
         let internet = dnn("internet");
         let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: None, emergency: false };
         let mut tried = Tried::default();

@@ -197,7 +197,7 @@ fn with_voice() -> UeHarness {
 }
 
 #[test] // TS 23.502 §4.3.3.2: no more downlink by the flow, then gNB and UE, then no more uplink
-fn the_operator_takes_a_flow_down() {
+fn the_operator_removes_a_flow() {
     let mut harness = with_voice();
     let name = "voice".parse().unwrap();
     let remove = Command::ModifySession(psi(1), Modification::RemoveFlow(name));
@@ -226,7 +226,7 @@ fn a_gate_is_closed() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from UE and UPF
-fn a_flow_that_the_gnb_refuses_is_taken_back() {
+fn a_flow_that_the_gnb_refuses_is_removed() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -285,7 +285,7 @@ fn a_ue_that_does_not_have_the_session_loses_it() {
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: T3591 expires five times; the session stays as it was
-fn a_command_that_is_never_answered_is_given_up() {
+fn a_command_without_an_answer_is_aborted() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -301,7 +301,7 @@ fn a_command_that_is_never_answered_is_given_up() {
 }
 
 #[test] // TS 24.501 §6.3.2.5 c: the UE's release takes the place of the network's modification
-fn a_release_meets_a_modification() {
+fn a_release_collides_with_a_modification() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -403,7 +403,7 @@ fn a_ue_sends_rules_that_cannot_be_read() {
 }
 
 #[test] // TS 24.501 §6.4.2.6 b, §6.4.2.5 b, §6.3.2.5 d: the UE's request gives way to the network's command
-fn a_request_meets_the_networks_modification() {
+fn a_request_collides_with_the_networks_modification() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -448,7 +448,7 @@ fn a_gnb_releases_a_flow() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1e, TS 23.501 §5.7.2.4, TS 38.413 §8.2.4.2: the gNB says when it cannot keep a guarantee, and when it can again
-fn a_gnb_cannot_keep_a_guarantee() {
+fn a_gnb_cannot_fulfil_a_guarantee() {
     let mut harness = with_voice();
     for (cause, kept) in [(NotificationCause::NotFulfilled, false), (NotificationCause::Fulfilled, true)] {
         let mut transfer = PduSessionResourceNotifyTransfer::new();

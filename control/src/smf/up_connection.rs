@@ -141,7 +141,7 @@ fn tunnel_of(transfer: &PduSessionResourceSetupResponseTransfer) -> Option<Tunne
     an_tunnel(&transfer.dl_qos_flow_per_tnl_information.up_transport_layer_information)
 }
 
-/// Whether downlink packets wait for a session's user plane.
+/// Whether a session is inactive, so that its user plane can be set up.
 pub(crate) fn can_be_activated(s: &SmContext) -> bool {
     s.up == UpState::Inactive && s.n3.is_some()
 }
@@ -272,7 +272,7 @@ pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
             let up = |s: &SmContext| s.up != UpState::Inactive;
             let others = p.sessions.iter().any(|(&other, s)| other != psi && up(s));
             let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
-            (active, others, p.lanes.idle_but(Lane::Session(psi)))
+            (active, others, p.lanes.no_other_lane_runs(Lane::Session(psi)))
         });
         match (active, others || !at_rest) {
             (false, _) => {}

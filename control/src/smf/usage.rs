@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test] // TS 29.244 §8.2.71
-    fn a_report_counts_once_in_whatever_order_it_comes() {
+    fn a_report_is_counted_once_in_any_order() {
         let mut counted = None;
         assert_eq!(
             counts(&mut counted, [1, 0, 1, 0, 4, 2, 4, 3, 2]),

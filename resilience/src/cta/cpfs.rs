@@ -769,7 +769,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn session_asked(&mut self, ue: UeId, upf: UpfId, octets: &[u8]) {
         let ends = octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST);
         if let Service::Region(cpfs) = &mut self.service
-            && (ends || smf::gives_away(octets))
+            && (ends || smf::changes_cp_f_seid(octets))
             && let Some(sessions) = cpfs.deletions.get_mut(&ue)
         {
             let seid = |octets: &[u8]| octets.get(4..12).map(<[u8]>::to_vec);

@@ -435,7 +435,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None if self.slots.has_just_left(now, id) => {
                         // The target gNB waits for an answer; other gNBs get the release.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
-                            send(association, stream, &amf::came_too_late(&m), out);
+                            send(association, stream, &amf::released_meanwhile(&m), out);
                         }
                     }
                     None => {
@@ -595,7 +595,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let begins = !matches!(batch.disposition, Disposition::OtherUe | Disposition::Elsewhere(_));
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
         // A gNB that asks for the UE's path may still have another connection of it, whose release keeps to its stream.
-        let left = || Some((self.slots.wanted_elsewhere(ue)?, self.slots.stream_begun(ue)));
+        let left = || Some((self.slots.path_switch_pending(ue)?, self.slots.stream_begun(ue)));
         let former = former.or_else(left);
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
         let Batch { disposition, connected, .. } = batch;
@@ -647,7 +647,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if !batch.no_effect {
             self.slots.note(ue, clock, &batch);
         }
-        if self.slots.wanted_elsewhere(ue).is_none() {
+        if self.slots.path_switch_pending(ue).is_none() {
             self.path_switches.settled(ue);
         }
         // The message counts as the UE's if it came over the UE's connection.

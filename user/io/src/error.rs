@@ -186,7 +186,7 @@ impl fmt::Display for StartError {
             Self::Frames { device, bridge: Some(bridge), error } => write!(
                 f,
                 "{device} could not become a port of the bridge {bridge} ({error}), so Ethernet sessions would reach \
-                 nobody: make the bridge first (ip link add {bridge} type bridge), or name none"
+                 no host: make the bridge first (ip link add {bridge} type bridge), or name none"
             ),
             Self::Frames { device, bridge: None, error } => write!(
                 f,

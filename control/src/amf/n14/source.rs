@@ -84,7 +84,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
     let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m)).await?;
-    if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
+    if ue.with(|p| !p.lanes.no_other_lane_runs(Lane::Handover) || standing(p) != before) {
         return Err(busy()); // the UE's state has changed since it was sent to the target
     }
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
@@ -98,7 +98,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
 /// Only an idle UE context can be transferred: waits until the UE's other lanes are free.
 pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
     let until = ue.now() + ue.config().timers.guard;
-    while !ue.with(|p| p.lanes.idle_but(lane)) {
+    while !ue.with(|p| p.lanes.no_other_lane_runs(lane)) {
         match ue.receive(|i| matches!(i, Input::SessionSettled), until.since(ue.now())).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
@@ -213,9 +213,9 @@ async fn arrived(ue: Ue) -> Result<(), Failed> {
         Ok(Input::PeerAmf(body)) => match *body {
             Body::HandoverComplete => Ok(()),
             Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
-            _ => Err(handover::never_came()),
+            _ => Err(handover::ue_did_not_arrive()),
         },
-        Ok(_) | Err(Interrupt::TimedOut) => Err(handover::never_came()),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(handover::ue_did_not_arrive()),
         Err(why) => Err(why.into()),
     }
 }

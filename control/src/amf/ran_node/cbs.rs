@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test] // TS 23.041 §9.4.2.2.5
-    fn what_does_not_fit_is_refused() {
+    fn a_text_that_does_not_fit_is_refused() {
         assert!(cbs_pages("").is_none());
         assert!(cbs_pages(&"a".repeat(93 * 15)).is_some());
         assert!(cbs_pages(&"a".repeat(93 * 15 + 1)).is_none());

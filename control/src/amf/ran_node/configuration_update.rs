@@ -171,7 +171,7 @@ impl RanNodes {
     }
 
     /// Sends the further endpoints to a gNB that has just set up.
-    pub(super) fn tell_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
+    pub(super) fn send_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         if !self.endpoints.present.is_empty() {
             self.send_update(now, association, 1, out);
         }

@@ -134,12 +134,12 @@ impl RanNodes {
         out.events.push(RanEvent::Overload { on });
         let all: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
         for association in all {
-            self.tell_overload(association, out);
+            self.send_overload_state(association, out);
         }
     }
 
     /// Sends a gNB the message that it lacks: OVERLOAD START or OVERLOAD STOP.
-    pub(super) fn tell_overload(&mut self, association: AssociationId, out: &mut RanOutput) {
+    pub(super) fn send_overload_state(&mut self, association: AssociationId, out: &mut RanOutput) {
         let (on, reduction) = (self.overload.on, self.config.overload.reduction_percent);
         let Some(node) = self.nodes.get_mut(&association).filter(|n| RanNode::serves(n)) else { return };
         if std::mem::replace(&mut node.overloaded, on) == on {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_second_at_once_and_then_its_rate() {
+    fn a_bucket_allows_a_burst_of_one_second_and_then_its_rate() {
         let mut rate = Rate::default();
         let at = |ms: u64| Instant(5_000_000 + ms * 1000);
         assert_eq!((0..500).filter(|_| rate.take(at(0), 100)).count(), 100);

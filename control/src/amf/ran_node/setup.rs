@@ -55,8 +55,8 @@ impl RanNodes {
         (node.gnb, node.name, node.default_paging_drx) = (Some(gnb), name, request.default_paging_drx);
         offer.into_node(&mut node);
         self.nodes.insert(association, node);
-        self.tell_endpoints(now, association, out);
-        self.tell_overload(association, out);
+        self.send_endpoints(now, association, out);
+        self.send_overload_state(association, out);
         self.reload_warnings(now, association, out);
     }
 

@@ -113,7 +113,7 @@ fn setup_without_any_ie_is_answered_with_its_failure_and_the_missing_ies() {
 }
 
 #[test] // TS 38.413 §8.7.1.4
-fn setup_with_areas_in_abundance_keeps_only_what_is_served() {
+fn setup_with_many_areas_stores_only_served_ones() {
     let mut many = request(1);
     many.supported_ta_list = (1..=256).map(|t| area(t, vec![SNssai::sst(1)])).collect();
     let mut nodes = RanNodes::new(Arc::new(config()));
@@ -219,7 +219,7 @@ fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
 }
 
 #[test] // TS 38.413 §8.7.1.1: one that says nothing, and whose association still stands when NG SETUP is due, is alive too
-fn an_association_that_outlives_its_takeover_shows_a_second_gnb() {
+fn an_association_that_survives_a_takeover_shows_a_second_gnb() {
     let mut nodes = taken_over();
     let out = nodes.tick(at(31));
     let contested = RanEvent::IdentityContested { gnb: gnb(1), holder: on(9), other: on(1) };
@@ -424,7 +424,7 @@ fn amf_configuration_update_adds_and_removes_further_endpoints() {
 }
 
 #[test] // TS 38.413 §8.7.3.2: also while an update is unanswered, which the lost host may have sent or heard answered
-fn gnbs_end_their_association_with_a_host_that_is_gone() {
+fn gnbs_remove_their_association_with_a_failed_host() {
     let mut nodes = nodes(2);
     let [first, second] = [2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
     let lists = |out: &RanOutput| -> (usize, usize, usize) {
@@ -446,7 +446,7 @@ fn gnbs_end_their_association_with_a_host_that_is_gone() {
 }
 
 #[test] // TS 38.413 §8.7.3.3
-fn amf_configuration_update_failure_with_time_to_wait_is_tried_again_so_often() {
+fn amf_configuration_update_is_repeated_after_time_to_wait_up_to_a_limit() {
     let mut nodes = nodes(1);
     let mut now = 1;
     let mut sent = nodes.configure(at(now), heavier(7)).messages.len();
@@ -582,7 +582,7 @@ fn overload_begins_and_ends_by_its_rule() {
 }
 
 #[test] // TS 23.501 §5.19.5.2: overload is what lasts; a host that stands still for 650 ms is not overloaded afterwards
-fn a_single_late_turn_begins_no_overload() {
+fn a_single_late_sample_starts_no_overload() {
     let mut nodes = nodes(1);
     for s in 1..30 {
         let delay_ms = if s % 3 == 0 { 1 } else { 650 }; // late twice, then in time
@@ -672,7 +672,7 @@ fn nrppa_of_no_ue_is_dropped_and_counted() {
 }
 
 #[test] // TS 38.413 §8.7.6.2: an AMF that goes says so to every gNB that has set up, once each
-fn an_amf_that_goes_says_so() {
+fn an_amf_that_stops_sends_amf_status_indication() {
     let mut nodes = nodes(2);
     nodes.up(at(1), on(9));
     let out = nodes.retire();
@@ -714,7 +714,7 @@ fn outcomes(nodes: &RanNodes) -> Vec<WarningOutcome> {
 }
 
 #[test] // TS 38.413 §8.9.1.2
-fn a_warning_goes_to_the_gnbs_of_its_area_and_what_became_of_it_is_known() {
+fn a_warning_is_sent_to_the_gnbs_of_its_area_and_their_answers_are_stored() {
     let mut nodes = nodes(3);
     let (n, out) = nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
     assert_eq!((n, out.messages.len()), (3, 3));
@@ -772,7 +772,7 @@ fn a_warning_is_cancelled_where_it_was_sent() {
 }
 
 #[test] // TS 38.413 §8.9.3.2, TS 23.041 §9.1.3.4.5
-fn cells_that_come_back_get_what_is_in_force() {
+fn restarted_cells_get_the_active_warnings() {
     let mut nodes = nodes(1);
     nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
     nodes.warn(at(1), warning(2, WarningArea::Everywhere)).expect("sent");
@@ -802,7 +802,7 @@ fn failed_cells_are_reported() {
 }
 
 #[test] // TS 23.041 §9.4.1.2.1
-fn warnings_are_bounded_and_what_is_over_makes_room() {
+fn ended_warnings_make_room_for_new_ones() {
     let mut nodes = nodes(1);
     for n in 0..64 {
         nodes.warn(at(1), warning(n, WarningArea::Everywhere)).expect("sent");

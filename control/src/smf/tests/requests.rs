@@ -146,7 +146,7 @@ fn narrowed_to_ipv6() {
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #27, TS 23.502 §4.3.2.2.1 emergency: the emergency data network is not configured; no subscription is asked
-fn an_emergency_data_network_that_is_not_there() {
+fn an_emergency_data_network_that_is_not_configured() {
     let mut harness = with(|c| c.amf.access.emergency = Some(emergency("sos")));
     let batch = sends(&mut harness, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
     assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::MissingOrUnknownDnn);
@@ -174,7 +174,7 @@ fn an_emergency_session_exists_already() {
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #28: no type is to be had at all
-fn no_type_is_to_be_had() {
+fn no_session_type_is_allowed() {
     let mut harness =
         subscribed(UeHarness::registered(), |s| s.slices[0].dnns[0].session_types = SessionTypes::NONE);
     let batch = asks(&mut harness, wish());
@@ -244,7 +244,7 @@ fn the_same_request_again() {
 }
 
 #[test] // TS 24.501 §6.4.1.7 d, §7.3.2: no session identity: ignored; another than its envelope's: 5GSM STATUS
-fn an_identity_that_is_none() {
+fn an_invalid_session_identity() {
     let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets[1] = 0;
@@ -265,7 +265,7 @@ fn a_reserved_transaction() {
 }
 
 #[test] // TS 24.501 §7.5.1: a request without what it must have, or with an element that demands comprehension, is rejected with #96
-fn requests_that_cannot_be_read() {
+fn unreadable_requests_are_rejected() {
     let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets.truncate(4);
@@ -400,7 +400,7 @@ fn a_connected_ues_user_plane_is_set_up_for_packets() {
 }
 
 #[test] // TS 23.502 §4.3.4.2 step 1d: the gNB gave the session's resources up: its packets wait, and the UE keeps it
-fn a_gnb_gives_a_session_up() {
+fn a_gnb_releases_a_session() {
     use whimbrel_ngap::transfer::PduSessionResourceNotifyReleasedTransfer;
     let mut harness = harness();
     let cause = CauseRadioNetwork::RadioResourcesNotAvailable;
@@ -414,7 +414,7 @@ fn a_gnb_gives_a_session_up() {
 }
 
 #[test] // TS 23.502 §4.2.3.2 step 12, step 14: the gNB sets one of two sessions up: that one's packets flow, the other waits
-fn a_gnb_brings_one_session_of_two_up() {
+fn a_gnb_sets_up_one_session_of_two() {
     use whimbrel_nas::ie::{PduSessionSet, ServiceType};
     use whimbrel_ngap::msg::InitialContextSetupResponse;
     use whimbrel_ngap::transfer::{

@@ -41,7 +41,7 @@ fn given_up(batches: &[Batch]) -> bool {
 }
 
 /// The UPF answers the requests of a batch with this cause.
-fn upf_says(harness: &mut UeHarness, batch: &Batch, cause: PfcpCause) -> Batch {
+fn upf_refuses_with(harness: &mut UeHarness, batch: &Batch, cause: PfcpCause) -> Batch {
     let clock = harness.clock();
     let asked = |o: &crate::envelope::Output| matches!(o.effect, Effect::N4 { .. });
     let index = batch.outputs.iter().position(asked).unwrap() as u16;
@@ -176,7 +176,7 @@ fn flows_of_the_subscription_follow_it() {
 }
 
 #[test] // TS 23.502 §4.3.4.2 step 1b, TS 24.501 §6.3.3.2: a session that is no longer subscribed ends; the UE asks again if it may have it otherwise
-fn sessions_that_the_new_terms_do_not_have_end() {
+fn sessions_that_are_no_longer_subscribed_are_released() {
     let mut one = harness();
     let batches = subscribed(&mut one, |s| s.slices[0].dnns.clear());
     assert_eq!(released(&mut one, &batches), Some(SmCause::RegularDeactivation));
@@ -217,7 +217,7 @@ fn another_policy_changes_the_session() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1b: what a UE asked for stays within what the policy lets UEs have
-fn another_policy_for_what_ues_ask() {
+fn a_changed_policy_limits_flows_that_ues_requested() {
     let mut harness = harness();
     says(&mut harness, 9, request(3));
     modified(&mut harness, &[]);
@@ -268,7 +268,7 @@ fn the_operator_ends_an_idle_ues_session() {
 fn a_upf_that_refuses_a_change_keeps_the_session() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
     assert!(n2(&batch).is_empty());
     assert!(matches!(refusals(&[batch])[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
@@ -280,7 +280,7 @@ fn a_upf_that_refuses_a_change_keeps_the_session() {
 fn a_upf_that_refuses_what_the_ue_asks_for() {
     let mut harness = harness();
     let batch = harness.nas(CIPHERED, uplink(9, request(3)));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::RuleCreationModificationFailure);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::RuleCreationModificationFailure);
     assert_eq!(
         cause(&mut harness, std::slice::from_ref(&batch)),
         Some((Pti(9), SmCause::InsufficientResources))
@@ -295,7 +295,7 @@ fn a_upf_that_refuses_the_second_half() {
     harness.settle(batch);
     modified(&mut harness, &[]);
     let batch = harness.nas(CIPHERED, uplink(0, sm::ModificationComplete::new()));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
     let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches).1, [3], "the UPF goes back");
     assert_eq!(asked(&batches).unwrap().qos_flow_to_release_list.len(), 1);
@@ -312,12 +312,12 @@ fn a_upf_that_refuses_the_second_half() {
 fn a_upf_that_has_lost_the_session() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::SessionContextNotFound);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::SessionContextNotFound);
     assert_eq!(released(&mut harness, &[batch]), Some(SmCause::ReactivationRequested));
 }
 
 #[test] // TS 38.413 §8.2.3.3, TS 24.501 §6.3.2.5 a: for a gNB that has not answered at the last expiry of T3591 the session is set up again, whatever it answers later
-fn a_gnb_that_answers_after_t3591_gave_up() {
+fn a_gnb_that_answers_after_the_last_expiry_of_t3591() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     let mut batches = harness.settle(batch);
@@ -361,7 +361,7 @@ fn a_gnb_that_does_not_follow_the_ue() {
 }
 
 #[test] // TS 23.502 §4.3.7, TS 23.501 §5.6.8: the gNB gives one session up, its packets wait, the UE stays connected and gets no message
-fn a_user_plane_is_let_go() {
+fn a_user_plane_is_deactivated() {
     let mut harness = harness();
     let batches = order(&mut harness, Modification::Deactivate);
     assert!(given_up(&batches) && downlink_5gsm(&mut harness, &batches).is_empty());
