@@ -202,7 +202,7 @@ impl fmt::Display for Supi {
     }
 }
 
-/// Redacted: a SUPI in a log says where a person was.
+/// Redacted: a SUPI in a log reveals where a person was.
 impl fmt::Debug for Supi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Supi(…)")

@@ -57,9 +57,9 @@ pub struct SecurityProtected<'a> {
     pub mac: [u8; 4],
     /// Sequence number: the low octet of the NAS COUNT.
     pub sequence_number: u8,
-    /// The NAS message, ciphered if the header type says so.
+    /// The NAS message, ciphered or not by the header type.
     pub payload: &'a [u8],
-    /// What the MAC covers: sequence number and payload as they stand (TS 24.501 §4.4.3.3).
+    /// The octets under the MAC: sequence number and payload (TS 24.501 §4.4.3.3).
     pub authenticated: &'a [u8],
 }
 

@@ -101,7 +101,7 @@ macro_rules! procedures {
                 }
             }
 
-            /// Where the fields of a message of this number stand; `None` where there is no such message.
+            /// The field positions of the message with this number; `None` if there is none.
             pub(crate) fn places(number: u8) -> Option<&'static [(u16, usize)]> {
                 match number {
                     $($(
@@ -247,14 +247,14 @@ impl Message {
     /// Reads a message in either transfer syntax; notifications of its sender are dropped
     /// ([`Message::decode_with_notices`] keeps it).
     ///
-    /// Errors: a [`Refusal`] says what the standard answers.
+    /// Errors: a [`Refusal`] with the standard's answer.
     pub fn decode(octets: &[u8]) -> Result<Message, Refusal> {
         Self::decode_and_note(octets, &mut Diagnosis::default())
     }
 
     /// Reads a message, and lists its missing or unknown IEs with criticality notify.
     ///
-    /// Errors: a [`Refusal`] says what the standard answers.
+    /// Errors: a [`Refusal`] with the standard's answer.
     pub fn decode_with_notices(octets: &[u8]) -> Result<(Message, Vec<IeDiagnostic>), Refusal> {
         let mut diagnosis = Diagnosis::default();
         let message = Self::decode_and_note(octets, &mut diagnosis)?;
@@ -321,7 +321,7 @@ impl Message {
     }
 }
 
-/// What stands before the content of every message.
+/// The header of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) procedure_code: ProcedureCode,

@@ -25,8 +25,8 @@ pub struct Peek {
     pub five_g_s_tmsi: Option<STmsi>,
 }
 
-/// Finds the UE of a message in either transfer syntax; `None` for what is no NGAP message at all. It stops at what it
-/// cannot read and gives what it has: only the decoder judges.
+/// Finds the UE of a message in either transfer syntax; `None` if it is no NGAP message. It stops at the first
+/// unreadable part and returns what it has found: the decoder judges the message.
 pub fn peek(octets: &[u8]) -> Option<Peek> {
     match TransferSyntax::of(octets) {
         TransferSyntax::Per => peek_per(octets),
@@ -49,7 +49,7 @@ fn peek_per(octets: &[u8]) -> Option<Peek> {
         ran_ue_ngap_id: None,
         five_g_s_tmsi: None,
     };
-    // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the UE.
+    // The content may be truncated. In fragments, the first one has the UE's AP IDs.
     let content =
         rest.get(if rest.first().is_some_and(|o| o >> 6 == 2) { 2 } else { 1 }..).unwrap_or_default();
     let Some((&[_, high, low], mut ies)) = content.split_first_chunk() else { return Some(found) };
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    #[test] // The source's name stands after the RAN's in PATH SWITCH REQUEST
+    #[test] // The source AMF UE NGAP ID follows the RAN UE NGAP ID in PATH SWITCH REQUEST
     fn agrees_with_the_decoder() {
         let mut s = crate::aper::sample::Source::new(38_413);
         for _ in 0..3000 {
@@ -230,7 +230,7 @@ mod tests {
         for n in 3..octets.len() {
             assert_eq!(peek(&octets[..n]).unwrap().procedure_code, ProcedureCode::UPLINK_NAS_TRANSPORT);
         }
-        // The length says more than came: the CTA still finds the UE, the decoder refuses.
+        // The length exceeds the octets: the CTA still finds the UE, the decoder refuses.
         assert_eq!(peek(&octets[..octets.len() - 1]).unwrap().ran_ue_ngap_id, Some(RanUeNgapId(9)));
     }
 }

@@ -20,7 +20,7 @@ pub enum RefusalKind {
     AbstractSyntaxReject,
     /// An unknown procedure with criticality notify (TS 38.413 §10.3.4.1A).
     AbstractSyntaxNotify,
-    /// The procedure is not known and its sender does not mind: nothing is answered.
+    /// An unknown procedure with criticality ignore: no answer.
     AbstractSyntaxIgnore,
     /// An IE came too often (TS 38.413 §10.3.6).
     FalselyConstructed,
@@ -37,7 +37,7 @@ pub struct Refusal {
     pub triggering_message: Option<TriggeringMessage>,
     /// The criticality of the procedure, as its sender gave it.
     pub procedure_criticality: Option<Criticality>,
-    /// The IEs that were missing or not understood, but for those that ask to be ignored.
+    /// The IEs that were missing or not comprehended, without those of criticality ignore.
     pub ies: Vec<IeDiagnostic>,
     /// The AMF's name of the UE, if it could be read.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
@@ -98,7 +98,7 @@ impl Refusal {
         }
     }
 
-    /// The cause to answer with; `None` where the standard answers nothing.
+    /// The cause of the answer; `None` if the standard has no answer.
     pub fn cause(&self) -> Option<Cause> {
         let cause = match self.kind {
             RefusalKind::TransferSyntax(_) => CauseProtocol::TransferSyntaxError,
@@ -120,9 +120,9 @@ impl Refusal {
         }
     }
 
-    /// The ERROR INDICATION to answer with (TS 38.413 §8.7.4.2); `None` where the standard answers nothing. Where the
-    /// message begins a procedure that has a failure message, the caller sends that one instead, with
-    /// [`Refusal::cause`] and [`Refusal::criticality_diagnostics`].
+    /// The ERROR INDICATION to answer with (TS 38.413 §8.7.4.2); `None` if the standard has no answer. If the message
+    /// begins a procedure that has a failure message, the caller sends that one instead, with [`Refusal::cause`] and
+    /// [`Refusal::criticality_diagnostics`].
     pub fn error_indication(&self) -> Option<ErrorIndication> {
         let mut answer = ErrorIndication::new();
         answer.amf_ue_ngap_id = self.amf_ue_ngap_id;

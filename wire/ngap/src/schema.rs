@@ -20,7 +20,7 @@ macro_rules! codec {
     };
 }
 
-/// Whether an optional field is there; what is mandatory always is.
+/// Whether an optional field is present; a mandatory one always is.
 macro_rules! is_present {
     (opt $v:expr) => {
         $v.is_some()
@@ -135,7 +135,7 @@ macro_rules! constructor {
     };
     (@ $name:ident [$($p:ident: $pt:ty),*] [$($d:ident)*]) => {
         impl $name {
-            /// With the mandatory fields; what is optional is absent.
+            /// With the mandatory fields; optional ones are absent.
             #[allow(clippy::too_many_arguments, clippy::new_without_default)]
             pub fn new($($p: $pt),*) -> Self {
                 Self { $($p,)* $($d: Default::default()),* }
@@ -412,7 +412,7 @@ macro_rules! choice {
             $($( $(#[$xm])*
                 #[doc = concat!("\n\nExtension ", stringify!($xid), ", criticality ", stringify!($xcrit), ".")]
                 $x($xt), )*)?
-            $( /// An alternative of a later release, kept as it came.
+            $( /// An alternative of a later release, stored unread.
                $o($crate::container::OtherChoice), )?
         }
 

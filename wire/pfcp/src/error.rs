@@ -6,7 +6,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
 use crate::ie::Cause;
 
-/// Bad octets in a message body: what was wrong, and the information element to name in the answer.
+/// Bad octets in a message body: the error, and the information element to name in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What was wrong and where.

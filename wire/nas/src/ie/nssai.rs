@@ -5,10 +5,10 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader, SNssai};
 use crate::codec::Ie;
 
 const IE: &str = "S-NSSAI";
-/// SD that stands for "no SD associated" where the octets of one must be present (TS 23.003 §28.4.2).
+/// SD value for "no SD associated" if the octets must be present (TS 23.003 §28.4.2).
 const NO_SD: [u8; 3] = [0xff; 3];
 
-/// A slice of the serving network and, for a roamer, the slice of the home network that it stands for.
+/// A slice of the serving network and, for a roamer, the mapped slice of the home network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MappedSNssai {
     /// The slice in the serving network.

@@ -133,7 +133,7 @@ impl ExtendedPco {
     /// The first octet: no extension, PPP for use with IP PDU session type.
     const HEAD: u8 = 0x80;
 
-    /// Of containers; `None` if they do not fit, or one is longer than its length field can say.
+    /// Of containers; `None` if they do not fit, or one exceeds its length field.
     pub fn new(direction: PcoDirection, containers: &[Container]) -> Option<Self> {
         let mut octets = vec![Self::HEAD];
         for container in containers {
@@ -218,7 +218,7 @@ impl Ipcp {
         Some(Self { code, identifier, options })
     }
 
-    /// The octets of the packet; an option longer than its length field can say is left out.
+    /// The octets of the packet; an option that exceeds its length field is left out.
     pub fn octets(&self) -> Vec<u8> {
         let mut out = vec![self.code, self.identifier, 0, 0];
         for (kind, value) in &self.options {

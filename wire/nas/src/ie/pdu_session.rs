@@ -168,7 +168,7 @@ impl BitRate {
     /// next prefix.
     const UNIT_MAX: u8 = 25;
 
-    /// kbit/s of a unit, 1 to 25; other values are read as their clause says.
+    /// kbit/s of a unit, 1 to 25; other values are read by their clause.
     const fn unit_kbps(unit: u8) -> u64 {
         let unit = if unit == 0 {
             return 0;

@@ -109,7 +109,7 @@ impl Ie for UniversalTime {
     }
 }
 
-/// Network daylight saving time (TS 24.008 §10.5.3.12): what the local time zone already contains.
+/// Network daylight saving time (TS 24.008 §10.5.3.12): the adjustment that is part of the local time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DaylightSaving {

@@ -55,7 +55,7 @@ sequence! {
     pub struct RecommendedCellItem {
         /// `nGRAN-CGI`.
         req ngran_cgi: NgranCgi,
-        /// `timeStayedInCell`. In seconds; 4095 stands for that and more.
+        /// `timeStayedInCell`. In seconds; 4095 means that or more.
         opt time_stayed_in_cell: u16 as Int<0, 4095>,
     }
 }

@@ -1,4 +1,4 @@
-//! SON Configuration Transfer (TS 38.413 §9.3.3.6): its ends. What it carries goes on unread.
+//! SON Configuration Transfer (TS 38.413 §9.3.3.6): source and target. Its content is forwarded unread.
 
 use whimbrel_ids::Tai;
 

@@ -59,7 +59,7 @@ grouped! {
         8 => created_pdrs: many CreatedPdr,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// The rule that failed.
         114 => failed_rule_id: conditional FailedRuleId,

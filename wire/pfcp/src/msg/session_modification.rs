@@ -76,7 +76,7 @@ grouped! {
         8 => created_pdrs: many CreatedPdr,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// Usage asked for, or of rules removed.
         78 => usage_reports: many UsageReport,

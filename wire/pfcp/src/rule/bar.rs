@@ -10,7 +10,7 @@ grouped! {
         88 => bar_id: required BarId,
         /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 
@@ -20,7 +20,7 @@ grouped! {
         88 => bar_id: required BarId,
         /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 
@@ -32,7 +32,7 @@ grouped! {
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
         /// How long to buffer.
         47 => dl_buffering_duration: conditional PackedTimer,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 
