@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-#[cfg(any(test, feature = "bench"))]
 use crate::console::Metric;
 
 /// Most octets of an answer: a page of a thousand UEs has a tenth of it.
@@ -55,7 +54,6 @@ impl Client {
     }
 
     /// A metric's reading, of its series with this label value; 0 if `/metrics` has none. Errors: one sentence.
-    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn metric(&self, metric: Metric, label: Option<&str>) -> Result<f64, String> {
         self.reading(&metric.series(label))
     }
